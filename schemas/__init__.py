@@ -1,0 +1,1 @@
+"""Contracts: what travels between the services and what they store."""

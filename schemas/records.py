@@ -1,0 +1,1157 @@
+"""One frozen dataclass for each record of ``schemas/avro``: same fields, order and defaults.
+
+What a field means is said once, in the ``.avsc`` file; ``tests/contract`` holds the two together.
+Records of fixed choices are enumerations whose members are also strings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class BucketLayout(StrEnum):
+    """How a bucket names what it holds: flat keys, or a tree of directories."""
+
+    OBJECT_STORE = "OBJECT_STORE"
+    FILE_SYSTEM_OPTIMIZED = "FILE_SYSTEM_OPTIMIZED"
+    LEGACY = "LEGACY"
+
+
+class DeletedKind(StrEnum):
+    """Which garbage table holds the row: deletedTable, deletedDirectoryTable or snapshotRenamedTable."""
+
+    KEY = "KEY"
+    DIRECTORY = "DIRECTORY"
+    RENAME_ENTRY = "RENAME_ENTRY"
+
+
+class ExpansionOutcome(StrEnum):
+    """What became of one page of a directory's expansion."""
+
+    EXPANDED = "EXPANDED"
+    PARTLY = "PARTLY"
+    GONE = "GONE"
+
+
+class PurgeOutcome(StrEnum):
+    """What became of a directory's own row."""
+
+    PURGED = "PURGED"
+    UNEXPANDED = "UNEXPANDED"
+    HAS_CHILDREN = "HAS_CHILDREN"
+    HELD = "HELD"
+    GONE = "GONE"
+
+
+class SnapshotStatus(StrEnum):
+    """Life cycle of a snapshot; a purged one has no row."""
+
+    SNAPSHOT_ACTIVE = "SNAPSHOT_ACTIVE"
+    SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
+
+
+# Shared parts
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """The blocks of one committed version: consecutive local ids in one container."""
+
+    container_id: int
+    first_local_id: int
+    block_count: int
+    block_size_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowName:
+    """Names one row of a garbage table, within the partition's shard."""
+
+    kind: DeletedKind
+    bucket_id: int
+    object_id: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """One claimed row and its blocks: deleted by SCM as a whole or not at all."""
+
+    bucket_id: int
+    object_id: int
+    birth: int
+    death: int
+    blocks: BlockRun
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A mark that passes through every topic behind all that was sent before it, and counts the work met
+    on its way.
+    """
+
+    barrier_id: str
+    round: int
+    work: int
+    origin: str
+
+
+# Metadata.commands
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVolume:
+    """Make a volume in the partition's shard."""
+
+    volume: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    """Remove an empty volume."""
+
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBucket:
+    """Make a bucket."""
+
+    volume: str
+    bucket: str
+    layout: BucketLayout
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBucket:
+    """Remove an empty bucket without snapshots."""
+
+    volume: str
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutKey:
+    """Commit a key, new or over an older version."""
+
+    volume: str
+    bucket: str
+    key: str
+    size_bytes: int
+    tag: str = ""
+    block_size_bytes: int = 268435456
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKey:
+    """Delete a key; in a tree also an empty directory."""
+
+    volume: str
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameKey:
+    """Give a key (or, in a tree, a directory) another path."""
+
+    volume: str
+    bucket: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """Make a directory and its missing parents; an existing one is left as it is."""
+
+    volume: str
+    bucket: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDirectory:
+    """Delete a directory."""
+
+    volume: str
+    bucket: str
+    directory: str
+    is_recursive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RenameDirectory:
+    """Give a directory another path."""
+
+    volume: str
+    bucket: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
+
+    volume: str
+    bucket: str
+    snapshot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnapshot:
+    """Drop a snapshot from its bucket's list at one txn. Sent by snapshots."""
+
+    snapshot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRows:
+    """Move rows that nobody holds out of reach. Sent by key_deletion."""
+
+    task: int
+    chain_version: int
+    rows: tuple[RowName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRows:
+    """Remove claimed rows whose blocks SCM has confirmed. Sent by key_deletion."""
+
+    task: int
+    rows: tuple[RowName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandDirectory:
+    """Move one page of a deleted directory's children to the garbage tables. Sent by directory_deletion."""
+
+    bucket_id: int
+    object_id: int
+    death: int
+    max_entries: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeDirectories:
+    """Remove the rows of expanded, childless directories that nobody holds. Sent by directory_deletion."""
+
+    chain_version: int
+    rows: tuple[RowName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPage:
+    """Send a page of a store's garbage rows through the judges again. Sent by key_deletion."""
+
+    sweep_id: int
+    page: int
+    bucket_id: int
+    after_death: int
+    until_death: int
+    after_birth: int
+    until_birth: int
+    start_table: int
+    start_key: bytes
+    max_rows: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrantContainer:
+    """Use a new container for the blocks of later puts. Sent by mock_scm."""
+
+    container_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopClaims:
+    """Refuse every claim and purge until they are resumed. Sent by snapshots when its chain is corrupted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeClaims:
+    """Allow claims and purges again. Sent by a person."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFullChain:
+    """Write a full-chain record, at which a reader of the chain may start. Sent by a person."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCommand:
+    """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
+
+    shard: int
+    client_id: str
+    number: int
+    body: (
+        CreateVolume
+        | DeleteVolume
+        | CreateBucket
+        | DeleteBucket
+        | PutKey
+        | DeleteKey
+        | RenameKey
+        | MakeDirectory
+        | DeleteDirectory
+        | RenameDirectory
+        | TakeSnapshot
+        | DropSnapshot
+        | ClaimRows
+        | FinishRows
+        | ExpandDirectory
+        | PurgeDirectories
+        | SweepPage
+        | GrantContainer
+        | StopClaims
+        | ResumeClaims
+        | PublishFullChain
+        | Barrier
+    )
+    sender: str = ""
+    wants_reply: bool = True
+
+
+# Metadata.replies
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a client may want to know of a command that changed the namespace."""
+
+    object_id: int
+    blocks: BlockRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReply:
+    """Answer to a client's command. Topic metadata.replies."""
+
+    client_id: str
+    number: int
+    txn: int
+    error: str = ""
+    message: str = ""
+    committed: Committed | None = None
+
+
+# Metadata.progress
+
+
+@dataclass(frozen=True, slots=True)
+class RowsClaimed:
+    """Answer to ClaimRows."""
+
+    task: int
+    groups: tuple[BlockGroup, ...]
+    removed: tuple[RowName, ...]
+    gone: tuple[RowName, ...]
+    refused: tuple[RowName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFinished:
+    """Answer to FinishRows."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryExpanded:
+    """Answer to ExpandDirectory."""
+
+    bucket_id: int
+    object_id: int
+    death: int
+    outcome: ExpansionOutcome
+    moved_directories: int
+    moved_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedDirectory:
+    """Outcome for one row of PurgeDirectories."""
+
+    bucket_id: int
+    object_id: int
+    death: int
+    parent_id: int
+    outcome: PurgeOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoriesPurged:
+    """Answer to PurgeDirectories."""
+
+    rows: tuple[PurgedDirectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPageSent:
+    """Answer to SweepPage."""
+
+    sweep_id: int
+    page: int
+    rows: int
+    unexpanded_directories: int
+    next_table: int
+    next_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """Answer to TakeSnapshot."""
+
+    snapshot_id: str
+    bucket_id: int
+    volume_id: int
+    ordinal: int
+    snapshot_txn: int
+    creation_time_ms: int
+    chain_version: int
+    referenced_bytes: int
+    error: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDropped:
+    """Answer to DropSnapshot."""
+
+    snapshot_id: str
+    chain_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataProgress:
+    """What happened to the services' commands.
+
+    Topic metadata.progress, written by metadata, read by the services.
+    """
+
+    txn: int
+    body: (
+        RowsClaimed
+        | RowsFinished
+        | DirectoryExpanded
+        | DirectoriesPurged
+        | SweepPageSent
+        | SnapshotTaken
+        | SnapshotDropped
+        | Barrier
+    )
+
+
+# Gc.deleted-entries
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedEntry:
+    """Something left a bucket's active namespace.
+
+    Snapshots may still hold it: a candidate for reclaiming, not an order. Topic gc.deleted-entries, written
+    by metadata, read by streaming.
+    """
+
+    bucket_id: int
+    object_id: int
+    kind: DeletedKind
+    birth: int
+    death: int
+    snapshots_before_death: int
+    chain_version: int
+    sweep_id: int = 0
+    sweep_page: int = 0
+    barrier: Barrier | None = None
+
+
+# Gc.snapshot-chain
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedSnapshot:
+    """One snapshot of a bucket's list."""
+
+    snapshot_id: str
+    ordinal: int
+    txn: int
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedBucket:
+    """The list of all snapshots that a bucket ever had."""
+
+    bucket_id: int
+    snapshots: tuple[ChainedSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainTake:
+    """Marker of a snapshot that was taken."""
+
+    bucket_id: int
+    snapshot_id: str
+    ordinal: int
+    txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDrop:
+    """Marker of a snapshot that was dropped."""
+
+    bucket_id: int
+    snapshot_id: str
+    txn: int
+    rows_held_alone: int
+
+
+@dataclass(frozen=True, slots=True)
+class FullChain:
+    """The whole chain view: a reader may start here."""
+
+    buckets: tuple[ChainedBucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChainRecord:
+    """One step of a shard's snapshot chain. Topic gc.snapshot-chain, written by metadata; gapless."""
+
+    version: int
+    predecessor_version: int
+    body: ChainTake | ChainDrop | FullChain
+
+
+# Gc.space
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceCellValue:
+    """One cell of a bucket's space matrix, as an absolute value."""
+
+    first_holder: int
+    last_holder: int
+    bytes: int
+    versions: int
+    key_rows: int
+    directory_rows: int
+    rename_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSize:
+    """What one snapshot refers to."""
+
+    snapshot_id: str
+    referenced_bytes: int
+    referenced_namespace: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceUpdate:
+    """Changed figures of one bucket, absolute. Topic gc.space, written by metadata."""
+
+    txn: int
+    bucket_id: int
+    cells: tuple[SpaceCellValue, ...]
+    snapshots: tuple[SnapshotSize, ...]
+    oldest_unexpanded_death: int
+    newest_unexpanded_death: int
+
+
+# Gc.purge-*
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeKeys:
+    """Rows of deletedTable and snapshotRenamedTable that nobody holds.
+
+    Topic gc.purge-keys, written by streaming, read by key_deletion.
+    """
+
+    chain_version: int
+    rows: tuple[RowName, ...]
+    snapshots_before_death: tuple[int, ...]
+    barrier: Barrier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDirectory:
+    """A deleted directory and its verdict."""
+
+    bucket_id: int
+    object_id: int
+    birth: int
+    death: int
+    snapshots_before_death: int
+    is_reclaimable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeDirectory:
+    """Deleted directories with their verdicts.
+
+    Each is to be expanded. Topic gc.purge-directories, written by streaming, read by directory_deletion.
+    """
+
+    chain_version: int
+    directories: tuple[JudgedDirectory, ...]
+    barrier: Barrier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """Verdicts over a part of a sweep's page.
+
+    Topic gc.sweep-results, written by streaming, read by key_deletion.
+    """
+
+    sweep_id: int
+    sweep_page: int
+    first_offset: int
+    judged_rows: int
+    reclaimable_rows: int
+    reclaimable_directories: int
+    chain_version: int
+    barrier: Barrier | None = None
+
+
+# Scm
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksWritten:
+    """A version was committed: these blocks are in the store now. Sent by metadata."""
+
+    txn: int
+    bucket_id: int
+    blocks: BlockRun
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBlocks:
+    """Delete these groups. Sent by key_deletion."""
+
+    task: int
+    attempt: int
+    groups: tuple[BlockGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScmCommand:
+    """Something to do for the storage container manager. Topic scm.commands."""
+
+    body: BlocksWritten | DeleteBlocks | Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksDeleted:
+    """Answer to DeleteBlocks."""
+
+    task: int
+    attempt: int
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScmReply:
+    """What the storage container manager answers. Topic scm.replies."""
+
+    body: BlocksDeleted | Barrier
+
+
+# Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot:
+    """Make a snapshot of a bucket."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot:
+    """Delete a snapshot."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSnapshot:
+    """Give a snapshot another name."""
+
+    volume: str
+    bucket: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeepClean:
+    """A sweep found nothing left to do in a snapshot's store. Sent by key_deletion."""
+
+    snapshot_id: str
+    chain_version: int
+    has_deep_cleaned_keys: bool
+    has_deep_cleaned_directories: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Answer when there is nothing more that the plane can do."""
+
+    barrier_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCommand:
+    """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
+
+    shard: int
+    client_id: str
+    number: int
+    body: CreateSnapshot | DeleteSnapshot | RenameSnapshot | SetDeepClean | Settle
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReply:
+    """Answer to a client's snapshot command. Topic snapshots.replies."""
+
+    client_id: str
+    number: int
+    error: str = ""
+    message: str = ""
+    snapshot_id: str = ""
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A snapshot as an operator sees it. Topic snapshots.info and snapshotInfoTable, written by snapshots."""
+
+    snapshot_id: str
+    name: str
+    volume: str
+    bucket: str
+    status: SnapshotStatus
+    creation_time_ms: int
+    deletion_time_ms: int = -1
+    path_previous_snapshot_id: str = ""
+    global_previous_snapshot_id: str = ""
+    snapshot_path: str = ""
+    has_deep_cleaned_keys: bool = False
+    has_deep_cleaned_directories: bool = False
+    sst_filtered: bool = False
+    referenced_bytes: int = 0
+    referenced_replicated_bytes: int = 0
+    exclusive_bytes: int = 0
+    exclusive_replicated_bytes: int = 0
+    exclusive_delta_bytes: int = 0
+    exclusive_delta_replicated_bytes: int = 0
+    create_txn: int = 0
+    last_txn: int = 0
+    bucket_id: int = 0
+    ordinal: int = 0
+    is_referenced_exact: bool = True
+    is_exclusive_exact: bool = True
+    is_purged: bool = False
+    chain_version_of_reset: int = 0
+
+
+# Dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that could not be read or applied, as it came. Topic dead-letters."""
+
+    service: str
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    message: str
+    fingerprint: bytes
+    value: bytes
+
+
+# Tables of metadata
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow:
+    """volumeTable: a volume."""
+
+    object_id: int
+    volume: str
+    owner: str
+    creation_time_ms: int
+    update_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRow:
+    """bucketTable: a bucket and its used figures."""
+
+    volume_id: int
+    object_id: int
+    volume: str
+    bucket: str
+    layout: BucketLayout
+    creation_time_ms: int
+    update_id: int
+    used_bytes: int
+    used_namespace: int
+    snapshot_used_bytes: int
+    snapshot_used_namespace: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketIdentity:
+    """bucketIdTable: a bucket by its id, kept for ever."""
+
+    volume_id: int
+    bucket_id: int
+    volume: str
+    bucket: str
+    layout: BucketLayout
+    is_deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """keyTable, fileTable: the live version of a key."""
+
+    object_id: int
+    parent_id: int
+    name: str
+    birth: int
+    update_id: int
+    rename_txn: int
+    size_bytes: int
+    tag: str
+    creation_time_ms: int
+    modification_time_ms: int
+    blocks: BlockRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRow:
+    """directoryTable: a directory."""
+
+    object_id: int
+    parent_id: int
+    name: str
+    update_id: int
+    rename_txn: int
+    creation_time_ms: int
+    modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedKeyRow:
+    """deletedTable: a version that left the active namespace."""
+
+    key: KeyRow
+    death: int
+    snapshots_before_death: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedDirectoryRow:
+    """deletedDirectoryTable: a directory that left the active namespace."""
+
+    directory: DirectoryRow
+    death: int
+    snapshots_before_death: int
+    is_expanded: bool
+    child_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRow:
+    """snapshotRenamedTable: where an object was at the newest snapshot before its first rename since."""
+
+    object_id: int
+    birth: int
+    death: int
+    snapshots_before_death: int
+    db_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRow:
+    """reclaimTable: a row out of reach, until SCM has confirmed its blocks."""
+
+    deleted: DeletedKeyRow
+    bucket_id: int
+    claim_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotListRow:
+    """snapshotListTable: one of all the snapshots that a bucket ever had."""
+
+    snapshot_id: str
+    bucket_id: int
+    ordinal: int
+    txn: int
+    is_live: bool
+    creation_time_ms: int
+    referenced_bytes: int
+    referenced_namespace: int
+    chain_version: int
+    dropped_chain_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """clientTable: a client's last command and its answer."""
+
+    number: int
+    log_time_ms: int
+    reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """transactionInfoTable: the shard's counters."""
+
+    txn: int
+    log_time_ms: int
+    epoch: int
+    chain_version: int
+    container_id: int
+    claims_stopped: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """accountTable: bytes and versions of one bucket by where they are."""
+
+    claimed_bytes: int
+    claimed_versions: int
+    freed_bytes: int
+    freed_versions: int
+
+
+# Tables of every service
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxMessage:
+    """One message of an outbox row."""
+
+    topic: str
+    value: bytes
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """outbox: the messages of one unit of work, in order."""
+
+    messages: tuple[OutboxMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """positions: where a service is in one of its inputs."""
+
+    topic: str
+    topic_id: str
+    next_offset: int
+
+
+# Tables of key_deletion
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """taskTable: a batch of rows on its way."""
+
+    state: str
+    attempt: int
+    due_ms: int
+    chain_version: int
+    rows: tuple[RowName, ...]
+    groups: tuple[BlockGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPurge:
+    """waitingTable: a purge that this judge may not yet decide, or has no room for."""
+
+    chain_version: int
+    rows: tuple[RowName, ...]
+    snapshots_before_death: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRow:
+    """chainTable: one marker of the chain, as it came."""
+
+    record: SnapshotChainRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRow:
+    """storeTable: what is known of the cleanliness of one snapshot's store."""
+
+    snapshot_id: str
+    bucket_id: int
+    txn: int
+    reset_version: int
+    needs_sweep: bool
+    is_flagged: bool
+    attempt: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """sweepTable: a sweep on its way."""
+
+    sweep_id: int
+    snapshot_id: str
+    bucket_id: int
+    after_death: int
+    until_death: int
+    after_birth: int
+    until_birth: int
+    reset_version: int
+    page: int
+    next_table: int
+    next_key: bytes
+    sent_rows: int
+    judged_rows: int
+    judged_parts: tuple[int, ...]
+    reclaimable_rows: int
+    unexpanded_directories: int
+    due_ms: int
+
+
+# Tables of directory_deletion
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """treeTable: a deleted directory on its way."""
+
+    bucket_id: int
+    object_id: int
+    birth: int
+    death: int
+    snapshots_before_death: int
+    chain_version: int
+    is_reclaimable: bool
+    state: str
+    attempt: int
+    due_ms: int
+
+
+# Tables of mock_scm
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryRow:
+    """inventoryTable: a run of blocks that is in the store."""
+
+    bucket_id: int
+    blocks: BlockRun
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """containerTable: a container and what is in it."""
+
+    container_id: int
+    block_count: int
+    used_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedBlocksRow:
+    """deletedBlocksTable: a transaction of deletions for the datanodes."""
+
+    deletion_txn: int
+    container_id: int
+    blocks: tuple[BlockRun, ...]
+    retry_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDeletion:
+    """waitingDeletionTable: a deletion of blocks that are not known yet."""
+
+    until_txn: int
+    command: DeleteBlocks
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedDeletion:
+    """delayedDeletionTable: a deletion that is carried out later, while the store is slow."""
+
+    due_ms: int
+    command: DeleteBlocks
+
+
+@dataclass(frozen=True, slots=True)
+class ScmState:
+    """scmStateTable: the counters of one shard's storage container manager."""
+
+    mark_txn: int
+    container_id: int
+    deletion_txn: int
+    inventory_bytes: int
+    inventory_blocks: int
+    deleted_bytes: int
+    deleted_blocks: int
+
+
+# Tables of snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """pendingTable: a snapshot half made or half dropped."""
+
+    snapshot_id: str
+    action: str
+    client_id: str
+    number: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRow:
+    """settleTable: a request to settle on its way."""
+
+    barrier_id: str
+    client_id: str
+    number: int
+    round: int
+    quiet_rounds: int
+    work: int
+    returned: tuple[str, ...]

@@ -1,0 +1,86 @@
+"""Every topic, in the order in which a deletion travels: what it carries, who writes and who reads it.
+
+The number of partitions is the number of shards: everything about a volume is in the partition of its shard,
+which a producer sets explicitly. Nothing is removed by age; ``metadata.commands`` and ``gc.snapshot-chain``
+are the truth from which everything else can be made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schemas import records
+
+CLIENTS = "clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic: its name, the one record that it carries, and the services at both ends."""
+
+    name: str
+    record: type[Any]
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+
+
+METADATA_COMMANDS = Topic(
+    "metadata.commands",
+    records.MetadataCommand,
+    (CLIENTS, "snapshots", "key_deletion", "directory_deletion", "mock_scm"),
+    ("metadata",),
+)
+METADATA_REPLIES = Topic("metadata.replies", records.MetadataReply, ("metadata",), (CLIENTS,))
+METADATA_PROGRESS = Topic(
+    "metadata.progress",
+    records.MetadataProgress,
+    ("metadata",),
+    ("snapshots", "key_deletion", "directory_deletion"),
+)
+DELETED_ENTRIES = Topic("gc.deleted-entries", records.DeletedEntry, ("metadata",), ("streaming",))
+SNAPSHOT_CHAIN = Topic(
+    "gc.snapshot-chain",
+    records.SnapshotChainRecord,
+    ("metadata",),
+    ("streaming", "snapshots", "key_deletion", "directory_deletion"),
+)
+SPACE = Topic("gc.space", records.SpaceUpdate, ("metadata",), ("snapshots",))
+PURGE_KEYS = Topic("gc.purge-keys", records.PurgeKeys, ("streaming",), ("key_deletion",))
+PURGE_DIRECTORIES = Topic(
+    "gc.purge-directories", records.PurgeDirectory, ("streaming",), ("directory_deletion",)
+)
+SWEEP_RESULTS = Topic("gc.sweep-results", records.SweepResult, ("streaming",), ("key_deletion",))
+SCM_COMMANDS = Topic("scm.commands", records.ScmCommand, ("metadata", "key_deletion"), ("mock_scm",))
+SCM_REPLIES = Topic("scm.replies", records.ScmReply, ("mock_scm",), ("key_deletion",))
+SNAPSHOTS_COMMANDS = Topic(
+    "snapshots.commands", records.SnapshotCommand, (CLIENTS, "key_deletion"), ("snapshots",)
+)
+SNAPSHOTS_REPLIES = Topic("snapshots.replies", records.SnapshotReply, ("snapshots",), (CLIENTS,))
+SNAPSHOTS_INFO = Topic("snapshots.info", records.SnapshotInfo, ("snapshots",), (CLIENTS,))
+DEAD_LETTERS = Topic(
+    "dead-letters",
+    records.DeadLetter,
+    ("metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm"),
+    (CLIENTS,),
+)
+
+TOPICS = (
+    METADATA_COMMANDS,
+    METADATA_REPLIES,
+    METADATA_PROGRESS,
+    DELETED_ENTRIES,
+    SNAPSHOT_CHAIN,
+    SPACE,
+    PURGE_KEYS,
+    PURGE_DIRECTORIES,
+    SWEEP_RESULTS,
+    SCM_COMMANDS,
+    SCM_REPLIES,
+    SNAPSHOTS_COMMANDS,
+    SNAPSHOTS_REPLIES,
+    SNAPSHOTS_INFO,
+    DEAD_LETTERS,
+)
+BY_NAME = {topic.name: topic for topic in TOPICS}
+BY_RECORD = {topic.record: topic for topic in TOPICS}
