@@ -130,9 +130,7 @@ class Codec(Generic[R]):
             return self._read(body, self._parsed)
         if writer not in self._writers:
             name = self.record_class.__name__
-            raise DecodeError(
-                f"no schema of {name} has the fingerprint {writer.hex()}; is the producer newer?"
-            )
+            raise DecodeError(f"no schema of {name} has the fingerprint {writer.hex()}; is the producer newer?")
         return self._read(body, self._writers[writer])
 
     def _read(self, body: bytes, writer: Any) -> R:
@@ -231,9 +229,7 @@ def _writer(hint: Any) -> Convert | None:
 
 def _from_dict(record_class: type[Any]) -> Callable[[dict[str, Any]], Any]:
     types = _field_types(record_class)
-    narrow = [
-        field["name"] for field in own_schema(record_class.__name__)["fields"] if field["type"] == "int"
-    ]
+    narrow = [field["name"] for field in own_schema(record_class.__name__)["fields"] if field["type"] == "int"]
     converters = {name: reader for name, hint in types.items() if (reader := _reader(hint)) is not None}
     if not converters and not narrow:
         return lambda fields: record_class(**fields)

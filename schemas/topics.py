@@ -47,15 +47,11 @@ SNAPSHOT_CHAIN = Topic(
 )
 SPACE = Topic("gc.space", records.SpaceUpdate, ("metadata",), ("snapshots",))
 PURGE_KEYS = Topic("gc.purge-keys", records.PurgeKeys, ("streaming",), ("key_deletion",))
-PURGE_DIRECTORIES = Topic(
-    "gc.purge-directories", records.PurgeDirectory, ("streaming",), ("directory_deletion",)
-)
+PURGE_DIRECTORIES = Topic("gc.purge-directories", records.PurgeDirectory, ("streaming",), ("directory_deletion",))
 SWEEP_RESULTS = Topic("gc.sweep-results", records.SweepResult, ("streaming",), ("key_deletion",))
 SCM_COMMANDS = Topic("scm.commands", records.ScmCommand, ("metadata", "key_deletion"), ("mock_scm",))
 SCM_REPLIES = Topic("scm.replies", records.ScmReply, ("mock_scm",), ("key_deletion",))
-SNAPSHOTS_COMMANDS = Topic(
-    "snapshots.commands", records.SnapshotCommand, (CLIENTS, "key_deletion"), ("snapshots",)
-)
+SNAPSHOTS_COMMANDS = Topic("snapshots.commands", records.SnapshotCommand, (CLIENTS, "key_deletion"), ("snapshots",))
 SNAPSHOTS_REPLIES = Topic("snapshots.replies", records.SnapshotReply, ("snapshots",), (CLIENTS,))
 SNAPSHOTS_INFO = Topic("snapshots.info", records.SnapshotInfo, ("snapshots",), (CLIENTS,))
 DEAD_LETTERS = Topic(

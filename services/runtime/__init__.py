@@ -1,0 +1,1 @@
+"""Runs a service: reads its inputs, applies them, writes once, publishes; and all that surrounds that loop."""

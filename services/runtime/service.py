@@ -1,0 +1,86 @@
+"""What the loop asks of a service, and what it hands to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas.codec import codec
+from schemas.records import OutboxMessage
+from schemas.topics import Topic
+from services.storage.store import Store
+from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One decoded input."""
+
+    topic: Topic
+    offset: int
+    timestamp_ms: int
+    """Log append time, as the log gave it."""
+    record: Any
+
+
+class Work(UnitOfWork):
+    """A unit of work of a service: changes of its tables and the messages that they cause."""
+
+    def __init__(self, shard: int, store: Store, cache: RowCache) -> None:
+        super().__init__(store, cache)
+        self.shard = shard
+        self.store = store
+        self.messages: list[OutboxMessage] = []
+        self._messages_before = 0
+
+    def send(self, topic: Topic, record: Any) -> None:
+        """Send a record to the shard's partition of a topic, once this unit of work is written."""
+        encoder = codec(topic.record)
+        self.messages.append(OutboxMessage(topic.name, encoder.encode(record), encoder.fingerprint))
+
+    def begin_message(self) -> None:
+        """Whatever follows belongs to the next message."""
+        super().begin_message()
+        self._messages_before = len(self.messages)
+
+    def undo_message(self) -> None:
+        """Take back what the present message has changed and sent."""
+        super().undo_message()
+        del self.messages[self._messages_before :]
+
+
+class Service(Protocol):
+    """One shard of one service: pure of IO but for its unit of work.
+
+    What it keeps in memory must be derivable from its tables: ``restore`` is called at the start and again
+    whenever a unit of work was thrown away.
+    """
+
+    name: str
+    inputs: Sequence[Topic]
+    tables: Sequence[TableDefinition[Any]]
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew from the committed tables."""
+        ...
+
+    def stands_alone(self, message: Message) -> bool:
+        """Whether a message must be alone in its batch."""
+        ...
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Carry out one message.
+
+        Raises:
+            InvalidMessageError: it can never be carried out; it goes to the dead letters.
+        """
+        ...
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Do what is due: called often, must be cheap when nothing is."""
+        ...
+
+    def end_batch(self, work: Work) -> None:
+        """Last chance to change or send something before the batch is written."""
+        ...

@@ -1,0 +1,62 @@
+"""What a service needs of a database: sorted families of bytes, atomic synced batches, checkpoints.
+
+Two implementations meet this contract and one test suite: ``rocks`` on disk and ``memory`` for the simulator and
+for runs within one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+Batch = Mapping[str, Mapping[bytes, bytes | None]]
+"""Per family what each key becomes; None removes it."""
+
+
+class Reader(Protocol):
+    """A view of committed rows."""
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        ...
+
+    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every row with start <= key < end, in the order of the keys' bytes."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the view."""
+        ...
+
+
+class Store(Reader, Protocol):
+    """One database: one writer, any number of readers beside it."""
+
+    def write(self, batch: Batch) -> None:
+        """Write all of a batch or nothing of it, durable when this returns."""
+        ...
+
+    def reading(self) -> Reader:
+        """A view that does not move while the writer goes on."""
+        ...
+
+    def checkpoint(self, name: str) -> None:
+        """Keep all committed rows under a name; one that is there complete is left as it is."""
+        ...
+
+    def open_checkpoint(self, name: str) -> Reader:
+        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        ...
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Remove a checkpoint; nothing happens when there is none."""
+        ...
+
+    def checkpoints(self) -> list[str]:
+        """Names of the complete checkpoints."""
+        ...
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key behind all keys that begin with a prefix (which ends in a byte below 0xff)."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])

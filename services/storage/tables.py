@@ -1,0 +1,196 @@
+"""Tables of records over a store, and the unit of work that changes them together.
+
+A unit of work reads through what it has not written yet. Its changes reach the store as one batch; a message that
+fails half way is undone alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from schemas.codec import codec
+from services.storage.store import Reader, Store
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition(Generic[V]):
+    """One column family: its persistent name, the record that it holds, how it is tuned."""
+
+    name: str
+    record: type[V]
+    is_cached: bool = False
+    """Keep decoded rows in memory: for small tables that almost every command reads."""
+    prefix_separators: int = 0
+    """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class TableReader(Generic[V]):
+    """Committed rows of one table."""
+
+    def __init__(self, definition: TableDefinition[V], reader: Reader) -> None:
+        self._name = definition.name
+        self._codec = codec(definition.record)
+        self._reader = reader
+
+    def get(self, key: bytes) -> V | None:
+        """The row of a key, or None."""
+        raw = self._reader.get(self._name, key)
+        return None if raw is None else self._codec.decode(raw)
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+        """Every row with start <= key < end, in the order of the keys."""
+        for key, raw in self._reader.scan(self._name, start, end):
+            yield key, self._codec.decode(raw)
+
+
+class TablesReader:
+    """Committed rows of all tables of a store, a snapshot or a checkpoint."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def table(self, definition: TableDefinition[V]) -> TableReader[V]:
+        """One table."""
+        return TableReader(definition, self.reader)
+
+
+_ABSENT: Any = object()
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a key was in the unit of work before a message changed it."""
+
+    rows: dict[bytes, Any]
+    key: bytes
+    before: Any
+
+
+@dataclass(slots=True)
+class RowCache:
+    """Decoded committed rows of the cached tables. Lives as long as the store is open."""
+
+    rows: dict[str, dict[bytes, Any]] = field(default_factory=dict)
+    max_rows: int = 50_000
+
+
+class Table(Generic[V]):
+    """One table within a unit of work."""
+
+    def __init__(
+        self,
+        definition: TableDefinition[V],
+        reader: Reader,
+        pending: dict[bytes, V | None],
+        journal: list[_Change],
+        cache: dict[bytes, V | None] | None,
+    ) -> None:
+        self._name = definition.name
+        self._codec = codec(definition.record)
+        self._reader = reader
+        self._pending = pending
+        self._journal = journal
+        self._cache = cache
+
+    def get(self, key: bytes) -> V | None:
+        """The row of a key as this unit of work has left it, or None."""
+        value: V | None = self._pending.get(key, _ABSENT)
+        if value is not _ABSENT:
+            return value
+        if self._cache is not None:
+            value = self._cache.get(key, _ABSENT)
+            if value is not _ABSENT:
+                return value
+        raw = self._reader.get(self._name, key)
+        value = None if raw is None else self._codec.decode(raw)
+        if self._cache is not None:
+            self._cache[key] = value
+        return value
+
+    def put(self, key: bytes, value: V) -> None:
+        """Set the row of a key."""
+        self._journal.append(_Change(self._pending, key, self._pending.get(key, _ABSENT)))
+        self._pending[key] = value
+
+    def delete(self, key: bytes) -> None:
+        """Remove the row of a key; nothing happens when there is none."""
+        self._journal.append(_Change(self._pending, key, self._pending.get(key, _ABSENT)))
+        self._pending[key] = None
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+        """Every row with start <= key < end as this unit of work has left it when the scan began."""
+        pending = {key: value for key, value in self._pending.items() if start <= key < end}
+        waiting = sorted(pending, reverse=True)
+        for key, raw in self._reader.scan(self._name, start, end):
+            while waiting and waiting[-1] < key:
+                added = waiting.pop()
+                if (value := pending[added]) is not None:
+                    yield added, value
+            if key not in pending:
+                yield key, self._codec.decode(raw)
+        while waiting:
+            added = waiting.pop()
+            if (value := pending[added]) is not None:
+                yield added, value
+
+    def has_any(self, start: bytes, end: bytes) -> bool:
+        """Whether there is a row with start <= key < end."""
+        return next(self.scan(start, end), None) is not None
+
+
+class UnitOfWork:
+    """Changes to the tables of one store that are written together."""
+
+    def __init__(self, store: Store, cache: RowCache) -> None:
+        self._store = store
+        self._cache = cache
+        self._tables: dict[str, Table[Any]] = {}
+        self._definitions: dict[str, TableDefinition[Any]] = {}
+        self._pending: dict[str, dict[bytes, Any]] = {}
+        self._journal: list[_Change] = []
+
+    def table(self, definition: TableDefinition[V]) -> Table[V]:
+        """One table, as this unit of work has left it."""
+        table = self._tables.get(definition.name)
+        if table is None:
+            pending = self._pending[definition.name] = {}
+            cache = self._cache.rows.setdefault(definition.name, {}) if definition.is_cached else None
+            table = Table(definition, self._store, pending, self._journal, cache)
+            self._tables[definition.name] = table
+            self._definitions[definition.name] = definition
+        return table
+
+    def begin_message(self) -> None:
+        """Whatever follows belongs to the next message."""
+        self._journal.clear()
+
+    def undo_message(self) -> None:
+        """Take back what the present message has changed."""
+        for change in reversed(self._journal):
+            if change.before is _ABSENT:
+                del change.rows[change.key]
+            else:
+                change.rows[change.key] = change.before
+        self._journal.clear()
+
+    def write(self) -> None:
+        """Write all changes as one batch, durable when this returns."""
+        batch: dict[str, dict[bytes, bytes | None]] = {}
+        for name, rows in self._pending.items():
+            if rows:
+                encode = codec(self._definitions[name].record).encode
+                batch[name] = {key: None if row is None else encode(row) for key, row in rows.items()}
+        self._store.write(batch)
+        for name, rows in self._pending.items():
+            if self._definitions[name].is_cached:
+                cached = self._cache.rows[name]
+                if len(cached) > self._cache.max_rows:
+                    cached.clear()
+                cached.update(rows)
