@@ -36,7 +36,8 @@ class MemoryFamily:
 
     def copy(self) -> MemoryFamily:
         twin = MemoryFamily()
-        twin.rows, twin._keys = dict(self.rows), list(self._keys)
+        twin.rows = dict(self.rows)
+        twin._keys = list(self._keys)
         return twin
 
 

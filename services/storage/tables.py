@@ -180,6 +180,10 @@ class UnitOfWork:
                 change.rows[change.key] = change.before
         self._journal.clear()
 
+    def is_changed(self) -> bool:
+        """Whether there is anything to write."""
+        return any(self._pending.values())
+
     def write(self) -> None:
         """Write all changes as one batch, durable when this returns."""
         batch: dict[str, dict[bytes, bytes | None]] = {}

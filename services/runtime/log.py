@@ -1,0 +1,84 @@
+"""What a service needs of the log: sources to read partitions from, a sink to publish to.
+
+Two implementations: ``kafka`` over a broker and ``memory_log`` for the simulator and for runs within one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One message as the log holds it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """When the log appended it."""
+    value: bytes
+    fingerprint: bytes | None
+    """Header avro-fingerprint; None when there is none."""
+
+
+class Source(Protocol):
+    """Reads one partition of some topics from given positions on."""
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Next messages, in the order of each partition; empty when there are none within the time.
+
+        Raises:
+            PositionError: a position is outside its partition.
+        """
+        ...
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead, as far as the source knows."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading."""
+        ...
+
+
+class Sink(Protocol):
+    """Publishes in order, each message at least once."""
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        """Hand over a message; it may still be on its way when this returns."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until the log has acknowledged all that was sent.
+
+        Raises:
+            RetryableError: some may not have arrived; send all of them again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop publishing."""
+        ...
+
+
+class Log(Protocol):
+    """The log as a whole."""
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """What tells a topic from one of the same name that was made anew."""
+        ...
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        ...
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """Read one partition of some topics, each from its position on."""
+        ...
+
+    def open_sink(self) -> Sink:
+        """A sink of its own."""
+        ...

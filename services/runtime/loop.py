@@ -1,0 +1,234 @@
+"""The loop of every service: read, apply, write once, publish.
+
+One synced batch holds the state changes, the messages that they cause and the positions behind the inputs: a
+crash keeps all of it or nothing. Publishing comes after and may repeat; every message names what it is about, so
+that a repeat does nothing. Positions are kept in the service's own database; Kafka's are for lag metrics only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from schemas.codec import DecodeError, codec
+from schemas.records import DeadLetter, PositionRow
+from schemas.topics import BY_NAME, DEAD_LETTERS, SNAPSHOT_CHAIN
+from services.runtime.clock import Clock
+from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
+from services.runtime.log import Log, LogRecord
+from services.runtime.outbox import OUTBOX, Outbox
+from services.runtime.probe import Point, Probe, no_probe
+from services.runtime.service import Message, Service, Work
+from services.storage.store import Store
+from services.storage.tables import RowCache, TableDefinition, TablesReader
+
+POSITIONS = TableDefinition("positions", PositionRow)
+RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS)
+
+logger = structlog.get_logger(__name__)
+
+
+class LoopMetrics(Protocol):
+    """What the loop reports of itself."""
+
+    def batch_written(self, messages: int, dead_letters: int) -> None:
+        """A unit of work is durable."""
+        ...
+
+    def published(self, messages: int) -> None:
+        """Messages were acknowledged."""
+        ...
+
+
+class NoMetrics:
+    """Reports nothing: for the simulator."""
+
+    def batch_written(self, messages: int, dead_letters: int) -> None:
+        """Nothing."""
+
+    def published(self, messages: int) -> None:
+        """Nothing."""
+
+
+_Input = tuple[LogRecord, Message | DecodeError]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What one unit of work has taken in."""
+
+    next_offsets: dict[str, int]
+    messages: int = 0
+    dead_letters: int = 0
+
+
+class Runner:
+    """Runs one shard of one service."""
+
+    def __init__(
+        self,
+        service: Service,
+        shard: int,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        *,
+        max_batch_messages: int = 2_000,
+        probe: Probe = no_probe,
+        metrics: LoopMetrics | None = None,
+    ) -> None:
+        self.service = service
+        self.shard = shard
+        self.store = store
+        self._log = log
+        self._clock = clock
+        self._max_batch_messages = max_batch_messages
+        self._probe = probe
+        self._metrics = metrics or NoMetrics()
+        self._cache = RowCache()
+        self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
+        self._sink = log.open_sink()
+        self._outbox = Outbox(shard, self._sink, probe)
+        self._outbox.restore(TablesReader(store))
+        self.service.restore(TablesReader(store))
+        self._source = log.open_source(list(self._topic_ids), shard, self._checked_positions())
+
+    def _checked_positions(self) -> dict[str, int]:
+        """Stored positions, refused when the log under them is another one or has lost its tail."""
+        table = TablesReader(self.store).table(POSITIONS)
+        positions = {}
+        for topic, topic_id in self._topic_ids.items():
+            row = table.get(topic.encode())
+            if row is None:
+                positions[topic] = 0
+                continue
+            if row.topic_id != topic_id:
+                raise PositionError(
+                    f"{self.service.name}, shard {self.shard}: topic {topic} was made anew since this database last "
+                    f"read it; restore the topic, or start this service on an empty directory"
+                )
+            end = self._log.end_offset(topic, self.shard)
+            if row.next_offset > end:
+                raise PositionError(
+                    f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "
+                    f"{end}: the broker has lost its tail; restore it, or restore an older copy of this database"
+                )
+            positions[topic] = row.next_offset
+        return positions
+
+    def step(self, timeout_seconds: float = 0.0) -> int:
+        """Take what there is (waiting up to the given time), apply, write, publish; says how many messages.
+
+        Raises:
+            RetryableError: the same step may succeed soon; nothing was lost.
+            InvariantError: stop.
+        """
+        self._publish()
+        records = self._source.poll(self._max_batch_messages, timeout_seconds)
+        waiting: list[_Input] = []
+        for record in records:
+            decoded = self._decode(record)
+            if isinstance(decoded, Message) and self.service.stands_alone(decoded):
+                self._run(waiting)
+                self._run([(record, decoded)])
+                waiting = []
+            else:
+                waiting.append((record, decoded))
+        self._run(waiting)
+        return len(records)
+
+    def _decode(self, record: LogRecord) -> Message | DecodeError:
+        topic = BY_NAME[record.topic]
+        try:
+            decoded = codec(topic.record).decode_message(record.value, record.fingerprint)
+        except DecodeError as error:
+            if topic is SNAPSHOT_CHAIN:
+                raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
+            return error
+        return Message(topic, record.offset, record.timestamp_ms, decoded)
+
+    def _run(self, inputs: Sequence[_Input]) -> None:
+        """One unit of work: apply some messages and what is due, write once, publish."""
+        work = Work(self.shard, self.store, self._cache)
+        progress = _Progress({})
+        try:
+            for record, decoded in inputs:
+                self._apply(record, decoded, work, progress)
+            work.begin_message()
+            self.service.tick(self._clock.now_ms(), work)
+            self.service.end_batch(work)
+            if not work.is_changed() and not work.messages and not inputs:
+                return
+            self._write(work, progress)
+        except BaseException:
+            # What the service keeps in memory may be ahead of its tables now.
+            self.service.restore(TablesReader(self.store))
+            self._source.close()
+            self._source = self._log.open_source(list(self._topic_ids), self.shard, self._checked_positions())
+            raise
+        self._publish()
+
+    def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, progress: _Progress) -> None:
+        work.begin_message()
+        try:
+            if isinstance(decoded, DecodeError):
+                raise decoded
+            self.service.apply(decoded, work)
+        except (InvariantError, RetryableError, OSError):
+            raise
+        except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
+            work.undo_message()
+            self._put_aside(record, error, work)
+            progress.dead_letters += 1
+        progress.messages += 1
+        progress.next_offsets[record.topic] = record.offset + 1
+
+    def _put_aside(self, record: LogRecord, error: Exception, work: Work) -> None:
+        logger.warning(
+            "message put aside",
+            service=self.service.name,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            error=type(error).__name__,
+            reason=str(error),
+        )
+        letter = DeadLetter(
+            service=self.service.name,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            error=type(error).__name__,
+            message=str(error),
+            fingerprint=record.fingerprint or b"",
+            value=record.value,
+        )
+        work.send(DEAD_LETTERS, letter)
+
+    def _write(self, work: Work, progress: _Progress) -> None:
+        positions = work.table(POSITIONS)
+        for topic, next_offset in progress.next_offsets.items():
+            positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
+        removed = self._outbox.add(work.messages, work)
+        self._probe(Point.BEFORE_WRITE)
+        work.write()
+        self._outbox.written(work.messages, removed)
+        self._metrics.batch_written(progress.messages, progress.dead_letters)
+        self._probe(Point.AFTER_WRITE)
+
+    def _publish(self) -> None:
+        published = self._outbox.publish()
+        if published:
+            self._metrics.published(published)
+
+    def lag(self) -> dict[str, int]:
+        """Per input topic how many messages lie ahead."""
+        return self._source.lag()
+
+    def close(self) -> None:
+        """Let go of the log; the store belongs to the caller."""
+        self._source.close()
+        self._sink.close()

@@ -1,0 +1,93 @@
+"""A log in memory, with the guarantees of one broker: order within a partition, nothing lost once acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from services.runtime.clock import Clock
+from services.runtime.errors import PositionError
+from services.runtime.log import LogRecord
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """All partitions of all topics. Appends are acknowledged at once."""
+
+    clock: Clock
+    partitions: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
+
+    def append(self, topic: str, partition: int, value: bytes, fingerprint: bytes | None) -> int:
+        """Append a message and say its offset."""
+        records = self.partitions.setdefault((topic, partition), [])
+        last = records[-1].timestamp_ms if records else 0
+        timestamp_ms = max(last, self.clock.now_ms())
+        records.append(LogRecord(topic, partition, len(records), timestamp_ms, value, fingerprint))
+        return len(records) - 1
+
+    def records(self, topic: str, partition: int) -> list[LogRecord]:
+        """All messages of a partition."""
+        return self.partitions.get((topic, partition), [])
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """A topic in memory is never made anew."""
+        return {topic: f"memory-{topic}" for topic in topics}
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        return len(self.records(topic, partition))
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> MemorySource:
+        """Read one partition of some topics."""
+        return MemorySource(self, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
+
+    def open_sink(self) -> MemorySink:
+        """A sink of its own."""
+        return MemorySink(self)
+
+
+class MemorySource:
+    """Reads one partition of some topics, a share of each in turn."""
+
+    def __init__(self, log: MemoryLog, partition: int, next_offsets: dict[str, int]) -> None:
+        self._log = log
+        self._partition = partition
+        self._next_offsets = next_offsets
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002 memory has no wait
+        """Next messages, topic after topic."""
+        polled: list[LogRecord] = []
+        for topic, offset in self._next_offsets.items():
+            records = self._log.records(topic, self._partition)
+            if offset > len(records):
+                raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
+            taken = records[offset : offset + max_records - len(polled)]
+            polled += taken
+            self._next_offsets[topic] = offset + len(taken)
+        return polled
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead."""
+        return {
+            topic: self._log.end_offset(topic, self._partition) - offset for topic, offset in self._next_offsets.items()
+        }
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemorySink:
+    """Publishes to a log in memory."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        """Append a message."""
+        self._log.append(topic, partition, value, fingerprint)
+
+    def flush(self) -> None:
+        """All that was sent is there."""
+
+    def close(self) -> None:
+        """Nothing is held."""
