@@ -1,0 +1,248 @@
+"""The workload format: what a client does to the plane, one JSON object per line, as typed operations.
+
+A line's number, counted from 0, is the operation's number; errors, observations and versions refer to it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from schemas.records import BucketLayout
+from services.runtime.errors import DeepcleanError
+
+
+class WorkloadError(DeepcleanError):
+    """A line of a workload is not an operation; the message names the line and what to correct."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"workload line {number} (counted from 0): {reason}")
+        self.number = number
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVolume:
+    """Make a volume."""
+
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBucket:
+    """Make a bucket in a volume."""
+
+    volume: str
+    bucket: str
+    layout: BucketLayout
+
+
+@dataclass(frozen=True, slots=True)
+class PutKey:
+    """Create or overwrite a key; ``tag`` names this version and comes back in listings."""
+
+    volume: str
+    bucket: str
+    key: str
+    size_bytes: int
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKey:
+    """Delete a key."""
+
+    volume: str
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameKey:
+    """Give a key another name."""
+
+    volume: str
+    bucket: str
+    from_key: str
+    to_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameDirectory:
+    """Give a directory, with everything below it, another path."""
+
+    volume: str
+    bucket: str
+    from_directory: str
+    to_directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """Make a directory and its missing parents."""
+
+    volume: str
+    bucket: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDirectory:
+    """Delete a directory with everything below it."""
+
+    volume: str
+    bucket: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot:
+    """Take a snapshot of a bucket."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot:
+    """Delete a snapshot of a bucket."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSnapshot:
+    """Give a snapshot another name; its place in the chain stays."""
+
+    volume: str
+    bucket: str
+    from_snapshot: str
+    to_snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Wait until there is nothing more that the plane can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Write down what can be seen, under this label."""
+
+    label: str
+
+
+Operation = (
+    CreateVolume
+    | CreateBucket
+    | PutKey
+    | DeleteKey
+    | RenameKey
+    | RenameDirectory
+    | MakeDirectory
+    | DeleteDirectory
+    | CreateSnapshot
+    | DeleteSnapshot
+    | RenameSnapshot
+    | Settle
+    | Observe
+)
+
+_IN_BUCKET: Final = {"volume": "volume", "bucket": "bucket"}
+
+# op → its class and, for each field of the JSON object, the attribute that holds it.
+_SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
+    "create_volume": (CreateVolume, {"volume": "volume"}),
+    "create_bucket": (CreateBucket, {**_IN_BUCKET, "layout": "layout"}),
+    "put_key": (PutKey, {**_IN_BUCKET, "key": "key", "size": "size_bytes", "tag": "tag"}),
+    "delete_key": (DeleteKey, {**_IN_BUCKET, "key": "key"}),
+    "rename_key": (RenameKey, {**_IN_BUCKET, "from": "from_key", "to": "to_key"}),
+    "rename_dir": (RenameDirectory, {**_IN_BUCKET, "from": "from_directory", "to": "to_directory"}),
+    "mkdir": (MakeDirectory, {**_IN_BUCKET, "dir": "directory"}),
+    "delete_dir": (DeleteDirectory, {**_IN_BUCKET, "dir": "directory"}),
+    "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
+    "delete_snapshot": (DeleteSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
+    "rename_snapshot": (RenameSnapshot, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
+    "settle": (Settle, {}),
+    "observe": (Observe, {"label": "label"}),
+}
+_NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
+
+_LAYOUTS: Final = {
+    "OBS": BucketLayout.OBJECT_STORE,
+    "FSO": BucketLayout.FILE_SYSTEM_OPTIMIZED,
+    **{layout.value: layout for layout in BucketLayout},
+}
+_LAYOUT_NAMES: Final = {
+    BucketLayout.OBJECT_STORE: "OBS",
+    BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
+    BucketLayout.LEGACY: "LEGACY",
+}
+_LARGEST_LONG: Final = 2**63 - 1
+
+
+def parse_line(line: str, number: int) -> Operation:
+    """Read one line as an operation, or say what is wrong with it."""
+    try:
+        fields = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise WorkloadError(number, f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise WorkloadError(number, 'not a JSON object; write one operation as {"op": …} per line')
+    name = fields.pop("op", None)
+    if not isinstance(name, str) or name not in _SHAPES:
+        raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
+    operation_type, attributes = _SHAPES[name]
+    missing = [field for field in attributes if field not in fields]
+    if missing:
+        raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
+    unknown = [field for field in fields if field not in attributes]
+    if unknown:
+        raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
+    values = {attribute: _read_field(field, fields[field], number) for field, attribute in attributes.items()}
+    return operation_type(**values)
+
+
+def _read_field(field: str, value: object, number: int) -> Any:
+    if field == "size":
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_LONG:
+            raise WorkloadError(number, f"size must be a whole number from 0 to 2^63 - 1, not {value!r}")
+        return value
+    if not isinstance(value, str):
+        raise WorkloadError(number, f"{field} must be a string, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise WorkloadError(number, f"{field} holds half of a surrogate pair: not text") from error
+    if field == "layout":
+        if value not in _LAYOUTS:
+            raise WorkloadError(number, f"unknown layout {value!r}; known are {', '.join(_LAYOUTS)}")
+        return _LAYOUTS[value]
+    return value
+
+
+def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
+    """Yield the operations of a file with their numbers; blank lines are counted and left out."""
+    with path.open("rb") as lines:
+        for number, raw_line in enumerate(lines):
+            if not raw_line.strip():
+                continue
+            try:
+                line = raw_line.decode()
+            except UnicodeDecodeError as error:
+                raise WorkloadError(number, f"not UTF-8: {error}") from error
+            yield number, parse_line(line, number)
+
+
+def to_json(operation: Operation) -> str:
+    """Write an operation as its line, without the line's end."""
+    name = _NAMES[type(operation)]
+    fields: dict[str, object] = {"op": name}
+    for field, attribute in _SHAPES[name][1].items():
+        value = getattr(operation, attribute)
+        fields[field] = _LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
+    return json.dumps(fields)

@@ -1,0 +1,143 @@
+"""The model by hand: what each operation does, and with which code it is refused."""
+
+import pytest
+
+from schemas.records import BucketLayout
+from services.client.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name
+from services.client.workload import (
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteDirectory,
+    DeleteKey,
+    DeleteSnapshot,
+    MakeDirectory,
+    Operation,
+    PutKey,
+    RenameDirectory,
+    RenameKey,
+    RenameSnapshot,
+)
+
+FILE_SYSTEM, FLAT = ("v", "files"), ("v", "flat")
+
+
+def put(key: str, size_bytes: int = 1, place: tuple[str, str] = FILE_SYSTEM) -> PutKey:
+    return PutKey(*place, key, size_bytes, f"tag of {key}")
+
+
+def play(*operations: Operation) -> NamespaceModel:
+    model = NamespaceModel()
+    start: list[Operation] = [
+        CreateVolume("v"),
+        CreateBucket(*FILE_SYSTEM, BucketLayout.FILE_SYSTEM_OPTIMIZED),
+        CreateBucket(*FLAT, BucketLayout.LEGACY),
+    ]
+    for number, operation in enumerate([*start, *operations]):
+        model.apply(number, operation)
+    return model
+
+
+def paths(model: NamespaceModel, place: tuple[str, str] = FILE_SYSTEM) -> dict[str, int]:
+    return {path: version.number for path, version in model.active(*place).keys.items()}
+
+
+def test_snapshots_are_full_copies() -> None:
+    model = play(
+        put("d/a", 10),  # 3
+        put("b", 20),  # 4
+        CreateSnapshot(*FILE_SYSTEM, "s1"),
+        RenameDirectory(*FILE_SYSTEM, "d", "e"),
+        put("b", 30),  # 7
+        CreateSnapshot(*FILE_SYSTEM, "s2"),
+        DeleteDirectory(*FILE_SYSTEM, "e"),
+        RenameSnapshot(*FILE_SYSTEM, "s1", "t1"),
+        put("zero", 0),
+        DeleteKey(*FILE_SYSTEM, "zero"),
+    )
+    snapshots = model.snapshots(*FILE_SYSTEM)
+    assert list(snapshots) == ["t1", "s2"]
+    assert {path: v.number for path, v in snapshots["t1"].keys.items()} == {"d/a": 3, "b": 4}
+    assert {path: v.number for path, v in snapshots["s2"].keys.items()} == {"e/a": 3, "b": 7}
+    assert (snapshots["t1"].directories, snapshots["s2"].directories) == (("d",), ("e",))
+    assert model.exclusive_bytes(*FILE_SYSTEM) == {"t1": 20, "s2": 0}
+    assert model.held_versions() == {3, 4, 7}
+    assert model.reclaimed_versions() == []
+    model.apply(13, DeleteSnapshot(*FILE_SYSTEM, "t1"))
+    assert [version.number for version in model.reclaimed_versions()] == [4]
+    assert model.exclusive_bytes(*FILE_SYSTEM) == {"s2": 10}
+
+
+def test_a_flat_bucket_has_no_directories() -> None:
+    model = play(put("a/b", place=FLAT), put("a", place=FLAT), put("a//", place=FLAT))
+    assert paths(model, FLAT) == {"a/b": 3, "a": 4, "a//": 5}
+    model.apply(6, RenameKey(*FLAT, "a/b", "nowhere/b"))
+    assert paths(model, FLAT) == {"nowhere/b": 3, "a": 4, "a//": 5}
+
+
+def test_renames_onto_directories_move_into_them() -> None:
+    model = play(put("f"), put("d/g"), put("e/h"), RenameKey(*FILE_SYSTEM, "f", "d"))
+    model.apply(7, RenameDirectory(*FILE_SYSTEM, "d", "e"))
+    assert paths(model) == {"e/d/f": 3, "e/d/g": 4, "e/h": 5}
+
+
+def test_harmless_repeats() -> None:
+    model = play(put("d/f"), MakeDirectory(*FILE_SYSTEM, "d"), RenameKey(*FILE_SYSTEM, "d/f", "d/f"))
+    model.apply(6, MakeDirectory(*FILE_SYSTEM, "x/y/z"))
+    model.apply(7, DeleteKey(*FILE_SYSTEM, "x/y/z"))
+    assert model.active(*FILE_SYSTEM).directories == ("d", "x", "x/y")
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        (CreateVolume("v"), "VOLUME_ALREADY_EXISTS"),
+        (CreateBucket("w", "b", BucketLayout.LEGACY), "VOLUME_NOT_FOUND"),
+        (CreateBucket(*FLAT, BucketLayout.LEGACY), "BUCKET_ALREADY_EXISTS"),
+        (put("k", place=("w", "b")), "VOLUME_NOT_FOUND"),
+        (CreateSnapshot("v", "b", "s9"), "BUCKET_NOT_FOUND"),
+        (put("d"), "NOT_A_FILE"),
+        (put("new/../x/f/g"), None),
+        (put("f/g"), "NOT_A_FILE"),
+        (put("a//b"), "INVALID_KEY_NAME"),
+        (put(""), "INVALID_KEY_NAME"),
+        (DeleteKey(*FILE_SYSTEM, "no"), "KEY_NOT_FOUND"),
+        (DeleteKey(*FILE_SYSTEM, "f/g"), "KEY_NOT_FOUND"),
+        (DeleteKey(*FILE_SYSTEM, "d"), "DIRECTORY_NOT_EMPTY"),
+        (DeleteDirectory(*FILE_SYSTEM, "no"), "KEY_NOT_FOUND"),
+        (MakeDirectory(*FILE_SYSTEM, "f"), "FILE_ALREADY_EXISTS"),
+        (MakeDirectory(*FILE_SYSTEM, "f/x"), "FILE_ALREADY_EXISTS"),
+        (RenameKey(*FILE_SYSTEM, "no", "x"), "KEY_NOT_FOUND"),
+        (RenameKey(*FILE_SYSTEM, "f", "d/e"), "KEY_ALREADY_EXISTS"),
+        (RenameKey(*FILE_SYSTEM, "f", "no/x"), "KEY_RENAME_ERROR"),
+        (RenameKey(*FILE_SYSTEM, "d/e", "f/x"), "KEY_RENAME_ERROR"),
+        (RenameDirectory(*FILE_SYSTEM, "d", "d/x"), "KEY_RENAME_ERROR"),
+        (RenameDirectory(*FILE_SYSTEM, "d", "d"), "KEY_ALREADY_EXISTS"),
+        (RenameDirectory(*FILE_SYSTEM, "d", "dd"), None),
+        (MakeDirectory(*FLAT, "d"), "NOT_SUPPORTED_OPERATION"),
+        (CreateSnapshot(*FILE_SYSTEM, "s1"), "FILE_ALREADY_EXISTS"),
+        (CreateSnapshot(*FILE_SYSTEM, "S2"), "INVALID_SNAPSHOT_ERROR"),
+        (DeleteSnapshot(*FILE_SYSTEM, "s2"), "FILE_NOT_FOUND"),
+        (RenameSnapshot(*FILE_SYSTEM, "s2", "s3"), "FILE_NOT_FOUND"),
+        (RenameSnapshot(*FILE_SYSTEM, "s1", "s1"), "FILE_ALREADY_EXISTS"),
+    ],
+)
+def test_refusals_change_nothing(operation: Operation, code: str | None) -> None:
+    model = play(put("f"), put("d/e"), CreateSnapshot(*FILE_SYSTEM, "s1"))
+    before = model.observe(0, "")
+    if code is None:
+        model.apply(99, operation)
+        assert model.observe(0, "") != before
+        return
+    with pytest.raises(OperationRefusedError) as caught:
+        model.apply(99, operation)
+    assert caught.value.code == code
+    assert model.observe(0, "") == before
+    assert 99 not in model.versions
+
+
+def test_snapshot_names() -> None:
+    for good in ("s1", "c000120-1a2b3c4d", "v1.2.3", "1.2.3", "a--b", "x" * 63):
+        assert is_valid_snapshot_name(good), good
+    for bad in ("", "-a", "a-", ".a", "a.", "a..b", "a.-b", "a-.b", "A", "a_b", "ä", "123", "1.2.3.4", "x" * 64, "a\n"):
+        assert not is_valid_snapshot_name(bad), bad
