@@ -1,0 +1,55 @@
+"""What every test may ask for: the seed of a random run, and one real broker for the whole session."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.plane.broker import EmbeddedBroker
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("deepclean")
+    group.addoption("--seed", type=int, default=None, help="replay a simulated or chaotic run from its seed")
+    group.addoption("--bootstrap-servers", default=None, help="use this broker instead of starting one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--seed") is None:
+        config.option.seed = secrets.randbelow(2**31)
+        config.option.is_seed_given = False
+    else:
+        config.option.is_seed_given = True
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed} (make test SEED={config.option.seed} replays this run)"
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """The session's seed: the one given, else a new one, printed in the header and in failures."""
+    return int(pytestconfig.option.seed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Put the seed beside a failure that depends on it, since -q leaves the header out."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    if report.failed and "seed" in getattr(item, "fixturenames", ()):
+        report.sections.append(("seed", f"make test SEED={item.config.option.seed}"))
+    return report  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The broker that the session's tests share: its topics are theirs, so each test makes its own."""
+    given = pytestconfig.getoption("--bootstrap-servers")
+    if given:
+        yield str(given)
+        return
+    with EmbeddedBroker(Path(tmp_path_factory.mktemp("broker"))) as broker:
+        yield broker.bootstrap_servers
