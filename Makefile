@@ -1,0 +1,65 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup run test up down status bench lint lock
+
+INSTALLED := .venv/.installed
+JARS := .deepclean/jars/.complete
+PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
+LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links
+
+help: ## List the targets
+	@awk '/^[a-z-]+:.* ## / {name = $$0; sub(/:.*/, "", name); sub(/.* ## /, ""); printf "%-10s %s\n", name, $$0}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) $(JARS) ## Install everything into .venv and .deepclean (quick when nothing changed)
+
+run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and let git be the judge
+	.venv/bin/deepclean git "$(or $(REPO),.)"
+
+test: setup ## All tests; SEED=… replays a simulated or chaotic run
+	.venv/bin/pytest $(if $(SEED),--seed=$(SEED))
+
+up: setup ## Start a plane that stays
+	.venv/bin/deepclean up
+
+down: setup ## Stop the plane that stays
+	.venv/bin/deepclean down
+
+status: setup ## Show how the plane does: processes, throughput, backlog, lag, disk
+	.venv/bin/deepclean status
+
+bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB
+	.venv/bin/deepclean bench
+
+lint: setup ## Check style and types
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java
+	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --upgrade --group pyproject.toml:build --constraint requirements.lock --output-file requirements-build.lock
+	.venv/bin/python -m services.plane.jars --lock services/plane/jars.lock
+
+$(INSTALLED): requirements-build.lock requirements.lock pyproject.toml
+	@test -x .venv/bin/python || { \
+	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	      echo "Making .venv with $$($$python --version)"; \
+	      $$python -m venv .venv && exit 0; \
+	      rm -rf .venv; \
+	      echo "$$python cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv), then run make setup again." >&2; \
+	      exit 1; \
+	    fi; \
+	  done; \
+	  echo "No Python 3.11 or newer was found: install one, or name it with make setup PYTHON=/path/to/python3." >&2; \
+	  exit 1; }
+	@echo "Installing Python packages (the first time some minutes: PySpark alone is 430 MB)"
+	@$(PIP) --require-hashes -r requirements-build.lock
+	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock
+	@$(PIP) --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(JARS): services/plane/jars.lock $(INSTALLED)
+	@echo "Fetching what is missing of the jars of Kafka and Spark"
+	@.venv/bin/python -m services.plane.jars $(@D)
+	@touch $@
