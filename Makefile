@@ -42,7 +42,7 @@ lock: setup ## Pin the newest versions that fit, and their digests, for Python a
 
 $(INSTALLED): requirements-build.lock requirements.lock pyproject.toml
 	@test -x .venv/bin/python || { \
-	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
 	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	      echo "Making .venv with $$($$python --version)"; \
 	      $$python -m venv .venv && exit 0; \
