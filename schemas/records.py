@@ -1155,3 +1155,13 @@ class SettleRow:
     quiet_rounds: int
     work: int
     returned: tuple[str, ...]
+
+
+# More tables of metadata
+
+
+@dataclass(frozen=True, slots=True)
+class UnexpandedRow:
+    """unexpandedTable: deleted directories of one death that are not expanded yet."""
+
+    count: int

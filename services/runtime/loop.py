@@ -7,7 +7,7 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,6 +79,7 @@ class Runner:
         max_batch_messages: int = 2_000,
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
+        after_write: Callable[[], None] | None = None,
     ) -> None:
         self.service = service
         self.shard = shard
@@ -88,6 +89,7 @@ class Runner:
         self._max_batch_messages = max_batch_messages
         self._probe = probe
         self._metrics = metrics or NoMetrics()
+        self._after_write = after_write
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._sink = log.open_sink()
@@ -218,6 +220,8 @@ class Runner:
         self._outbox.written(work.messages, removed)
         self._metrics.batch_written(progress.messages, progress.dead_letters)
         self._probe(Point.AFTER_WRITE)
+        if self._after_write:
+            self._after_write()
 
     def _publish(self) -> None:
         published = self._outbox.publish()

@@ -39,6 +39,10 @@ class Work(UnitOfWork):
         encoder = codec(topic.record)
         self.messages.append(OutboxMessage(topic.name, encoder.encode(record), encoder.fingerprint))
 
+    def send_encoded(self, topic: Topic, value: bytes) -> None:
+        """Send a record of the topic that is encoded already."""
+        self.messages.append(OutboxMessage(topic.name, value, codec(topic.record).fingerprint))
+
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
         super().begin_message()

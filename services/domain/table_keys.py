@@ -1,0 +1,117 @@
+"""Keys of the tables, in Ozone's formats, and the ids that they are made of.
+
+Names and ids are separated by ``/``; a prefix always ends in ``/``, so that bucket ``b1`` never takes in ``b10``.
+Garbage rows are ordered by death: the rows of a snapshot's store are one range.
+"""
+
+from __future__ import annotations
+
+MAX_OBJECTS_PER_COMMAND = 255
+MAX_BLOCKS_PER_COMMAND = 65_535
+_LOW_62_BITS = (1 << 62) - 1
+_64_BITS = (1 << 64) - 1
+_TXN_BITS = 37
+_INDEX_BITS = 16
+
+
+def object_id(epoch: int, txn: int, index: int) -> int:
+    """An object's id: epoch (2 bits), txn, index within the txn (8 bits); signed, as it is stored and printed."""
+    unsigned = epoch << 62 | (txn << 8 | index) & _LOW_62_BITS
+    return unsigned - (1 << 64) if unsigned >> 63 else unsigned
+
+
+def object_txn(object_id: int) -> int:
+    """txn that made an object."""
+    return (object_id & _LOW_62_BITS) >> 8
+
+
+def local_id(shard: int, txn: int, index: int) -> int:
+    """A block's id: shard (10 bits), txn (37), index (16); never negative."""
+    return shard << (_TXN_BITS + _INDEX_BITS) | txn << _INDEX_BITS | index
+
+
+def local_id_txn(local_id: int) -> int:
+    """txn that wrote a block."""
+    return local_id >> _INDEX_BITS & (1 << _TXN_BITS) - 1
+
+
+def volume_key(volume: str) -> bytes:
+    """volumeTable."""
+    return f"/{volume}".encode()
+
+
+def bucket_key(volume: str, bucket: str) -> bytes:
+    """bucketTable."""
+    return f"/{volume}/{bucket}".encode()
+
+
+def flat_key(volume: str, bucket: str, key: str) -> bytes:
+    """keyTable; with an empty key the prefix of the bucket."""
+    return f"/{volume}/{bucket}/{key}".encode()
+
+
+def tree_key(volume_id: int, bucket_id: int, parent_id: int, name: str) -> bytes:
+    """fileTable and directoryTable; with an empty name the prefix of the parent's children."""
+    return f"/{volume_id}/{bucket_id}/{parent_id}/{name}".encode()
+
+
+def tree_prefix(volume_id: int, bucket_id: int) -> bytes:
+    """All rows of a bucket in fileTable and directoryTable."""
+    return f"/{volume_id}/{bucket_id}/".encode()
+
+
+def garbage_key(volume_id: int, bucket_id: int, death: int, object_id: int) -> bytes:
+    """deletedTable, deletedDirectoryTable, snapshotRenamedTable and reclaimTable: ordered by death."""
+    return b"/%d/%d/%016x/%016x" % (volume_id, bucket_id, death, object_id & _64_BITS)
+
+
+def garbage_from(volume_id: int, bucket_id: int, death: int) -> bytes:
+    """First key of a bucket's garbage rows with this death or a later one."""
+    return b"/%d/%d/%016x/" % (volume_id, bucket_id, death)
+
+
+def garbage_end(volume_id: int, bucket_id: int) -> bytes:
+    """First key behind all garbage rows of a bucket."""
+    return b"/%d/%d0" % (volume_id, bucket_id)
+
+
+def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
+    """snapshotListTable."""
+    return b"/%d/%016x" % (bucket_id, ordinal)
+
+
+def cell_key(bucket_id: int, first_holder: int, last_holder: int) -> bytes:
+    """spaceTable."""
+    return b"/%d/%016x/%016x" % (bucket_id, first_holder, last_holder)
+
+
+def holders_of_cell(key: bytes) -> tuple[int, int]:
+    """First and last holder in a key of spaceTable."""
+    _, _, first, last = key.split(b"/")
+    return int(first, 16), int(last, 16)
+
+
+def bucket_id_key(bucket_id: int) -> bytes:
+    """Tables with one row a bucket id; also the first part of keys by bucket id."""
+    return b"/%d" % bucket_id
+
+
+def bucket_id_prefix(bucket_id: int) -> bytes:
+    """All rows of a bucket in the tables that go by bucket id."""
+    return b"/%d/" % bucket_id
+
+
+def ascending_death_key(bucket_id: int, death: int) -> bytes:
+    """unexpandedTable: oldest death first."""
+    return b"/%d/a/%016x" % (bucket_id, death)
+
+
+def descending_death_key(bucket_id: int, death: int) -> bytes:
+    """unexpandedTable: newest death first."""
+    return b"/%d/d/%016x" % (bucket_id, _64_BITS - death)
+
+
+def death_of_key(key: bytes) -> int:
+    """Death in an ascending or descending key of unexpandedTable."""
+    _, _, order, digits = key.split(b"/")
+    return int(digits, 16) if order == b"a" else _64_BITS - int(digits, 16)

@@ -1,0 +1,120 @@
+"""Taking and dropping snapshots: a checkpoint, a row in the bucket's list, a marker in the chain, at one txn."""
+
+from __future__ import annotations
+
+from schemas.records import (
+    ChainDrop,
+    ChainedBucket,
+    ChainedSnapshot,
+    ChainTake,
+    DropSnapshot,
+    FullChain,
+    SnapshotChainRecord,
+    SnapshotDropped,
+    SnapshotListRow,
+    SnapshotSize,
+    SnapshotTaken,
+    TakeSnapshot,
+)
+from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.table_keys import bucket_id_key, snapshot_list_key
+from services.metadata.buckets import find_bucket
+from services.metadata.errors import CommandError
+from services.metadata.tables import BUCKET_ID_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
+from services.metadata.transaction import Transaction
+from services.storage.store import Store
+from services.storage.tables import TablesReader
+
+
+def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTaken:
+    """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
+    work = transaction.work
+    before = transaction.snapshots.find(work, command.snapshot_id)
+    if before is not None:
+        return _taken(transaction, before)
+    try:
+        bucket = find_bucket(work, command.volume, command.bucket)
+    except CommandError as error:
+        return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
+    # All commands before this one are written: a take is alone in its batch.
+    work.store.checkpoint(command.snapshot_id)
+    row = SnapshotListRow(
+        snapshot_id=command.snapshot_id,
+        bucket_id=bucket.object_id,
+        ordinal=transaction.snapshots.of(work, bucket.object_id).ever + 1,
+        txn=transaction.txn,
+        is_live=True,
+        creation_time_ms=transaction.log_time_ms,
+        referenced_bytes=bucket.used_bytes,
+        referenced_namespace=bucket.used_namespace,
+        chain_version=transaction.counters.chain_version + 1,
+        dropped_chain_version=0,
+    )
+    transaction.snapshots.append(work, row)
+    size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+    transaction.space.size_changed(row.bucket_id, size)
+    marker = ChainTake(row.bucket_id, row.snapshot_id, row.ordinal, row.txn)
+    _mark(transaction, marker)
+    return _taken(transaction, row)
+
+
+def _taken(transaction: Transaction, row: SnapshotListRow) -> SnapshotTaken:
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
+    return SnapshotTaken(
+        snapshot_id=row.snapshot_id,
+        bucket_id=row.bucket_id,
+        volume_id=identity.volume_id if identity else 0,
+        ordinal=row.ordinal,
+        snapshot_txn=row.txn,
+        creation_time_ms=row.creation_time_ms,
+        chain_version=row.chain_version,
+        referenced_bytes=row.referenced_bytes,
+    )
+
+
+def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:
+    """Drop a snapshot from its list; one that was never taken, or is dropped, needs no marker."""
+    work = transaction.work
+    row = transaction.snapshots.find(work, command.snapshot_id)
+    if row is None or not row.is_live:
+        version = row.dropped_chain_version if row else transaction.counters.chain_version
+        return SnapshotDropped(command.snapshot_id, version)
+    live_before = transaction.snapshots.of(work, row.bucket_id).live_txns
+    alone = transaction.space.drop(work, row.bucket_id, row.txn, live_before)
+    transaction.snapshots.drop(work, row, transaction.counters.chain_version + 1)
+    _mark(transaction, ChainDrop(row.bucket_id, row.snapshot_id, row.txn, alone))
+    return SnapshotDropped(command.snapshot_id, transaction.counters.chain_version)
+
+
+def _mark(transaction: Transaction, marker: ChainTake | ChainDrop) -> None:
+    version = transaction.counters.chain_version
+    transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version + 1, version, marker))
+    transaction.counters.chain_version = version + 1
+
+
+def publish_full_chain(transaction: Transaction) -> None:
+    """Write the whole chain: a reader may start here, and older markers may then be trimmed."""
+    buckets: dict[int, list[ChainedSnapshot]] = {}
+    for _, row in transaction.work.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0"):
+        snapshot = ChainedSnapshot(row.snapshot_id, row.ordinal, row.txn, row.is_live)
+        buckets.setdefault(row.bucket_id, []).append(snapshot)
+    chained = tuple(ChainedBucket(bucket_id, tuple(rows)) for bucket_id, rows in sorted(buckets.items()))
+    version = transaction.counters.chain_version
+    transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version, version, FullChain(chained)))
+
+
+def remove_unused_checkpoints(store: Store) -> list[str]:
+    """Remove, at the start, every checkpoint without a live snapshot: its take or its removal was cut short."""
+    tables = TablesReader(store)
+    unused = [name for name in store.checkpoints() if not _is_live(tables, name)]
+    for name in unused:
+        store.remove_checkpoint(name)
+    return unused
+
+
+def _is_live(tables: TablesReader, snapshot_id: str) -> bool:
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if taken is None:
+        return False
+    row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(taken.bucket_id, taken.ordinal))
+    return row is not None and row.is_live

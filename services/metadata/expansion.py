@@ -1,0 +1,191 @@
+"""Expanding a deleted directory, page by page, and purging its own row once it is empty.
+
+A child dies with its directory: it gets the directory's death, however late it is expanded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from schemas.records import (
+    BucketIdentity,
+    DeletedDirectoryRow,
+    DirectoriesPurged,
+    DirectoryExpanded,
+    DirectoryRow,
+    ExpandDirectory,
+    ExpansionOutcome,
+    KeyRow,
+    PurgedDirectory,
+    PurgeDirectories,
+    PurgeOutcome,
+    RowName,
+    SnapshotListRow,
+    SnapshotSize,
+)
+from services.domain.reclaimability import is_reclaimable_after
+from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
+from services.metadata.garbage import DIRECTORY_CELL, Death, Moved, account, bury_directory, bury_key
+from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
+from services.metadata.transaction import Transaction
+from services.storage.store import prefix_end
+
+_ROW_OVERHEAD_BYTES = 120
+"""What a row's numbers take at most, beside its key and words."""
+
+
+class _Page:
+    """One page of an expansion: breadth first, from one row down, inside the limits of its command."""
+
+    def __init__(self, transaction: Transaction, identity: BucketIdentity, command: ExpandDirectory) -> None:
+        self._transaction = transaction
+        self._identity = identity
+        self._left_entries = command.max_entries
+        self._left_bytes = command.max_bytes
+        self.moved = Moved()
+        self.directories = 0
+        self.files = 0
+
+    @property
+    def _is_full(self) -> bool:
+        return self._left_entries <= 0 or self._left_bytes <= 0
+
+    def expand_tree(self, row: DeletedDirectoryRow) -> bool:
+        """Expand a row and, as far as the page goes, what is below; says whether the row itself is expanded."""
+        is_expanded = True
+        waiting = deque([row])
+        while waiting:
+            front = waiting.popleft()
+            made, is_done = self._expand(front)
+            waiting.extend(made)
+            if front is row:
+                is_expanded = is_done
+            if self._is_full:
+                break
+        return is_expanded
+
+    def _expand(self, row: DeletedDirectoryRow) -> tuple[list[DeletedDirectoryRow], bool]:
+        """Move children of one row; says the rows of its sub-directories, and whether no child is left."""
+        work = self._transaction.work
+        death = Death(row.death, row.snapshots_before_death)
+        made = []
+        is_done = True
+        for key, child in self._children(row.directory.object_id):
+            if self._is_full:
+                is_done = False
+                break
+            self._left_entries -= 1
+            self._left_bytes -= len(key) + len(child.name) + _ROW_OVERHEAD_BYTES
+            ids = (self._identity.volume_id, self._identity.bucket_id)
+            if isinstance(child, DirectoryRow):
+                work.table(DIRECTORY_TABLE).delete(key)
+                self.moved += bury_directory(self._transaction, *ids, child, death)
+                made.append(DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0))
+                self.directories += 1
+            else:
+                work.table(FILE_TABLE).delete(key)
+                self.moved += bury_key(self._transaction, *ids, child, death)
+                self.files += 1
+        self._save(row, len(made), is_expanded=is_done)
+        return made, is_done
+
+    def _children(self, directory_id: int) -> Iterator[tuple[bytes, DirectoryRow | KeyRow]]:
+        prefix = tree_key(self._identity.volume_id, self._identity.bucket_id, directory_id, "")
+        end = prefix_end(prefix)
+        yield from self._transaction.work.table(DIRECTORY_TABLE).scan(prefix, end)
+        yield from self._transaction.work.table(FILE_TABLE).scan(prefix, end)
+
+    def _save(self, row: DeletedDirectoryRow, made: int, *, is_expanded: bool) -> None:
+        ids = (self._identity.volume_id, self._identity.bucket_id)
+        key = garbage_key(*ids, row.death, row.directory.object_id)
+        saved = replace(row, is_expanded=is_expanded, child_rows=row.child_rows + made)
+        self._transaction.work.table(DELETED_DIRECTORY_TABLE).put(key, saved)
+        if is_expanded:
+            self._transaction.space.unexpanded_changed(
+                self._transaction.work, self._identity.bucket_id, row.death, -1
+            )
+
+
+def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:
+    """Move one page of a deleted directory's children to the garbage tables."""
+    work = transaction.work
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
+    row = None
+    if identity is not None:
+        key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
+        row = work.table(DELETED_DIRECTORY_TABLE).get(key)
+    if identity is None or row is None:
+        return _expanded(command, ExpansionOutcome.GONE)
+    if row.is_expanded:
+        return _expanded(command, ExpansionOutcome.EXPANDED)
+    page = _Page(transaction, identity, command)
+    outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
+    account(transaction, command.bucket_id, page.moved)
+    _correct_references(transaction, command.bucket_id, row.death, page.moved)
+    return _expanded(command, outcome, page.directories, page.files)
+
+
+def _expanded(
+    command: ExpandDirectory, outcome: ExpansionOutcome, directories: int = 0, files: int = 0
+) -> DirectoryExpanded:
+    return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
+
+
+def _correct_references(transaction: Transaction, bucket_id: int, death: int, moved: Moved) -> None:
+    """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
+    for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death):
+        corrected: SnapshotListRow = replace(
+            snapshot,
+            referenced_bytes=snapshot.referenced_bytes - moved.live_bytes,
+            referenced_namespace=snapshot.referenced_namespace - moved.live_names,
+        )
+        transaction.snapshots.update(transaction.work, corrected)
+        transaction.space.size_changed(
+            bucket_id,
+            SnapshotSize(corrected.snapshot_id, corrected.referenced_bytes, corrected.referenced_namespace),
+        )
+
+
+def purge_directories(transaction: Transaction, command: PurgeDirectories) -> DirectoriesPurged:
+    """Remove the rows of expanded, childless directories that nobody holds; every row gets an answer."""
+    outcomes = []
+    for name in command.rows:
+        identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
+        if identity is None:
+            outcomes.append(_purged(name, 0, PurgeOutcome.GONE))
+        else:
+            outcomes.append(purge_one(transaction, identity, name))
+    return DirectoriesPurged(tuple(outcomes))
+
+
+def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName) -> PurgedDirectory:
+    """Remove the row of one directory, if it is expanded, has no child row left and nobody holds it."""
+    work = transaction.work
+    table = work.table(DELETED_DIRECTORY_TABLE)
+    key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+    row = table.get(key)
+    if row is None:
+        return _purged(name, 0, PurgeOutcome.GONE)
+    parent_id = row.directory.parent_id
+    if not row.is_expanded:
+        return _purged(name, parent_id, PurgeOutcome.UNEXPANDED)
+    if row.child_rows:
+        return _purged(name, parent_id, PurgeOutcome.HAS_CHILDREN)
+    birth = object_txn(row.directory.object_id)
+    snapshots = transaction.snapshots.of(work, name.bucket_id)
+    if transaction.counters.claims_stopped or not is_reclaimable_after(birth, snapshots.previous(row.death)):
+        return _purged(name, parent_id, PurgeOutcome.HELD)
+    table.delete(key)
+    transaction.space.subtract(work, name.bucket_id, birth, row.death, snapshots.live_txns, DIRECTORY_CELL)
+    account(transaction, name.bucket_id, Moved(0, 0, 0, -1))
+    parent_key = garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id)
+    parent = table.get(parent_key)
+    if parent is not None:
+        table.put(parent_key, replace(parent, child_rows=parent.child_rows - 1))
+    return _purged(name, parent_id, PurgeOutcome.PURGED)
+
+
+def _purged(name: RowName, parent_id: int, outcome: PurgeOutcome) -> PurgedDirectory:
+    return PurgedDirectory(name.bucket_id, name.object_id, name.death, parent_id, outcome)

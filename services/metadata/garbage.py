@@ -1,0 +1,150 @@
+"""How something leaves the active namespace: its row moves to a garbage table and goes out as a deleted entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from schemas.records import (
+    BucketRow,
+    DeletedDirectoryRow,
+    DeletedEntry,
+    DeletedKeyRow,
+    DeletedKind,
+    DirectoryRow,
+    KeyRow,
+    RenameRow,
+)
+from schemas.topics import DELETED_ENTRIES
+from services.domain.space_matrix import SpaceCell
+from services.domain.table_keys import bucket_key, garbage_key, object_txn
+from services.metadata.tables import (
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    SNAPSHOT_RENAMED_TABLE,
+)
+from services.metadata.transaction import Transaction
+
+DIRECTORY_CELL = SpaceCell(0, 0, 0, 1, 0)
+RENAME_CELL = SpaceCell(0, 0, 0, 0, 1)
+
+
+def key_cell(key: KeyRow) -> SpaceCell:
+    """What a version counts in the space matrix."""
+    return SpaceCell(key.size_bytes, 1, 1, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """When something left the active namespace: a txn, and how many snapshots its bucket had ever had then."""
+
+    txn: int
+    snapshots_before: int
+
+
+def death_now(transaction: Transaction, bucket_id: int) -> Death:
+    """The death of what this command takes out of the namespace."""
+    return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes and names that moved from the live figures of a bucket to its deleted ones."""
+
+    live_bytes: int = 0
+    live_names: int = 0
+    deleted_bytes: int = 0
+    deleted_names: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(
+            self.live_bytes + other.live_bytes,
+            self.live_names + other.live_names,
+            self.deleted_bytes + other.deleted_bytes,
+            self.deleted_names + other.deleted_names,
+        )
+
+
+def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyRow, death: Death) -> Moved:
+    """Move a version to deletedTable. One without blocks leaves nothing behind."""
+    if key.blocks is None:
+        return Moved(0, 1, 0, 0)
+    work = transaction.work
+    row = DeletedKeyRow(key, death.txn, death.snapshots_before)
+    work.table(DELETED_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, key.object_id), row)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    transaction.space.add(work, bucket_id, key.birth, death.txn, live, key_cell(key))
+    _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
+    return Moved(key.size_bytes, 1, key.size_bytes, 1)
+
+
+def bury_directory(
+    transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
+) -> Moved:
+    """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
+    work = transaction.work
+    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
+    key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
+    work.table(DELETED_DIRECTORY_TABLE).put(key, row)
+    birth = object_txn(directory.object_id)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    transaction.space.add(work, bucket_id, birth, death.txn, live, DIRECTORY_CELL)
+    transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
+    _send(transaction, bucket_id, DeletedKind.DIRECTORY, directory.object_id, birth, death)
+    return Moved(0, 1, 0, 1)
+
+
+def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
+    """Keep where an object was at the newest snapshot, at its first rename since."""
+    work = transaction.work
+    snapshots = transaction.snapshots.of(work, bucket.object_id)
+    newest = snapshots.newest_live_txn
+    birth = object_txn(object_id)
+    if birth > newest or rename_txn > newest:
+        return
+    death = Death(transaction.txn, snapshots.ever)
+    row = RenameRow(object_id, birth, death.txn, death.snapshots_before, db_key.decode())
+    key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
+    work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
+    transaction.space.add(work, bucket.object_id, birth, death.txn, snapshots.live_txns, RENAME_CELL)
+    _send(transaction, bucket.object_id, DeletedKind.RENAME_ENTRY, object_id, birth, death)
+
+
+def _send(
+    transaction: Transaction, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death
+) -> None:
+    entry = DeletedEntry(
+        bucket_id=bucket_id,
+        object_id=object_id,
+        kind=kind,
+        birth=birth,
+        death=death.txn,
+        snapshots_before_death=death.snapshots_before,
+        chain_version=transaction.counters.chain_version,
+    )
+    transaction.work.send(DELETED_ENTRIES, entry)
+
+
+def account(transaction: Transaction, bucket_id: int, moved: Moved) -> None:
+    """Correct a bucket's used figures; one that was deleted has none to correct."""
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(b"/%d" % bucket_id)
+    if identity is None or identity.is_deleted:
+        return
+    table = transaction.work.table(BUCKET_TABLE)
+    key = bucket_key(identity.volume, identity.bucket)
+    bucket = table.get(key)
+    if bucket is not None and bucket.object_id == bucket_id:
+        table.put(key, moved_figures(bucket, moved, transaction.txn))
+
+
+def moved_figures(bucket: BucketRow, moved: Moved, txn: int) -> BucketRow:
+    """A bucket's row after something moved from its live figures to its deleted ones."""
+    return replace(
+        bucket,
+        update_id=txn,
+        used_bytes=bucket.used_bytes - moved.live_bytes,
+        used_namespace=bucket.used_namespace - moved.live_names,
+        snapshot_used_bytes=bucket.snapshot_used_bytes + moved.deleted_bytes,
+        snapshot_used_namespace=bucket.snapshot_used_namespace + moved.deleted_names,
+    )

@@ -1,0 +1,131 @@
+"""Keys: committing versions, deleting and renaming, in flat buckets; the tree's are in ``tree``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.records import (
+    BlockRun,
+    BlocksWritten,
+    BucketLayout,
+    BucketRow,
+    Committed,
+    DeleteKey,
+    KeyRow,
+    PutKey,
+    RenameKey,
+    ScmCommand,
+)
+from schemas.topics import SCM_COMMANDS
+from services.domain.names import check_key_path
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, bucket_key, flat_key, local_id
+from services.metadata import tree
+from services.metadata.buckets import find_bucket
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.garbage import Moved, bury_key, death_now, moved_figures, note_rename
+from services.metadata.tables import BUCKET_TABLE, KEY_TABLE
+from services.metadata.transaction import Transaction
+
+MAX_SIZE_BYTES = 2**63 - 1
+
+
+def put_key(transaction: Transaction, command: PutKey) -> Committed:
+    """Commit a version of a key: a new key, or over the version that is there."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    check_key_path(command.key, is_tree=is_tree)
+    blocks = _blocks(transaction, command)
+    if is_tree:
+        place = tree.place_for_file(transaction, bucket, command.key)
+        existing, made_directories = place.existing, place.made_directories
+    else:
+        existing = transaction.work.table(KEY_TABLE).get(flat_key(bucket.volume, bucket.bucket, command.key))
+        made_directories = 0
+    row = KeyRow(
+        object_id=existing.object_id if existing else transaction.new_object_id(),
+        parent_id=place.parent_id if is_tree else 0,
+        name=place.name if is_tree else command.key,
+        birth=transaction.txn,
+        update_id=transaction.txn,
+        rename_txn=existing.rename_txn if existing else 0,
+        size_bytes=command.size_bytes,
+        tag=command.tag,
+        creation_time_ms=existing.creation_time_ms if existing else transaction.log_time_ms,
+        modification_time_ms=transaction.log_time_ms,
+        blocks=blocks,
+    )
+    if is_tree:
+        tree.put_file(transaction, bucket, row)
+    else:
+        transaction.work.table(KEY_TABLE).put(flat_key(bucket.volume, bucket.bucket, command.key), row)
+    moved = Moved(-command.size_bytes, -1 - made_directories, 0, 0)
+    if existing:
+        death = death_now(transaction, bucket.object_id)
+        moved += bury_key(transaction, bucket.volume_id, bucket.object_id, existing, death)
+    _save_figures(transaction, bucket, moved)
+    if blocks:
+        written = BlocksWritten(transaction.txn, bucket.object_id, blocks)
+        transaction.work.send(SCM_COMMANDS, ScmCommand(written))
+    return Committed(row.object_id, blocks)
+
+
+def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
+    """The blocks of a version: their ids follow from shard and txn, so that a replay gives the same."""
+    if command.size_bytes < 0 or command.block_size_bytes <= 0:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes is at least 0 and block_size_bytes at least 1")
+    if command.size_bytes == 0:
+        return None
+    count = -(-command.size_bytes // command.block_size_bytes)
+    if count > MAX_BLOCKS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"{count} blocks in one command; at most {MAX_BLOCKS_PER_COMMAND}: use larger blocks",
+        )
+    first = local_id(transaction.shard, transaction.txn, 0)
+    return BlockRun(transaction.counters.container_id, first, count, command.block_size_bytes, command.size_bytes)
+
+
+def _save_figures(transaction: Transaction, bucket: BucketRow, moved: Moved) -> None:
+    row = moved_figures(bucket, moved, transaction.txn)
+    if row.used_bytes > MAX_SIZE_BYTES:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
+    transaction.work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), row)
+
+
+def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
+    """Delete a key; in a tree also an empty directory."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        object_id, moved = tree.delete_path(transaction, bucket, command.key, is_recursive=False)
+        _save_figures(transaction, bucket, moved)
+        return Committed(object_id)
+    table = transaction.work.table(KEY_TABLE)
+    key = flat_key(bucket.volume, bucket.bucket, command.key)
+    row = table.get(key) if command.key else None
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
+    table.delete(key)
+    death = death_now(transaction, bucket.object_id)
+    _save_figures(transaction, bucket, bury_key(transaction, bucket.volume_id, bucket.object_id, row, death))
+    return Committed(row.object_id)
+
+
+def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
+    """Give a key another path."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return Committed(tree.rename(transaction, bucket, command.source, command.target))
+    check_key_path(command.target, is_tree=False)
+    table = transaction.work.table(KEY_TABLE)
+    source = flat_key(bucket.volume, bucket.bucket, command.source)
+    target = flat_key(bucket.volume, bucket.bucket, command.target)
+    row = table.get(source) if command.source else None
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.source}")
+    if table.get(target) is not None:
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a key {command.target} already")
+    note_rename(transaction, bucket, row.object_id, row.rename_txn, source)
+    table.delete(source)
+    renamed = replace(row, name=command.target, update_id=transaction.txn, rename_txn=transaction.txn)
+    table.put(target, renamed)
+    return Committed(row.object_id)

@@ -1,0 +1,226 @@
+"""The metadata service of one shard: applies each command of its log at the next txn and answers it.
+
+The outcome of a command follows from the state and the log alone, so that a shard can be rebuilt from its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from schemas import records
+from schemas.codec import codec
+from schemas.records import (
+    Barrier,
+    ClientRow,
+    Committed,
+    DeletedEntry,
+    DeletedKind,
+    MetadataCommand,
+    MetadataProgress,
+    MetadataReply,
+)
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
+from services.domain.names import InvalidNameError
+from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.snapshot_lists import SnapshotLists
+from services.metadata.space import SpaceChanges
+from services.metadata.tables import (
+    CLIENT_TABLE,
+    TABLES,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
+)
+from services.metadata.transaction import ShardCounters, Transaction
+from services.runtime.errors import InvalidMessageError
+from services.runtime.service import Message, Work
+from services.storage.tables import TablesReader
+
+HOUR_MS = 3_600_000
+
+_CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = {
+    records.CreateVolume: buckets.create_volume,
+    records.DeleteVolume: buckets.delete_volume,
+    records.CreateBucket: buckets.create_bucket,
+    records.DeleteBucket: buckets.delete_bucket,
+    records.PutKey: keys.put_key,
+    records.DeleteKey: keys.delete_key,
+    records.RenameKey: keys.rename_key,
+    records.MakeDirectory: tree.make_directory,
+    records.DeleteDirectory: tree.delete_directory,
+    records.RenameDirectory: tree.rename_directory,
+}
+_SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
+    records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
+    records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
+    records.ClaimRows: ("key_deletion", claims.claim_rows),
+    records.FinishRows: ("key_deletion", claims.finish_rows),
+    records.SweepPage: ("key_deletion", sweeps.sweep_page),
+    records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
+    records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
+}
+_ALONE = (records.TakeSnapshot, records.DropSnapshot)
+
+
+class MetadataService:
+    """One shard of the metadata service."""
+
+    name = "metadata"
+    inputs = (METADATA_COMMANDS,)
+    tables = TABLES
+
+    def __init__(self) -> None:
+        self._counters = ShardCounters()
+        self._saved_counters = self._counters.state()
+        self._snapshots = SnapshotLists()
+        self._space = SpaceChanges()
+        self._dropped: list[str] = []
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew."""
+        state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+        self._counters = ShardCounters.of(state)
+        self._saved_counters = self._counters.state()
+        self._snapshots.clear()
+        self._space.clear()
+        self._dropped.clear()
+
+    def stands_alone(self, message: Message) -> bool:
+        """A checkpoint holds all that was written before it, so its take is alone in its batch; so is a drop."""
+        return type(message.record.body) in _ALONE
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Apply one command at the next txn, and answer it."""
+        command: MetadataCommand = message.record
+        log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
+        transaction = Transaction(
+            work, self._counters, self._snapshots, self._space, self._counters.txn + 1, log_time_ms
+        )
+        counters_before = replace(self._counters)
+        try:
+            if type(command.body) in _CLIENT_HANDLERS:
+                self._apply_client_command(command, transaction)
+            else:
+                self._apply_service_command(command, transaction)
+        except Exception:
+            # The loop undoes the tables; what is in memory must not stay ahead of them.
+            self._counters = counters_before
+            self._snapshots.clear()
+            raise
+        if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
+            _forget_clients(work, log_time_ms)
+        self._counters.log_time_ms = log_time_ms
+
+    def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
+        work = transaction.work
+        clients = work.table(CLIENT_TABLE)
+        client_key = command.client_id.encode()
+        if command.number:
+            before = clients.get(client_key)
+            if before is not None and command.number <= before.number:
+                self._answer_again(command, before, work)
+                return
+        reply = self._reply(command, transaction)
+        encoded = codec(MetadataReply).encode(reply) if command.wants_reply else b""
+        if command.wants_reply:
+            work.send_encoded(METADATA_REPLIES, encoded)
+        if command.number:
+            clients.put(client_key, ClientRow(command.number, transaction.log_time_ms, encoded))
+
+    def _answer_again(self, command: MetadataCommand, before: ClientRow, work: Work) -> None:
+        if not command.wants_reply:
+            return
+        if command.number == before.number:
+            if before.reply:
+                work.send_encoded(METADATA_REPLIES, before.reply)
+            return
+        reply = MetadataReply(
+            command.client_id,
+            command.number,
+            0,
+            ErrorCode.OLD_REQUEST,
+            f"number {before.number} was applied already; number commands in rising order",
+        )
+        work.send(METADATA_REPLIES, reply)
+
+    def _reply(self, command: MetadataCommand, transaction: Transaction) -> MetadataReply:
+        try:
+            if command.shard != transaction.shard:
+                raise CommandError(
+                    ErrorCode.WRONG_SHARD,
+                    f"the command means shard {command.shard} but is in partition {transaction.shard}; "
+                    f"set the partition explicitly",
+                )
+            committed = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
+        except (CommandError, InvalidNameError) as error:
+            transaction.work.undo_message()
+            return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
+        self._counters.txn = transaction.txn
+        return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
+
+    def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
+        body = command.body
+        if command.shard != transaction.shard:
+            raise InvalidMessageError(f"command for shard {command.shard} in partition {transaction.shard}")
+        if type(body) in _SERVICE_HANDLERS:
+            sender, handler = _SERVICE_HANDLERS[type(body)]
+            if command.sender != sender:
+                raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
+            answer = handler(transaction, body)
+            self._counters.txn = transaction.txn
+            transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
+            if isinstance(body, records.DropSnapshot):
+                self._dropped.append(body.snapshot_id)
+        else:
+            self._apply_control_command(body, transaction)
+
+    def _apply_control_command(self, body: Any, transaction: Transaction) -> None:
+        """What steers the shard itself rather than what it stores."""
+        if isinstance(body, Barrier):
+            self._pass_barrier(body, transaction)
+        elif isinstance(body, records.GrantContainer):
+            self._counters.container_id = max(self._counters.container_id, body.container_id)
+        elif isinstance(body, records.StopClaims):
+            self._counters.claims_stopped = body.reason or "stopped"
+        elif isinstance(body, records.ResumeClaims):
+            self._counters.claims_stopped = ""
+        elif isinstance(body, records.PublishFullChain):
+            checkpoints.publish_full_chain(transaction)
+        else:
+            raise InvalidMessageError(f"no command of metadata: {type(body).__name__}")
+
+    def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
+        """Send a barrier on behind everything before it: out to streaming, or back to snapshots."""
+        work = transaction.work
+        self._space.barrier()
+        if barrier.origin:
+            work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, barrier))
+            return
+        version = self._counters.chain_version
+        work.send(DELETED_ENTRIES, DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, version, barrier=barrier))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Nothing is due by time: what time does is a command in the log."""
+
+    def end_batch(self, work: Work) -> None:
+        """Send the changed figures and save the counters."""
+        self._space.send(work, self._counters.txn)
+        state = self._counters.state()
+        if state != self._saved_counters:
+            work.table(TRANSACTION_INFO_TABLE).put(TRANSACTION_INFO_KEY, state)
+            self._saved_counters = state
+
+    def take_dropped_checkpoints(self) -> list[str]:
+        """Checkpoints that may be removed, now that their drop is written."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+
+def _forget_clients(work: Work, log_time_ms: int) -> None:
+    """Remove clients that were not heard of for an hour of log time."""
+    table = work.table(CLIENT_TABLE)
+    for key, row in list(table.scan(b"", b"\xff")):
+        if row.log_time_ms < log_time_ms - HOUR_MS:
+            table.delete(key)

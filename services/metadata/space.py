@@ -1,0 +1,151 @@
+"""The space matrix in the tables: changed in the same batch as the rows that it counts, and sent as absolute values."""
+
+from __future__ import annotations
+
+from schemas.records import SnapshotSize, SpaceCellValue, SpaceUpdate, UnexpandedRow
+from schemas.topics import SPACE
+from services.domain.space_matrix import SpaceCell, holders, merged_after_drop
+from services.domain.table_keys import (
+    ascending_death_key,
+    bucket_id_prefix,
+    cell_key,
+    death_of_key,
+    descending_death_key,
+    holders_of_cell,
+)
+from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
+from services.runtime.service import Work
+from services.storage.store import prefix_end
+
+MAX_CELLS_PER_UPDATE = 10_000
+_EMPTY = SpaceCell(0, 0, 0, 0, 0)
+
+
+def _cell(value: SpaceCellValue | None) -> SpaceCell:
+    if value is None:
+        return _EMPTY
+    return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
+
+
+def _value(first: int, last: int, cell: SpaceCell) -> SpaceCellValue:
+    return SpaceCellValue(
+        first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
+    )
+
+
+class SpaceChanges:
+    """What a batch has changed in the matrices: all of it is sent at the end of the batch, coalesced."""
+
+    def __init__(self) -> None:
+        self._cells: dict[int, dict[tuple[int, int], None]] = {}
+        self._sizes: dict[int, dict[str, SnapshotSize]] = {}
+        self._is_barrier_due = False
+
+    def clear(self) -> None:
+        """Forget: the batch was written or thrown away."""
+        self._cells.clear()
+        self._sizes.clear()
+        self._is_barrier_due = False
+
+    def add(
+        self, work: Work, bucket_id: int, birth: int, death: int, live_txns: tuple[int, ...], cell: SpaceCell
+    ) -> None:
+        """Count a row that has entered a garbage table."""
+        self._change(work, bucket_id, holders(birth, death, live_txns), cell, is_added=True)
+
+    def subtract(
+        self, work: Work, bucket_id: int, birth: int, death: int, live_txns: tuple[int, ...], cell: SpaceCell
+    ) -> None:
+        """Discount a row that leaves its garbage table."""
+        self._change(work, bucket_id, holders(birth, death, live_txns), cell, is_added=False)
+
+    def _change(self, work: Work, bucket_id: int, holder: tuple[int, int], cell: SpaceCell, *, is_added: bool) -> None:
+        table = work.table(SPACE_TABLE)
+        key = cell_key(bucket_id, *holder)
+        before = _cell(table.get(key))
+        after = before + cell if is_added else before - cell
+        if after.is_empty:
+            table.delete(key)
+        else:
+            table.put(key, _value(*holder, after))
+        self._cells.setdefault(bucket_id, {})[holder] = None
+
+    def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
+        """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held."""
+        table = work.table(SPACE_TABLE)
+        prefix = bucket_id_prefix(bucket_id)
+        cells = {holders_of_cell(key): _cell(value) for key, value in table.scan(prefix, prefix_end(prefix))}
+        alone = cells.get((dropped, dropped), _EMPTY)
+        for holder, cell in merged_after_drop(cells, dropped, live_before).items():
+            key = cell_key(bucket_id, *holder)
+            if cell.is_empty:
+                table.delete(key)
+            else:
+                table.put(key, _value(*holder, cell))
+            self._cells.setdefault(bucket_id, {})[holder] = None
+        return alone.key_rows + alone.directory_rows + alone.rename_rows
+
+    def size_changed(self, bucket_id: int, size: SnapshotSize) -> None:
+        """A snapshot refers to another number of bytes now."""
+        self._sizes.setdefault(bucket_id, {})[size.snapshot_id] = size
+
+    def unexpanded_changed(self, work: Work, bucket_id: int, death: int, difference: int) -> None:
+        """Count deleted directories of one death that wait for their expansion."""
+        table = work.table(UNEXPANDED_TABLE)
+        ascending, descending = ascending_death_key(bucket_id, death), descending_death_key(bucket_id, death)
+        before = table.get(ascending)
+        count = (before.count if before else 0) + difference
+        if count:
+            table.put(ascending, UnexpandedRow(count))
+            if before is None:
+                table.put(descending, UnexpandedRow(0))
+        else:
+            table.delete(ascending)
+            table.delete(descending)
+        self._cells.setdefault(bucket_id, {})
+
+    def barrier(self) -> None:
+        """Say at the end of the batch how far the figures go, even when none has changed."""
+        self._is_barrier_due = True
+
+    def send(self, work: Work, txn: int) -> None:
+        """Send every changed figure."""
+        for bucket_id in sorted(self._cells.keys() | self._sizes.keys()):
+            self._send_bucket(work, txn, bucket_id)
+        if self._is_barrier_due:
+            work.send(SPACE, SpaceUpdate(txn, 0, (), (), 0, 0))
+        self.clear()
+
+    def _send_bucket(self, work: Work, txn: int, bucket_id: int) -> None:
+        table = work.table(SPACE_TABLE)
+        values = [
+            table.get(cell_key(bucket_id, *holder)) or _value(*holder, _EMPTY)
+            for holder in self._cells.get(bucket_id, ())
+        ]
+        sizes = tuple(self._sizes.get(bucket_id, {}).values())
+        oldest, newest = unexpanded_bounds(work, bucket_id)
+        for start in range(0, max(len(values), 1), MAX_CELLS_PER_UPDATE):
+            page = tuple(values[start : start + MAX_CELLS_PER_UPDATE])
+            work.send(SPACE, SpaceUpdate(txn, bucket_id, page, sizes, oldest, newest))
+
+
+def unexpanded_bounds(work: Work, bucket_id: int) -> tuple[int, int]:
+    """Oldest and newest death of the directories that are not expanded; zeros when there are none."""
+    table = work.table(UNEXPANDED_TABLE)
+    ascending, descending = b"/%d/a/" % bucket_id, b"/%d/d/" % bucket_id
+    oldest = next(table.scan(ascending, prefix_end(ascending)), None)
+    newest = next(table.scan(descending, prefix_end(descending)), None)
+    if oldest is None or newest is None:
+        return 0, 0
+    return death_of_key(oldest[0]), death_of_key(newest[0])
+
+
+def unexpanded_count(work: Work, bucket_id: int, after_death: int, until_death: int, limit: int) -> int:
+    """How many deleted directories died in a range and are not expanded, counted up to a limit."""
+    end = ascending_death_key(bucket_id, until_death + 1) if until_death else b"/%d/a0" % bucket_id
+    count = 0
+    for _, row in work.table(UNEXPANDED_TABLE).scan(ascending_death_key(bucket_id, after_death + 1), end):
+        count += row.count
+        if count >= limit:
+            return limit
+    return count

@@ -1,0 +1,76 @@
+"""The column families of one shard's metadata, by Ozone's names where Ozone has them.
+
+==================== ========================================= =============================================
+table                key                                       value
+==================== ========================================= =============================================
+volumeTable          /volume                                   a volume
+bucketTable          /volume/bucket                            a bucket and its used figures
+bucketIdTable        /bucketId                                 a bucket's names, kept for ever
+keyTable             /volume/bucket/key                        live key of a flat bucket
+fileTable            /volumeId/bucketId/parentId/name          live key of a tree
+directoryTable       /volumeId/bucketId/parentId/name          live directory of a tree
+deletedTable         /volumeId/bucketId/death/objectId         version that left the namespace
+deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
+snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
+reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
+snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
+snapshotIdTable      snapshot id                               the same row, as it was when it was taken
+spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
+unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
+accountTable         /bucketId                                 claimed and freed bytes
+clientTable          client id                                 last number and answer of a client
+transactionInfoTable #TRANSACTIONINFO                          the shard's counters
+==================== ========================================= =============================================
+
+Death is 16 hex digits. Tables of the namespace are kept by checkpoints; the others live once, in the database.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from services.storage.tables import TableDefinition
+
+VOLUME_TABLE = TableDefinition("volumeTable", records.VolumeRow, is_cached=True)
+BUCKET_TABLE = TableDefinition("bucketTable", records.BucketRow, is_cached=True)
+BUCKET_ID_TABLE = TableDefinition("bucketIdTable", records.BucketIdentity, is_cached=True)
+KEY_TABLE = TableDefinition("keyTable", records.KeyRow, prefix_separators=3)
+FILE_TABLE = TableDefinition("fileTable", records.KeyRow, prefix_separators=4)
+DIRECTORY_TABLE = TableDefinition("directoryTable", records.DirectoryRow, prefix_separators=4)
+DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_separators=3)
+DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
+SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)
+RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
+SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
+SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
+SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
+UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.UnexpandedRow)
+ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
+CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
+TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)
+
+TRANSACTION_INFO_KEY = b"#TRANSACTIONINFO"
+
+TABLES: tuple[TableDefinition[Any], ...] = (
+    VOLUME_TABLE,
+    BUCKET_TABLE,
+    BUCKET_ID_TABLE,
+    KEY_TABLE,
+    FILE_TABLE,
+    DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    SNAPSHOT_RENAMED_TABLE,
+    RECLAIM_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    SNAPSHOT_ID_TABLE,
+    SPACE_TABLE,
+    UNEXPANDED_TABLE,
+    ACCOUNT_TABLE,
+    CLIENT_TABLE,
+    TRANSACTION_INFO_TABLE,
+)
+CHECKPOINTED = frozenset(
+    table.name for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE)
+)

@@ -1,0 +1,67 @@
+"""One command being applied: its txn, its log time, its tables, and the ids that it hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.records import ShardState
+from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.snapshot_lists import SnapshotLists
+from services.metadata.space import SpaceChanges
+from services.runtime.service import Work
+
+
+@dataclass(slots=True)
+class ShardCounters:
+    """The shard's counters, in memory between two batches."""
+
+    txn: int = 0
+    log_time_ms: int = 0
+    epoch: int = 0
+    chain_version: int = 0
+    container_id: int = 0
+    claims_stopped: str = ""
+
+    @classmethod
+    def of(cls, state: ShardState | None) -> ShardCounters:
+        """The counters of a stored state."""
+        if state is None:
+            return cls()
+        return cls(
+            state.txn, state.log_time_ms, state.epoch, state.chain_version, state.container_id, state.claims_stopped
+        )
+
+    def state(self) -> ShardState:
+        """The counters as they are stored."""
+        return ShardState(
+            self.txn, self.log_time_ms, self.epoch, self.chain_version, self.container_id, self.claims_stopped
+        )
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What every handler gets. Nothing else may decide an outcome: no clock, no setting, no random number."""
+
+    work: Work
+    counters: ShardCounters
+    snapshots: SnapshotLists
+    space: SpaceChanges
+    txn: int
+    log_time_ms: int
+    objects: int = 0
+
+    @property
+    def shard(self) -> int:
+        """The shard that the command is applied to."""
+        return self.work.shard
+
+    def new_object_id(self) -> int:
+        """The next objectID of this command."""
+        if self.objects >= MAX_OBJECTS_PER_COMMAND:
+            raise CommandError(
+                ErrorCode.INVALID_PATH,
+                f"one command makes at most {MAX_OBJECTS_PER_COMMAND} objects; make the directories in several steps",
+            )
+        self.objects += 1
+        return object_id(self.counters.epoch, self.txn, self.objects)

@@ -1,0 +1,197 @@
+"""Files and directories of a tree (layout FILE_SYSTEM_OPTIMIZED): found by parent id and name, moved in one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    Committed,
+    DeleteDirectory,
+    DirectoryRow,
+    KeyRow,
+    MakeDirectory,
+    RenameDirectory,
+)
+from services.domain.names import check_key_path
+from services.domain.table_keys import bucket_key, tree_key
+from services.metadata.buckets import find_bucket
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.garbage import Moved, bury_directory, bury_key, death_now, moved_figures, note_rename
+from services.metadata.tables import BUCKET_TABLE, DIRECTORY_TABLE, FILE_TABLE
+from services.metadata.transaction import Transaction
+from services.runtime.service import Work
+from services.storage.store import prefix_end
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file goes: its directory, its name, and the version that is there."""
+
+    parent_id: int
+    name: str
+    existing: KeyRow | None
+    made_directories: int
+
+
+def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
+    """Key of a file or directory of a bucket."""
+    return tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
+
+
+def _components(path: str) -> list[str]:
+    return path.split("/")
+
+
+def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
+    """Where a file of this path goes; missing directories on the way are made."""
+    *directories, name = _components(path)
+    parent_id, made = _make_directories(transaction, bucket, directories, ErrorCode.NOT_A_FILE)
+    key = row_key(bucket, parent_id, name)
+    if transaction.work.table(DIRECTORY_TABLE).get(key) is not None:
+        raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory")
+    return Place(parent_id, name, transaction.work.table(FILE_TABLE).get(key), made)
+
+
+def put_file(transaction: Transaction, bucket: BucketRow, row: KeyRow) -> None:
+    """Set the live version of a file."""
+    transaction.work.table(FILE_TABLE).put(row_key(bucket, row.parent_id, row.name), row)
+
+
+def _make_directories(
+    transaction: Transaction, bucket: BucketRow, names: list[str], code_for_file: ErrorCode
+) -> tuple[int, int]:
+    """Id of the last directory of a path, and how many had to be made."""
+    directories, files = transaction.work.table(DIRECTORY_TABLE), transaction.work.table(FILE_TABLE)
+    parent_id, made = bucket.object_id, 0
+    for name in names:
+        key = row_key(bucket, parent_id, name)
+        found = directories.get(key)
+        if found is None:
+            if files.get(key) is not None:
+                raise CommandError(code_for_file, f"{name} on the way is a file")
+            now = transaction.log_time_ms
+            found = DirectoryRow(transaction.new_object_id(), parent_id, name, transaction.txn, 0, now, now)
+            directories.put(key, found)
+            made += 1
+        parent_id = found.object_id
+    return parent_id, made
+
+
+def find_directory(work: Work, bucket: BucketRow, names: list[str]) -> int | None:
+    """Id of the directory of a path; None when there is none."""
+    parent_id = bucket.object_id
+    for name in names:
+        found = work.table(DIRECTORY_TABLE).get(row_key(bucket, parent_id, name))
+        if found is None:
+            return None
+        parent_id = found.object_id
+    return parent_id
+
+
+def _find(work: Work, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
+    """The file or directory of a path; None when there is none, and for the root."""
+    *directories, name = _components(path)
+    parent_id = find_directory(work, bucket, directories)
+    if parent_id is None or not name:
+        return None
+    key = row_key(bucket, parent_id, name)
+    return work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
+
+
+def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow:
+    """A bucket, which must be a tree."""
+    row = find_bucket(transaction.work, volume, bucket)
+    if row.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            f"bucket {volume}/{bucket} has the layout {row.layout}; directories need FILE_SYSTEM_OPTIMIZED",
+        )
+    return row
+
+
+def make_directory(transaction: Transaction, command: MakeDirectory) -> Committed:
+    """Make a directory and its missing parents; one that is there is left as it is."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    check_key_path(command.directory, is_tree=True)
+    names = _components(command.directory)
+    object_id, made = _make_directories(transaction, bucket, names, ErrorCode.FILE_ALREADY_EXISTS)
+    _save_figures(transaction, bucket, Moved(0, -made, 0, 0))
+    return Committed(object_id)
+
+
+def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Committed:
+    """Delete a directory: one row moves, whatever is below."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    object_id, moved = delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive)
+    _save_figures(transaction, bucket, moved)
+    return Committed(object_id)
+
+
+def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> tuple[int, Moved]:
+    """Take a file or directory out of the namespace; says its id and what moved."""
+    work = transaction.work
+    row = _find(work, bucket, path)
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    death = death_now(transaction, bucket.object_id)
+    if isinstance(row, KeyRow):
+        work.table(FILE_TABLE).delete(row_key(bucket, row.parent_id, row.name))
+        return row.object_id, bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
+    if not is_recursive and _has_children(work, bucket, row.object_id):
+        raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
+    work.table(DIRECTORY_TABLE).delete(row_key(bucket, row.parent_id, row.name))
+    return row.object_id, bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+
+
+def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:
+    prefix = row_key(bucket, directory_id, "")
+    end = prefix_end(prefix)
+    return work.table(FILE_TABLE).has_any(prefix, end) or work.table(DIRECTORY_TABLE).has_any(prefix, end)
+
+
+def rename_directory(transaction: Transaction, command: RenameDirectory) -> Committed:
+    """Give a directory another path."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    return Committed(rename(transaction, bucket, command.source, command.target))
+
+
+def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> int:
+    """Move a file or directory; onto an existing directory means into it. Says its id."""
+    work = transaction.work
+    row = _find(work, bucket, source)
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {source}")
+    check_key_path(target, is_tree=True)
+    if isinstance(_find(work, bucket, target), DirectoryRow):
+        target = f"{target}/{row.name}"
+    if isinstance(row, DirectoryRow) and f"{target}/".startswith(f"{source}/"):
+        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")
+    *directories, name = _components(target)
+    parent_id = find_directory(work, bucket, directories)
+    if parent_id is None:
+        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"there is no directory {'/'.join(directories)}")
+    new_key = row_key(bucket, parent_id, name)
+    if work.table(FILE_TABLE).get(new_key) is not None or work.table(DIRECTORY_TABLE).get(new_key) is not None:
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a {target} already")
+    old_key = row_key(bucket, row.parent_id, row.name)
+    note_rename(transaction, bucket, row.object_id, row.rename_txn, old_key)
+    if isinstance(row, KeyRow):
+        work.table(FILE_TABLE).delete(old_key)
+        moved_file = replace(
+            row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
+        )
+        work.table(FILE_TABLE).put(new_key, moved_file)
+    else:
+        work.table(DIRECTORY_TABLE).delete(old_key)
+        moved_directory = replace(
+            row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
+        )
+        work.table(DIRECTORY_TABLE).put(new_key, moved_directory)
+    return row.object_id
+
+
+def _save_figures(transaction: Transaction, bucket: BucketRow, moved: Moved) -> None:
+    row = moved_figures(bucket, moved, transaction.txn)
+    transaction.work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), row)
