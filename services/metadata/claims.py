@@ -136,9 +136,7 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     claim = _Claim(transaction)
     for name in command.rows:
         claim.row(name)
-    return RowsClaimed(
-        command.task, tuple(claim.groups), tuple(claim.removed), tuple(claim.gone), tuple(claim.refused)
-    )
+    return RowsClaimed(command.task, tuple(claim.groups), tuple(claim.removed), tuple(claim.gone), tuple(claim.refused))
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:

@@ -82,7 +82,9 @@ class _Page:
             if isinstance(child, DirectoryRow):
                 work.table(DIRECTORY_TABLE).delete(key)
                 self.moved += bury_directory(self._transaction, *ids, child, death)
-                made.append(DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0))
+                made.append(
+                    DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
+                )
                 self.directories += 1
             else:
                 work.table(FILE_TABLE).delete(key)
@@ -103,9 +105,7 @@ class _Page:
         saved = replace(row, is_expanded=is_expanded, child_rows=row.child_rows + made)
         self._transaction.work.table(DELETED_DIRECTORY_TABLE).put(key, saved)
         if is_expanded:
-            self._transaction.space.unexpanded_changed(
-                self._transaction.work, self._identity.bucket_id, row.death, -1
-            )
+            self._transaction.space.unexpanded_changed(self._transaction.work, self._identity.bucket_id, row.death, -1)
 
 
 def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:

@@ -28,9 +28,7 @@ def _cell(value: SpaceCellValue | None) -> SpaceCell:
 
 
 def _value(first: int, last: int, cell: SpaceCell) -> SpaceCellValue:
-    return SpaceCellValue(
-        first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
-    )
+    return SpaceCellValue(first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows)
 
 
 class SpaceChanges:

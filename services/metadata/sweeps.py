@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from schemas.records import (
     DeletedDirectoryRow,
@@ -18,8 +19,9 @@ from services.domain.table_keys import bucket_id_key, garbage_end, garbage_from,
 from services.metadata.space import unexpanded_count
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.transaction import Transaction
+from services.storage.tables import TableDefinition
 
-_TABLES = (DELETED_TABLE, DELETED_DIRECTORY_TABLE, SNAPSHOT_RENAMED_TABLE)
+_TABLES: tuple[TableDefinition[Any], ...] = (DELETED_TABLE, DELETED_DIRECTORY_TABLE, SNAPSHOT_RENAMED_TABLE)
 _END = len(_TABLES)
 _ENTRY_BYTES = 48
 """Serialized size of an entry at most, as numbers of 64 bits are written."""
@@ -38,20 +40,17 @@ def sweep_page(transaction: Transaction, command: SweepPage) -> SweepPageSent:
         work, command.bucket_id, command.after_death, command.until_death, MAX_UNEXPANDED_COUNT
     )
     max_rows = max(1, min(command.max_rows, command.max_bytes // _ENTRY_BYTES))
-    sent, read = 0, 0
-    for table, key, entry in _rows(transaction, command, identity.volume_id):
+    sent = 0
+    for read, (table, key, entry) in enumerate(_rows(transaction, command, identity.volume_id)):
         if sent >= max_rows or read >= max_rows * _READ_PER_SENT:
             return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, table, key)
-        read += 1
         if entry.birth > command.after_birth and (not command.until_birth or entry.birth <= command.until_birth):
             work.send(DELETED_ENTRIES, entry)
             sent += 1
     return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, _END, b"")
 
 
-def _rows(
-    transaction: Transaction, command: SweepPage, volume_id: int
-) -> Iterator[tuple[int, bytes, DeletedEntry]]:
+def _rows(transaction: Transaction, command: SweepPage, volume_id: int) -> Iterator[tuple[int, bytes, DeletedEntry]]:
     """Rows of the page's store from its start on, with the number of their table and their key."""
     first = garbage_from(volume_id, command.bucket_id, command.after_death + 1)
     end = garbage_end(volume_id, command.bucket_id)

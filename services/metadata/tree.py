@@ -179,9 +179,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
     note_rename(transaction, bucket, row.object_id, row.rename_txn, old_key)
     if isinstance(row, KeyRow):
         work.table(FILE_TABLE).delete(old_key)
-        moved_file = replace(
-            row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
-        )
+        moved_file = replace(row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn)
         work.table(FILE_TABLE).put(new_key, moved_file)
     else:
         work.table(DIRECTORY_TABLE).delete(old_key)

@@ -16,6 +16,7 @@ class MemoryFamily:
         self._keys: list[bytes] = []
 
     def put(self, key: bytes, value: bytes | None) -> None:
+        """Set a row, or remove it."""
         if value is None:
             if key in self.rows:
                 del self.rows[key]
@@ -29,12 +30,13 @@ class MemoryFamily:
         self.rows[key] = value
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # A copy of the range: the caller may write while it reads.
+        """Rows of a range. The range is copied: the caller may write while it reads."""
         for key in self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]:
             if key in self.rows:
                 yield key, self.rows[key]
 
     def copy(self) -> MemoryFamily:
+        """Another family with the same rows."""
         twin = MemoryFamily()
         twin.rows = dict(self.rows)
         twin._keys = list(self._keys)

@@ -1,0 +1,1 @@
+"""The pure rules: no clock, no log, no random number, no IO."""

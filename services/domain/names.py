@@ -1,0 +1,70 @@
+"""Names that Ozone accepts, and the code with which any other is refused."""
+
+from __future__ import annotations
+
+import re
+
+MIN_NAME_LENGTH = 3
+MAX_NAME_LENGTH = 63
+MAX_KEY_BYTES = 4_096
+SNAPSHOT_INDICATOR = ".snapshot"
+
+_ALLOWED = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
+_FORBIDDEN_PAIRS = ("..", ".-", "-.")
+_ADDRESS = re.compile(r"\d+(\.\d+){3}")
+
+
+class InvalidNameError(ValueError):
+    """A name that breaks the rules."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _check_resource_name(kind: str, name: str, code: str) -> None:
+    if not MIN_NAME_LENGTH <= len(name) <= MAX_NAME_LENGTH:
+        raise InvalidNameError(
+            code, f"{kind} name {name!r} has {len(name)} characters; {MIN_NAME_LENGTH} to {MAX_NAME_LENGTH} are allowed"
+        )
+    if not _ALLOWED.fullmatch(name):
+        raise InvalidNameError(
+            code, f"{kind} name {name!r}: lower-case letters, digits, '.' and '-' only, a letter or digit at both ends"
+        )
+    if any(pair in name for pair in _FORBIDDEN_PAIRS):
+        raise InvalidNameError(code, f"{kind} name {name!r} has '.' beside '.' or '-'")
+    if name.isdigit() or _ADDRESS.fullmatch(name):
+        raise InvalidNameError(code, f"{kind} name {name!r} is a number or looks like an address")
+
+
+def check_volume_name(name: str) -> None:
+    """Refuse a volume name that breaks the rules."""
+    _check_resource_name("volume", name, "INVALID_VOLUME_NAME")
+
+
+def check_bucket_name(name: str) -> None:
+    """Refuse a bucket name that breaks the rules."""
+    _check_resource_name("bucket", name, "INVALID_BUCKET_NAME")
+
+
+def check_snapshot_name(name: str) -> None:
+    """Refuse a snapshot name that breaks the rules."""
+    _check_resource_name("snapshot", name, "INVALID_SNAPSHOT_ERROR")
+
+
+def check_key_path(path: str, *, is_tree: bool) -> None:
+    """Refuse a key's path: free form in a flat bucket, components without ``.`` and ``..`` in a tree."""
+    if not path:
+        raise InvalidNameError("INVALID_KEY_NAME", "a key's path cannot be empty")
+    if "\0" in path:
+        raise InvalidNameError("INVALID_KEY_NAME", "a key's path cannot hold a NUL")
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise InvalidNameError("INVALID_KEY_NAME", "a key's path must be encodable as UTF-8") from None
+    if size > MAX_KEY_BYTES:
+        raise InvalidNameError("INVALID_KEY_NAME", f"a key's path of {size} bytes; at most {MAX_KEY_BYTES} are allowed")
+    if path == SNAPSHOT_INDICATOR or path.startswith(f"{SNAPSHOT_INDICATOR}/"):
+        raise InvalidNameError("INVALID_KEY_NAME", f"paths below {SNAPSHOT_INDICATOR} are read-only")
+    if is_tree and any(name in ("", ".", "..") for name in path.split("/")):
+        raise InvalidNameError("INVALID_PATH", f"path {path!r} has an empty component, '.' or '..'")

@@ -1,0 +1,61 @@
+"""The one rule of the plane: who holds a version that lived from its birth until its death."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from enum import Enum
+
+Txn = int
+
+
+class Verdict(Enum):
+    """Who holds a deleted version."""
+
+    RECLAIMABLE = "reclaimable"
+    EXCLUSIVE_TO_PREVIOUS = "exclusive_to_previous"
+    SHARED = "shared"
+
+
+class LifetimeError(ValueError):
+    """Numbers that no real lifetime has: a defect, and the row is kept."""
+
+
+def is_reclaimable_after(birth: Txn, previous: Txn) -> bool:
+    """Whether nobody holds a version, given the newest live snapshot before its death (0: there is none).
+
+    A snapshot taken at txn s sees a version if and only if birth <= s < death. Older snapshots than the newest one
+    before the death need no look: what they hold, that one holds too.
+    """
+    return birth > previous
+
+
+def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: Txn) -> Verdict:
+    """Say who holds a version, given the two newest live snapshots before its death (0: there is none).
+
+    Raises:
+        LifetimeError: the version died before it was born, or a snapshot is not where it has to be.
+    """
+    if birth >= death:
+        raise LifetimeError(f"a version born at {birth} cannot die at {death}")
+    if previous >= death:
+        raise LifetimeError(f"the snapshot at {previous} is not before the death at {death}")
+    if previous and before_previous >= previous:
+        raise LifetimeError(f"the snapshot at {before_previous} is not before the one at {previous}")
+    if is_reclaimable_after(birth, previous):
+        return Verdict.RECLAIMABLE
+    if is_reclaimable_after(birth, before_previous):
+        return Verdict.EXCLUSIVE_TO_PREVIOUS
+    return Verdict.SHARED
+
+
+def judge(birth: Txn, death: Txn, live_snapshots: Sequence[Txn]) -> Verdict:
+    """Say who holds a version, given the bucket's live snapshots, ascending and complete up to its death.
+
+    Raises:
+        LifetimeError: as ``judge_with_previous``.
+    """
+    before_death = bisect_left(live_snapshots, death)
+    previous = live_snapshots[before_death - 1] if before_death >= 1 else 0
+    before_previous = live_snapshots[before_death - 2] if before_death >= 2 else 0
+    return judge_with_previous(birth, death, previous, before_previous)

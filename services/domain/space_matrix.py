@@ -1,0 +1,106 @@
+"""The space matrix of a bucket: bytes, versions and rows by their first and last holder.
+
+A version that lived from birth until death is held by the live snapshots s with birth <= s < death: a run of the
+chain, named by its two ends. (0, 0) means that nobody holds it. From the cells alone follows what any set of
+snapshots holds that nobody else does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from services.domain.reclaimability import Txn
+
+Holders = tuple[Txn, Txn]
+NOBODY: Holders = (0, 0)
+
+
+class SpaceError(ValueError):
+    """A cell would fall below zero: rows and matrix disagree."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceCell:
+    """What one run of snapshots holds."""
+
+    bytes: int
+    versions: int
+    key_rows: int
+    directory_rows: int
+    rename_rows: int
+
+    def __add__(self, other: SpaceCell) -> SpaceCell:
+        return SpaceCell(
+            self.bytes + other.bytes,
+            self.versions + other.versions,
+            self.key_rows + other.key_rows,
+            self.directory_rows + other.directory_rows,
+            self.rename_rows + other.rename_rows,
+        )
+
+    def __sub__(self, other: SpaceCell) -> SpaceCell:
+        left = SpaceCell(
+            self.bytes - other.bytes,
+            self.versions - other.versions,
+            self.key_rows - other.key_rows,
+            self.directory_rows - other.directory_rows,
+            self.rename_rows - other.rename_rows,
+        )
+        if min(left.bytes, left.versions, left.key_rows, left.directory_rows, left.rename_rows) < 0:
+            raise SpaceError(f"{other} cannot be taken from {self}")
+        return left
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is counted here."""
+        return not (self.bytes or self.versions or self.key_rows or self.directory_rows or self.rename_rows)
+
+
+EMPTY = SpaceCell(0, 0, 0, 0, 0)
+
+
+def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
+    """First and last live snapshot that holds a version; (0, 0) when nobody does."""
+    first, beyond = bisect_left(live, birth), bisect_left(live, death)
+    return (live[first], live[beyond - 1]) if first < beyond else NOBODY
+
+
+def merged_after_drop(
+    cells: Mapping[Holders, SpaceCell], dropped: Txn, live_before: Sequence[Txn]
+) -> dict[Holders, SpaceCell]:
+    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell."""
+    place = bisect_left(live_before, dropped)
+    previous = live_before[place - 1] if place else 0
+    next_one = live_before[place + 1] if place + 1 < len(live_before) else 0
+    changed: dict[Holders, SpaceCell] = {}
+    for (first, last), cell in cells.items():
+        if dropped not in (first, last) or cell.is_empty:
+            continue
+        if first == last:
+            heir = NOBODY
+        else:
+            heir = (next_one if first == dropped else first, previous if last == dropped else last)
+        changed[first, last] = EMPTY
+        changed[heir] = changed.get(heir, cells.get(heir, EMPTY)) + cell
+    return changed
+
+
+def exclusive(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> SpaceCell:
+    """What one snapshot alone holds."""
+    return cells.get((snapshot, snapshot), EMPTY)
+
+
+def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]) -> SpaceCell:
+    """What dropping a set of snapshots would free: the runs that lie within the set as a whole."""
+    gone = set(dropped)
+    kept_before = [0]
+    for snapshot in live:
+        kept_before.append(kept_before[-1] + (snapshot not in gone))
+    place = {snapshot: index for index, snapshot in enumerate(live)}
+    freed = EMPTY
+    for (first, last), cell in cells.items():
+        if (first, last) != NOBODY and kept_before[place[last] + 1] == kept_before[place[first]]:
+            freed += cell
+    return freed

@@ -1,0 +1,216 @@
+"""Reading the namespace: volumes, buckets, keys and directories, active or in a snapshot's checkpoint.
+
+Every function works over a reader of committed rows, so that reads run beside the writer. What is listed is what
+can be reached from the bucket's root: a row below a directory that is deleted is not in the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.records import (
+    AccountRow,
+    BucketLayout,
+    BucketRow,
+    DirectoryRow,
+    KeyRow,
+    ShardState,
+    SnapshotListRow,
+    SpaceCellValue,
+    VolumeRow,
+)
+from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_id_prefix,
+    bucket_key,
+    flat_key,
+    tree_key,
+    volume_key,
+)
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.tables import (
+    ACCOUNT_TABLE,
+    BUCKET_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    SPACE_TABLE,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
+    VOLUME_TABLE,
+)
+from services.storage.store import prefix_end
+from services.storage.tables import TablesReader
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntry:
+    """One key or directory of a listing."""
+
+    path: str
+    is_directory: bool
+    size_bytes: int
+    tag: str
+    object_id: int
+    modification_time_ms: int
+
+
+def shard_state(tables: TablesReader) -> ShardState:
+    """The shard's counters."""
+    state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    return state or ShardState(0, 0, 0, 0, 0, "")
+
+
+def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+    """Volumes by name."""
+    volumes = []
+    for _, row in tables.table(VOLUME_TABLE).scan(volume_key(after) + b"\0" if after else b"/", b"0"):
+        volumes.append(row)
+        if len(volumes) >= limit:
+            break
+    return volumes
+
+
+def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int = 1_000) -> list[BucketRow]:
+    """Buckets of a volume by name."""
+    prefix = bucket_key(volume, "")
+    start = bucket_key(volume, after) + b"\0" if after else prefix
+    buckets = []
+    for _, row in tables.table(BUCKET_TABLE).scan(start, prefix_end(prefix)):
+        buckets.append(row)
+        if len(buckets) >= limit:
+            break
+    return buckets
+
+
+def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
+    """A bucket by its name."""
+    row = tables.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
+    if row is not None:
+        return row
+    if tables.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume}")
+    raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+
+
+def list_entries(
+    tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "", limit: int = 1_000
+) -> list[ListedEntry]:
+    """Keys and directories of a bucket whose path begins with a prefix, behind a path, in the order of the walk."""
+    entries: list[ListedEntry] = []
+    for entry in walk(tables, bucket, prefix, after):
+        entries.append(entry)
+        if len(entries) >= limit:
+            break
+    return entries
+
+
+def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "") -> Iterator[ListedEntry]:
+    """All keys and directories of a bucket that can be reached."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        yield from _walk_tree(tables, bucket, prefix, after)
+        return
+    start = flat_key(bucket.volume, bucket.bucket, prefix)
+    if after:
+        start = max(start, flat_key(bucket.volume, bucket.bucket, after) + b"\0")
+    end = prefix_end(flat_key(bucket.volume, bucket.bucket, "")) if not prefix else _text_end(bucket, prefix)
+    for _, row in tables.table(KEY_TABLE).scan(start, end):
+        yield _key_entry(row.name, row)
+
+
+def _text_end(bucket: BucketRow, prefix: str) -> bytes:
+    """First key behind all keys that begin with a prefix; UTF-8 has no byte 0xff."""
+    return flat_key(bucket.volume, bucket.bucket, prefix) + b"\xff"
+
+
+def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str) -> Iterator[ListedEntry]:
+    """Depth first, names of one directory in the order of their bytes; a directory before what is in it."""
+    after_key = tuple(name.encode() for name in after.split("/")) if after else ()
+    stack = [_children(tables, bucket, bucket.object_id, "")]
+    while stack:
+        entry = next(stack[-1], None)
+        if entry is None:
+            stack.pop()
+            continue
+        row, path = entry
+        is_directory = isinstance(row, DirectoryRow)
+        position = tuple(name.encode() for name in path.split("/"))
+        if (
+            is_directory
+            and (path.startswith(prefix) or prefix.startswith(f"{path}/"))
+            and not _is_behind(position, after_key)
+        ):
+            stack.append(_children(tables, bucket, row.object_id, f"{path}/"))
+        if path.startswith(prefix) and position > after_key:
+            yield _directory_entry(path, row) if isinstance(row, DirectoryRow) else _key_entry(path, row)
+
+
+def _is_behind(position: tuple[bytes, ...], after: tuple[bytes, ...]) -> bool:
+    """Whether all that is below a directory comes before the point where a listing goes on."""
+    return bool(after) and position < after[: len(position)]
+
+
+def _children(
+    tables: TablesReader, bucket: BucketRow, directory_id: int, base: str
+) -> Iterator[tuple[DirectoryRow | KeyRow, str]]:
+    """Files and directories of one directory, merged by name."""
+    start = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
+    end = prefix_end(start)
+    directories = tables.table(DIRECTORY_TABLE).scan(start, end)
+    files = tables.table(FILE_TABLE).scan(start, end)
+    directory, file = next(directories, None), next(files, None)
+    while directory is not None or file is not None:
+        if file is None or (directory is not None and directory[0] < file[0]):
+            assert directory is not None  # noqa: S101 the loop's condition says so
+            yield directory[1], base + directory[1].name
+            directory = next(directories, None)
+        else:
+            yield file[1], base + file[1].name
+            file = next(files, None)
+
+
+def _key_entry(path: str, row: KeyRow) -> ListedEntry:
+    return ListedEntry(path, False, row.size_bytes, row.tag, row.object_id, row.modification_time_ms)
+
+
+def _directory_entry(path: str, row: DirectoryRow) -> ListedEntry:
+    return ListedEntry(path, True, 0, "", row.object_id, row.modification_time_ms)
+
+
+def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | DirectoryRow:
+    """The row of a key or directory."""
+    found: KeyRow | DirectoryRow | None
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        *names, last = path.split("/")
+        parent_id = bucket.object_id
+        for name in names:
+            directory = tables.table(DIRECTORY_TABLE).get(tree_key(bucket.volume_id, bucket.object_id, parent_id, name))
+            if directory is None:
+                raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+            parent_id = directory.object_id
+        key = tree_key(bucket.volume_id, bucket.object_id, parent_id, last)
+        found = tables.table(DIRECTORY_TABLE).get(key) or tables.table(FILE_TABLE).get(key)
+    else:
+        found = tables.table(KEY_TABLE).get(flat_key(bucket.volume, bucket.bucket, path))
+    if found is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
+    return found
+
+
+def space_cells(tables: TablesReader, bucket_id: int) -> list[SpaceCellValue]:
+    """The space matrix of a bucket."""
+    prefix = bucket_id_prefix(bucket_id)
+    return [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
+
+
+def account(tables: TablesReader, bucket_id: int) -> AccountRow:
+    """Claimed and freed bytes of a bucket."""
+    return tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket_id)) or AccountRow(0, 0, 0, 0)
+
+
+def snapshot_list(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
+    """Every snapshot that a bucket ever had."""
+    prefix = bucket_id_prefix(bucket_id)
+    return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]

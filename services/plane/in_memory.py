@@ -1,0 +1,121 @@
+"""The whole plane in one process: the real services over a log and databases in memory, the pure rule in Spark's place.
+
+It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it moves only when nothing else
+can happen, so that no back-off is ever waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.directory_deletion.service import DirectoryDeletionService
+from services.key_deletion.service import KeyDeletionService
+from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.service import MetadataService
+from services.metadata.tables import CHECKPOINTED
+from services.mock_scm.service import MockScmService
+from services.plane.pure_judge import PureJudge
+from services.runtime.clock import VirtualClock
+from services.runtime.loop import Runner
+from services.runtime.memory_log import MemoryLog
+from services.runtime.probe import Probe, no_probe
+from services.runtime.service import Service
+from services.snapshots.service import SnapshotsService
+from services.snapshots.settings import SnapshotsSettings
+from services.storage.memory import MemoryStore
+
+Address = tuple[str, int]
+"""A service's name and a shard."""
+SERVICES = ("metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm")
+LONGEST_BACKOFF_MS = 60_000
+
+
+@dataclass(slots=True)
+class Process:
+    """One shard of one service: its database outlives it."""
+
+    store: MemoryStore
+    service: Service
+    runner: Runner
+
+
+@dataclass(slots=True)
+class InMemoryPlane:
+    """All services of some shards over one log in memory."""
+
+    shards: int = 1
+    is_rename_allowed: bool = True
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    max_batch_messages: int = 2_000
+    probes: Mapping[Address, Probe] = field(default_factory=dict)
+    log: MemoryLog = field(init=False)
+    processes: dict[Address, Process] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log = MemoryLog(self.clock)
+        for name in SERVICES:
+            for shard in range(self.shards):
+                self.start(name, shard)
+
+    def start(self, name: str, shard: int, store: MemoryStore | None = None) -> None:
+        """Start a service, on its database or on another one: what a crash and a restart do."""
+        before = self.processes.get((name, shard))
+        if store is None:
+            store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
+        service = self._make_service(name)
+        after_write = None
+        if isinstance(service, MetadataService):
+            remove_unused_checkpoints(store)
+            after_write = _checkpoint_removal(service, store)
+        runner = Runner(
+            service,
+            shard,
+            store,
+            self.log,
+            self.clock,
+            max_batch_messages=self.max_batch_messages,
+            probe=self.probes.get((name, shard), no_probe),
+            after_write=after_write,
+        )
+        self.processes[name, shard] = Process(store, service, runner)
+
+    def _make_service(self, name: str) -> Service:
+        makers: dict[str, Callable[[], Any]] = {
+            "metadata": MetadataService,
+            "snapshots": lambda: SnapshotsService(SnapshotsSettings(is_rename_allowed=self.is_rename_allowed)),
+            "streaming": PureJudge,
+            "key_deletion": KeyDeletionService,
+            "directory_deletion": DirectoryDeletionService,
+            "mock_scm": MockScmService,
+        }
+        service: Service = makers[name]()
+        return service
+
+    def step(self) -> int:
+        """Let every service take one step; says how many messages were read."""
+        return sum(process.runner.step() for process in list(self.processes.values()))
+
+    def run_until(self, is_done: Callable[[], bool], max_idle_advances: int = 1_000) -> bool:
+        """Run until something is so; says whether it came to be. When nothing moves, time does."""
+        idle = 0
+        while not is_done():
+            if self.step():
+                idle = 0
+                continue
+            if is_done():
+                return True
+            idle += 1
+            if idle > max_idle_advances:
+                return False
+            self.clock.advance(LONGEST_BACKOFF_MS)
+        return True
+
+
+def _checkpoint_removal(service: MetadataService, store: MemoryStore) -> Callable[[], None]:
+    def remove() -> None:
+        for name in service.take_dropped_checkpoints():
+            store.remove_checkpoint(name)
+
+    return remove
