@@ -228,13 +228,12 @@ def _read_changes(tokens: Iterator[bytes]) -> Iterator[tuple[str, list[Change]]]
             continue
         old_mode, new_mode, old_blob, new_blob, status = token[1:].decode().split(" ")
         old_path = next(tokens)
-        new_path = next(tokens) if status[0] in "RC" else old_path
+        new_path = next(tokens) if status[0] == "R" else old_path
         changes.append(
             Change(
                 is_rename=status[0] == "R",
                 old_path=old_path,
-                # What a copy was copied from stays as it is.
-                old_blob=None if status[0] == "C" else _blob_of(old_mode, old_blob),
+                old_blob=_blob_of(old_mode, old_blob),
                 new_path=new_path,
                 new_blob=_blob_of(new_mode, new_blob),
             )

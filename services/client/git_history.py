@@ -221,7 +221,7 @@ class GitHistory:
                 self.skipped_changes_count += 1
             if change.is_rename and old is not None and new is not None and change.old_blob is not None:
                 plan.renames.append((old, new, change.old_blob))
-            elif old is not None and old != new:
+            elif old is not None and new is None:
                 plan.deletes.append(old)
             has_content = old is not None and change.old_blob == change.new_blob
             if new is not None and change.new_blob is not None and not has_content:

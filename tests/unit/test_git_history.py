@@ -34,6 +34,7 @@ def changes_of(operations: list[Operation]) -> list[Operation]:
 NASTY: dict[str, list[Revision | Tree]] = {
     "swap": [files(a=TEXT, b=OTHER), files(a=OTHER, b=TEXT)],
     "circle through a directory": [files(a=TEXT, b__c=OTHER), files(a__c=OTHER, b=TEXT)],
+    "circle with edits": [files(a=TEXT, b__c=OTHER), files(a__c=OTHER + "more\n", b=TEXT + "more\n")],
     "renamed onto a name renamed away": [files(a=TEXT, b=OTHER), files(b=TEXT, c=OTHER)],
     "renamed onto a name deleted": [files(a=TEXT, b=OTHER), files(b=TEXT)],
     "chain below a file that moves away": [files(a=TEXT, c=OTHER), files(b=TEXT, a__c=OTHER)],
@@ -237,6 +238,7 @@ def test_a_clone_without_its_blobs_is_refused(tmp_path: Path) -> None:
         play(GitHistory(path))
 
 
+@pytest.mark.timeout(60)
 def test_a_large_commit_does_not_block_on_its_pipes(tmp_path: Path) -> None:
     tree = {b"d%d/f%d" % (n % 50, n): (FILE, b"content %d" % n) for n in range(6000)}
     assert_history_equals_git(build_repository(tmp_path, [tree]))

@@ -20,7 +20,7 @@ from services.client.outcome_check import (
     listing_of,
 )
 from services.client.workload import DeleteKey, Operation
-from tests.git_builder import build_repository, files
+from tests.git_builder import FILE, LINK, SUBMODULE, Tree, build_repository, files
 
 
 class Outcome:
@@ -61,6 +61,21 @@ def outcome(tmp_path: Path) -> Outcome:
 
 def counts(listing_mismatches: int = 0, lost: int = 0, leaked: int = 0) -> Mapping[str, int]:
     return {"listing_mismatches": listing_mismatches, "lost": lost, "leaked": leaked}
+
+
+def test_git_s_truth_knows_links_and_leaves_out_what_cannot_be_a_key(tmp_path: Path) -> None:
+    tree: Tree = {
+        b"link": (LINK, b"to"),
+        b"caf\xe9": (FILE, b"1"),
+        b"module": (SUBMODULE, b"1" * 40),
+        b"new\nline": (FILE, b""),
+    }
+    history = GitHistory(build_repository(tmp_path, [tree]))
+    truth = GitTruth(history.repository, history.snapshots, history.last_commit)
+    listed_sizes = {path: key.size_bytes for path, key in truth.active().items()}
+    assert listed_sizes == {"link": 2, "new\nline": 0}
+    assert truth.skipped_paths_count == 1
+    assert truth.snapshot(history.snapshots[0].name) == truth.active()
 
 
 def test_a_right_outcome_is_clean(outcome: Outcome) -> None:
