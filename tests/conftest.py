@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
@@ -18,11 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--seed") is None:
+    if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**31)
-        config.option.is_seed_given = False
-    else:
-        config.option.is_seed_given = True
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -44,12 +41,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report  # type: ignore[return-value]
 
 
+@dataclass(frozen=True, slots=True)
+class GivenBroker:
+    """A broker that runs already, named with ``--bootstrap-servers``."""
+
+    bootstrap_servers: str
+
+
 @pytest.fixture(scope="session")
-def bootstrap_servers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The broker that the session's tests share: its topics are theirs, so each test makes its own."""
+def broker(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedBroker | GivenBroker]:
+    """The broker that the session's tests share: topics stay, so each test makes its own under new names."""
     given = pytestconfig.getoption("--bootstrap-servers")
     if given:
-        yield str(given)
+        yield GivenBroker(str(given))
         return
-    with EmbeddedBroker(Path(tmp_path_factory.mktemp("broker"))) as broker:
-        yield broker.bootstrap_servers
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def bootstrap_servers(broker: EmbeddedBroker | GivenBroker) -> str:
+    """Where the shared broker answers."""
+    return broker.bootstrap_servers
