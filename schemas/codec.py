@@ -211,12 +211,13 @@ def _writer(hint: Any) -> Convert | None:
     if _is_record(hint):
         return _to_dict(hint)
     branches = _branches(hint)
-    if len(branches) == 1:
-        return _optional(_writer(branches[0]))
-    if branches:
+    if branches and (len(branches) > 1 or _is_record(branches[0])):
         writers = {branch: (f"{NAMESPACE}.{branch.__name__}", _to_dict(branch)) for branch in branches}
 
-        def write_union(value: Any) -> tuple[str, dict[str, Any]]:
+        def write_union(value: Any) -> tuple[str, dict[str, Any]] | None:
+            # A named branch spares fastavro the search for the one that fits.
+            if value is None:
+                return None
             name, convert = writers[type(value)]
             return name, convert(value)
 
