@@ -7,8 +7,8 @@ can be reached from the bucket's root: a row below a directory that is deleted i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from schemas.answers import BucketSpace, ListedEntry
 from schemas.records import (
     AccountRow,
     BucketLayout,
@@ -16,8 +16,6 @@ from schemas.records import (
     DirectoryRow,
     KeyRow,
     ShardState,
-    SnapshotListRow,
-    SpaceCellValue,
     VolumeRow,
 )
 from services.domain.table_keys import (
@@ -29,6 +27,8 @@ from services.domain.table_keys import (
     volume_key,
 )
 from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.space import unexpanded_count
+from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
 from services.metadata.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,
@@ -43,18 +43,6 @@ from services.metadata.tables import (
 )
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
-
-
-@dataclass(frozen=True, slots=True)
-class ListedEntry:
-    """One key or directory of a listing."""
-
-    path: str
-    is_directory: bool
-    size_bytes: int
-    tag: str
-    object_id: int
-    modification_time_ms: int
 
 
 def shard_state(tables: TablesReader) -> ShardState:
@@ -199,18 +187,31 @@ def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | Directo
     return found
 
 
-def space_cells(tables: TablesReader, bucket_id: int) -> list[SpaceCellValue]:
-    """The space matrix of a bucket."""
-    prefix = bucket_id_prefix(bucket_id)
-    return [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
-
-
-def account(tables: TablesReader, bucket_id: int) -> AccountRow:
-    """Claimed and freed bytes of a bucket."""
-    return tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket_id)) or AccountRow(0, 0, 0, 0)
-
-
-def snapshot_list(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
-    """Every snapshot that a bucket ever had."""
-    prefix = bucket_id_prefix(bucket_id)
-    return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+def bucket_space(tables: TablesReader, bucket: BucketRow) -> BucketSpace:
+    """Where the bytes of a bucket are: live, held, pending, claimed, freed."""
+    state = shard_state(tables)
+    prefix = bucket_id_prefix(bucket.object_id)
+    cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
+    snapshots = [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+    account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket.object_id)) or AccountRow(0, 0, 0, 0)
+    pending = next((cell for cell in cells if not cell.first_holder), None)
+    held = [cell for cell in cells if cell.first_holder]
+    return BucketSpace(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        live_bytes=bucket.used_bytes,
+        live_namespace=bucket.used_namespace,
+        deleted_bytes=bucket.snapshot_used_bytes,
+        deleted_namespace=bucket.snapshot_used_namespace,
+        held_bytes=sum(cell.bytes for cell in held),
+        held_versions=sum(cell.versions for cell in held),
+        pending_bytes=pending.bytes if pending else 0,
+        pending_versions=pending.versions if pending else 0,
+        claimed_bytes=account.claimed_bytes,
+        claimed_versions=account.claimed_versions,
+        freed_bytes=account.freed_bytes,
+        freed_versions=account.freed_versions,
+        unexpanded_directories=unexpanded_count(tables, bucket.object_id, 0, 0, MAX_UNEXPANDED_COUNT),
+        cells=tuple(cells),
+        snapshots=tuple(snapshots),
+    )

@@ -16,6 +16,7 @@ from services.domain.table_keys import (
 from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
 from services.runtime.service import Work
 from services.storage.store import prefix_end
+from services.storage.tables import TablesReader
 
 MAX_CELLS_PER_UPDATE = 10_000
 _EMPTY = SpaceCell(0, 0, 0, 0, 0)
@@ -138,11 +139,13 @@ def unexpanded_bounds(work: Work, bucket_id: int) -> tuple[int, int]:
     return death_of_key(oldest[0]), death_of_key(newest[0])
 
 
-def unexpanded_count(work: Work, bucket_id: int, after_death: int, until_death: int, limit: int) -> int:
+def unexpanded_count(
+    tables: Work | TablesReader, bucket_id: int, after_death: int, until_death: int, limit: int
+) -> int:
     """How many deleted directories died in a range and are not expanded, counted up to a limit."""
     end = ascending_death_key(bucket_id, until_death + 1) if until_death else b"/%d/a0" % bucket_id
     count = 0
-    for _, row in work.table(UNEXPANDED_TABLE).scan(ascending_death_key(bucket_id, after_death + 1), end):
+    for _, row in tables.table(UNEXPANDED_TABLE).scan(ascending_death_key(bucket_id, after_death + 1), end):
         count += row.count
         if count >= limit:
             return limit

@@ -1,0 +1,147 @@
+"""A running plane as a client sees it: commands go in by shard, answers come back, figures are read.
+
+Two planes have this shape: the real one (commands over Kafka, reads over HTTP) and the one within this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from schemas.answers import BucketSpace, ListedEntry, ScmTotals
+from schemas.records import (
+    BlockRun,
+    BucketRow,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteBucket,
+    DeleteDirectory,
+    DeleteKey,
+    DeleteSnapshot,
+    DeleteVolume,
+    DirectoryRow,
+    KeyRow,
+    MakeDirectory,
+    MetadataReply,
+    PutKey,
+    RenameDirectory,
+    RenameKey,
+    RenameSnapshot,
+    Settle,
+    SnapshotInfo,
+    SnapshotReply,
+    VolumeRow,
+)
+
+NamespaceCommand = (
+    CreateVolume
+    | DeleteVolume
+    | CreateBucket
+    | DeleteBucket
+    | PutKey
+    | DeleteKey
+    | RenameKey
+    | MakeDirectory
+    | DeleteDirectory
+    | RenameDirectory
+)
+SnapshotRequest = CreateSnapshot | DeleteSnapshot | RenameSnapshot | Settle
+
+
+class MetadataReads(Protocol):
+    """Reads of one shard's metadata. ``snapshot_id`` empty means the active namespace.
+
+    Refusals raise ``services.client.errors.PlaneError`` with Ozone's code.
+    """
+
+    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+        """Volumes by name."""
+        ...
+
+    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
+        """Buckets of a volume by name."""
+        ...
+
+    def bucket(self, volume: str, bucket: str) -> BucketRow:
+        """One bucket."""
+        ...
+
+    def entries(
+        self,
+        volume: str,
+        bucket: str,
+        *,
+        snapshot_id: str = "",
+        prefix: str = "",
+        start_after: str = "",
+        limit: int = 1_000,
+    ) -> list[ListedEntry]:
+        """Keys and directories behind a path, in the order of the walk; fewer than the limit at the end."""
+        ...
+
+    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
+        """One key or directory."""
+        ...
+
+    def space(self, volume: str, bucket: str) -> BucketSpace:
+        """Where the bytes of a bucket are."""
+        ...
+
+
+class SnapshotReads(Protocol):
+    """Reads of one shard's snapshots."""
+
+    def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
+        """Snapshots of a bucket in the order of its chain."""
+        ...
+
+    def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        """One snapshot."""
+        ...
+
+
+class ScmReads(Protocol):
+    """Reads of one shard's storage container manager."""
+
+    def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
+        """For each run of blocks whether it is in the store."""
+        ...
+
+    def totals(self) -> ScmTotals:
+        """Sums over the inventory."""
+        ...
+
+
+class Plane(Protocol):
+    """A running plane."""
+
+    shards: int
+
+    def submit(self, shard: int, command: NamespaceCommand) -> int:
+        """Send a command without waiting; says its number, rising in each shard."""
+        ...
+
+    def answer(self, shard: int, number: int) -> MetadataReply:
+        """Wait for the answer to a command that was submitted."""
+        ...
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        """Send a request to the snapshots service and wait for its answer."""
+        ...
+
+    def metadata(self, shard: int) -> MetadataReads:
+        """Reads that include everything answered so far."""
+        ...
+
+    def snapshots(self, shard: int) -> SnapshotReads:
+        """Reads of the snapshots service."""
+        ...
+
+    def scm(self, shard: int) -> ScmReads:
+        """Reads of the storage container manager."""
+        ...
+
+    def close(self) -> None:
+        """Leave the plane."""
+        ...
