@@ -1,0 +1,197 @@
+"""Schemas, dataclasses and topics agree, and every released schema can be read by every other."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import typing
+from enum import StrEnum
+from importlib import resources
+from types import UnionType
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas import records, topics
+from schemas.codec import (
+    Codec,
+    DecodeError,
+    codec,
+    own_schema,
+    released_schemas,
+    resolved_schema,
+    schema_fingerprint,
+    snake_case,
+)
+
+RECORDS = [
+    value
+    for value in vars(records).values()
+    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == records.__name__
+]
+ENUMS = [value for value in vars(records).values() if isinstance(value, type) and issubclass(value, StrEnum)]
+LONG = st.integers(-(2**63), 2**63 - 1)
+INT = st.integers(-(2**31), 2**31 - 1)
+AVRO_TYPES = {int: ("long", "int"), str: ("string",), bool: ("boolean",), bytes: ("bytes",)}
+
+
+def test_every_file_has_its_dataclass_and_every_dataclass_its_file() -> None:
+    files = {file.name for file in resources.files("schemas").joinpath("avro").iterdir()}
+    assert files == {f"{snake_case(kind.__name__)}.avsc" for kind in [*RECORDS, *ENUMS] if kind is not StrEnum}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_a_dataclass_equals_its_schema(record: type[Any]) -> None:
+    schema = own_schema(record.__name__)
+    hints = typing.get_type_hints(record, vars(records))
+    fields = dataclasses.fields(record)
+    assert [field.name for field in fields] == [field["name"] for field in schema["fields"]]
+    for field, described in zip(fields, schema["fields"], strict=True):
+        assert described["doc"].strip(), f"{record.__name__}.{field.name} has no doc"
+        assert _matches(hints[field.name], described["type"]), f"{record.__name__}.{field.name}"
+        default = described.get("default", dataclasses.MISSING)
+        assert field.default == default, f"{record.__name__}.{field.name}: default"
+
+
+def _matches(hint: Any, avro: Any) -> bool:
+    if isinstance(hint, UnionType):
+        branches = ["null" if branch is type(None) else branch for branch in typing.get_args(hint)]
+        named = {branch if isinstance(branch, str) else f"deepclean.{branch.__name__}" for branch in branches}
+        return set(avro) == named
+    if typing.get_origin(hint) is tuple:
+        return bool(avro["type"] == "array") and _matches(typing.get_args(hint)[0], avro["items"])
+    if hint in AVRO_TYPES:
+        return avro in AVRO_TYPES[hint]
+    return bool(avro == f"deepclean.{hint.__name__}")
+
+
+def _values(hint: Any, avro: Any) -> st.SearchStrategy[Any]:
+    if isinstance(hint, UnionType):
+        return st.one_of(
+            *[st.none() if branch is type(None) else record_values(branch) for branch in typing.get_args(hint)]
+        )
+    if typing.get_origin(hint) is tuple:
+        return st.lists(_values(typing.get_args(hint)[0], avro["items"]), max_size=3).map(tuple)
+    if hint is int:
+        return INT if avro == "int" else LONG
+    if hint in (str, bytes, bool):
+        return {str: st.text(max_size=20), bytes: st.binary(max_size=20), bool: st.booleans()}[hint]
+    if issubclass(hint, StrEnum):
+        return st.sampled_from(list(hint))
+    return record_values(hint)
+
+
+def record_values(record: type[Any]) -> st.SearchStrategy[Any]:
+    """Any value of a record."""
+    hints = typing.get_type_hints(record, vars(records))
+    fields = own_schema(record.__name__)["fields"]
+    return st.builds(record, **{field["name"]: _values(hints[field["name"]], field["type"]) for field in fields})
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_what_is_encoded_is_decoded(record: type[Any]) -> None:
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(record_values(record))
+    def round_trip(value: Any) -> None:
+        encoded = codec(record).encode(value)
+        assert codec(record).decode(encoded) == value
+        # The codec's bytes are what any other Avro library reads.
+        read = fastavro.schemaless_reader(io.BytesIO(encoded), resolved_schema(record.__name__), None)
+        assert isinstance(read, dict)
+        assert list(read) == [field.name for field in dataclasses.fields(record)]
+
+    round_trip()
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
+def test_broken_bytes_are_refused(topic: topics.Topic) -> None:
+    @settings(max_examples=50, deadline=None)
+    @given(st.binary(max_size=200))
+    def refuse(body: bytes) -> None:
+        try:
+            value = codec(topic.record).decode(body)
+        except DecodeError:
+            return
+        assert isinstance(value, topic.record)
+
+    refuse()
+
+
+def test_trailing_bytes_are_refused() -> None:
+    body = codec(records.Settle).encode(records.Settle("one"))
+    with pytest.raises(DecodeError, match="1 bytes follow"):
+        codec(records.Settle).decode(body + b"\0")
+
+
+def test_a_number_beyond_its_range_is_refused() -> None:
+    too_long = {"type": "record", "name": "Barrier", "namespace": "deepclean", "fields": [
+        {"name": "barrier_id", "type": "string"},
+        {"name": "round", "type": "long"},
+        {"name": "work", "type": "long"},
+        {"name": "origin", "type": "string"},
+    ]}  # fmt: skip
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, too_long, {"barrier_id": "b", "round": 2**31, "work": 0, "origin": ""})
+    with pytest.raises(DecodeError, match="beyond 32 bits"):
+        codec(records.Barrier).decode(buffer.getvalue())
+
+
+def test_an_unknown_fingerprint_is_refused() -> None:
+    body = codec(records.Settle).encode(records.Settle("one"))
+    with pytest.raises(DecodeError, match="fingerprint"):
+        codec(records.Settle).decode_message(body, b"12345678")
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
+class TestReleasedSchemas:
+    def test_the_newest_released_schema_is_the_one_in_use(self, topic: topics.Topic) -> None:
+        *_, newest = released_schemas(topic.record.__name__)
+        assert schema_fingerprint(newest) == codec(topic.record).fingerprint, (
+            f"{topic.record.__name__} has changed: add it as the next version to schemas/released"
+        )
+        assert newest == resolved_schema(topic.record.__name__), "docs and defaults of a released schema stay"
+
+    def test_a_message_without_fingerprint_has_the_first_schema(self, topic: topics.Topic) -> None:
+        first = next(iter(released_schemas(topic.record.__name__)))
+        assert Codec(topic.record)._first == schema_fingerprint(first)
+
+    def test_every_version_reads_every_other(self, topic: topics.Topic) -> None:
+        """Fields come and go only with defaults: what one version writes, any other can read."""
+        versions = list(released_schemas(topic.record.__name__))
+        for writer in versions:
+            for reader in versions:
+                _check_readable(writer, reader, topic.name)
+
+
+def _check_readable(writer: Any, reader: Any, where: str) -> None:
+    if isinstance(writer, dict) and isinstance(reader, dict) and writer.get("type") == "record":
+        written = {field["name"]: field["type"] for field in writer["fields"]}
+        for field in reader["fields"]:
+            if field["name"] not in written:
+                assert "default" in field, f"{where}.{field['name']} is new and has no default"
+            else:
+                _check_readable(written[field["name"]], field["type"], f"{where}.{field['name']}")
+        return
+    if isinstance(writer, list) and isinstance(reader, list):
+        known = [branch["name"] if isinstance(branch, dict) else branch for branch in reader]
+        for branch in writer:
+            name = branch["name"] if isinstance(branch, dict) else branch
+            assert name in known, f"{where}: {name} is no branch any more"
+        return
+    if isinstance(writer, dict) and writer.get("type") == "enum":
+        assert set(writer["symbols"]) <= set(reader["symbols"]), where
+        return
+    if isinstance(writer, dict) and writer.get("type") == "array":
+        _check_readable(writer["items"], reader["items"], where)
+        return
+    assert writer == reader, where
+
+
+def test_topics_name_services_that_exist() -> None:
+    services = {"metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm", topics.CLIENTS}
+    for topic in topics.TOPICS:
+        assert set(topic.producers) <= services
+        assert set(topic.consumers) <= services

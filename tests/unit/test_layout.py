@@ -1,0 +1,75 @@
+"""Imports point one way, and every module says what it is for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(path for folder in ("schemas", "services", "streaming") for path in (ROOT / folder).rglob("*.py"))
+SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
+COMPOSITION = ("services.client.main", "services.client.commands")
+"""Modules of the client that may start a plane: the command line."""
+
+PURE_MODULES = {
+    "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
+    "operator", "re", "typing",
+}  # fmt: skip
+"""What the rules may use of the standard library: nothing that has a clock, a random source or IO."""
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _allowed(module: str) -> tuple[str, ...]:
+    """What a module may import of the project."""
+    if module.startswith("schemas"):
+        return ("schemas",)
+    if module.startswith("services.domain"):
+        return ("schemas.records", "services.domain")
+    if module.startswith("streaming"):
+        return ("schemas", "services.domain", "streaming")
+    if module.startswith("services.storage"):
+        return ("schemas", "services.domain", "services.storage", "services.runtime.errors")
+    if module.startswith("services.runtime"):
+        return ("schemas", "services.domain", "services.storage", "services.runtime")
+    if module.startswith(COMPOSITION) or module.startswith("services.plane"):
+        return ("schemas", "services", "streaming")
+    shared = ("schemas", "services.domain", "services.storage", "services.runtime")
+    for service in (*SERVICES, "client"):
+        if module.startswith(f"services.{service}"):
+            return (*shared, f"services.{service}")
+    return ()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_imports_point_one_way(path: Path) -> None:
+    ours = {name for name in _imports(path) if name.split(".")[0] in ("schemas", "services", "streaming", "tests")}
+    allowed = _allowed(_name(path))
+    wrong = sorted(name for name in ours if not any(name == one or name.startswith(f"{one}.") for one in allowed))
+    assert not wrong, f"{_name(path)} may import {allowed} only"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if _name(p).startswith("services.domain")], ids=_name)
+def test_rules_are_pure(path: Path) -> None:
+    others = {name.split(".")[0] for name in _imports(path)} - {"schemas", "services"}
+    assert others <= PURE_MODULES
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
