@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.records import SnapshotListRow, SpaceCellValue
+from schemas.records import DirectoryRow, KeyRow, SnapshotListRow, SpaceCellValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,14 @@ class ListedEntry:
     tag: str
     object_id: int
     modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatAnswer:
+    """The row of one path: that of a key or that of a directory."""
+
+    key: KeyRow | None = None
+    directory: DirectoryRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

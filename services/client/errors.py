@@ -15,3 +15,7 @@ class PlaneError(DeepcleanError):
 
 class PlaneTimeoutError(DeepcleanError):
     """No answer has come in time: the plane is down, or very far behind (``deepclean status`` tells)."""
+
+
+class UnreachableError(DeepcleanError):
+    """A service or the broker does not answer, or what answers is something else."""

@@ -1,0 +1,206 @@
+"""Reads of a running plane over HTTP: the JSON that its services answer, back in the records that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from schemas.answers import BucketSpace, ListedEntry, ScmTotals, StatAnswer
+from schemas.records import BlockRun, BucketRow, DirectoryRow, KeyRow, SnapshotInfo, VolumeRow
+from services.client.errors import PlaneError, UnreachableError
+
+READ_SECONDS = 60.0
+MAX_PAGE_ROWS = 10_000
+Parameters = Mapping[str, str | int]
+
+
+@cache
+def _adapter(answer_type: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(answer_type)
+
+
+class HttpShard:
+    """The reads of one shard of one service. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        http: httpx.Client,
+        service: str,
+        address: str,
+        shard: int,
+        answered_txn: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._http = http
+        self._service = service
+        self._address = address
+        self._base = f"{address}/v1/shards/{shard}"
+        self._shard = shard
+        self._answered_txn = answered_txn
+
+    def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
+        """Ask, including everything that was answered so far; raises PlaneError when the service refuses."""
+        wanted = dict(parameters or {})
+        txn = self._answered_txn()
+        if txn:
+            wanted["after"] = f"{self._shard}:{txn}"
+        return self._ask("GET", path, answer_type, params=wanted)
+
+    def post(self, path: str, answer_type: Any, body: bytes) -> Any:
+        """Ask something that is too long for an address."""
+        return self._ask("POST", path, answer_type, content=body, headers={"content-type": "application/json"})
+
+    def _ask(self, method: str, path: str, answer_type: Any, **request: Any) -> Any:
+        try:
+            response = self._http.request(method, self._base + path, **request)
+        except httpx.TimeoutException as error:
+            raise UnreachableError(
+                f"{self._service} at {self._address} did not answer within {READ_SECONDS:g} seconds: "
+                f"see how it does (deepclean status), then try again"
+            ) from error
+        except httpx.HTTPError as error:
+            raise UnreachableError(
+                f"{self._service} at {self._address} cannot be reached ({error}): "
+                f"see whether the plane runs (deepclean status)"
+            ) from error
+        if response.is_success:
+            return self._decoded(response, answer_type)
+        raise self._refusal(response)
+
+    def _decoded(self, response: httpx.Response, answer_type: Any) -> Any:
+        try:
+            return _adapter(answer_type).validate_json(response.content)
+        except ValidationError as error:
+            raise UnreachableError(
+                f"what answers at {response.url} is not {self._service} of this version: "
+                f"see which program listens there ({error.error_count()} errors)"
+            ) from error
+
+    def _refusal(self, response: httpx.Response) -> Exception:
+        try:
+            body = response.json()
+            return PlaneError(str(body["code"]), str(body["message"]))
+        except (ValueError, KeyError, TypeError):
+            return UnreachableError(
+                f"{self._service} at {self._address} answered {response.status_code} without a reason: read its log"
+            )
+
+
+def http_client() -> httpx.Client:
+    """Connections that the reads of one plane share; the plane is never behind a proxy of the environment."""
+    return httpx.Client(timeout=READ_SECONDS, trust_env=False)
+
+
+class HttpMetadataReads:
+    """Reads of one shard's metadata."""
+
+    def __init__(self, shard: HttpShard) -> None:
+        self._shard = shard
+
+    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+        """Volumes by name."""
+        volumes: list[VolumeRow] = self._shard.get("/volumes", list[VolumeRow], _page(start_after, limit))
+        return volumes
+
+    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
+        """Buckets of a volume by name."""
+        parameters = {"volume": volume, **_page(start_after, limit)}
+        buckets: list[BucketRow] = self._shard.get("/buckets", list[BucketRow], parameters)
+        return buckets
+
+    def bucket(self, volume: str, bucket: str) -> BucketRow:
+        """One bucket."""
+        row: BucketRow = self._shard.get("/bucket", BucketRow, {"volume": volume, "bucket": bucket})
+        return row
+
+    def entries(
+        self,
+        volume: str,
+        bucket: str,
+        *,
+        snapshot_id: str = "",
+        prefix: str = "",
+        start_after: str = "",
+        limit: int = 1_000,
+    ) -> list[ListedEntry]:
+        """Keys and directories behind a path, in the order of the walk."""
+        parameters = {
+            **_place(volume, bucket, snapshot_id),
+            "prefix": prefix,
+            **_page(start_after, limit),
+        }
+        entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
+        return entries
+
+    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
+        """One key or directory."""
+        parameters = {**_place(volume, bucket, snapshot_id), "path": path}
+        found: StatAnswer = self._shard.get("/stat", StatAnswer, parameters)
+        row = found.key or found.directory
+        assert row is not None  # noqa: S101  a path that has neither is refused
+        return row
+
+    def space(self, volume: str, bucket: str) -> BucketSpace:
+        """Where the bytes of a bucket are."""
+        space: BucketSpace = self._shard.get("/space", BucketSpace, {"volume": volume, "bucket": bucket})
+        return space
+
+
+class HttpSnapshotReads:
+    """Reads of one shard's snapshots."""
+
+    def __init__(self, shard: HttpShard) -> None:
+        self._shard = shard
+
+    def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
+        """Snapshots of a bucket in the order of its chain."""
+        parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket, "limit": MAX_PAGE_ROWS}
+        parameters["with_deleted"] = "true" if with_deleted else "false"
+        snapshots: list[SnapshotInfo] = []
+        while True:
+            start_after = snapshots[-1].create_txn if snapshots else 0
+            page = self._shard.get("/snapshots", list[SnapshotInfo], {**parameters, "start_after": start_after})
+            snapshots += page
+            if len(page) < MAX_PAGE_ROWS:
+                return snapshots
+
+    def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        """One snapshot."""
+        parameters = {"volume": volume, "bucket": bucket, "name": name}
+        snapshot: SnapshotInfo = self._shard.get("/snapshot", SnapshotInfo, parameters)
+        return snapshot
+
+
+class HttpScmReads:
+    """Reads of one shard's storage container manager."""
+
+    def __init__(self, shard: HttpShard) -> None:
+        self._shard = shard
+
+    def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
+        """For each run of blocks whether it is in the store."""
+        existing: list[bool] = []
+        for page in _pages(runs):
+            existing += self._shard.post("/exist", list[bool], _adapter(list[BlockRun]).dump_json(list(page)))
+        return existing
+
+    def totals(self) -> ScmTotals:
+        """Sums over the inventory."""
+        totals: ScmTotals = self._shard.get("/totals", ScmTotals)
+        return totals
+
+
+def _page(start_after: str, limit: int) -> dict[str, str | int]:
+    return {"start_after": start_after, "limit": limit}
+
+
+def _place(volume: str, bucket: str, snapshot_id: str) -> dict[str, str | int]:
+    return {"volume": volume, "bucket": bucket, "snapshot_id": snapshot_id}
+
+
+def _pages(runs: Sequence[BlockRun]) -> Iterator[Sequence[BlockRun]]:
+    for start in range(0, len(runs), MAX_PAGE_ROWS):
+        yield runs[start : start + MAX_PAGE_ROWS]

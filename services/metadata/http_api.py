@@ -1,0 +1,107 @@
+"""The reads of metadata over HTTP: volumes, buckets, what is in them now or in a snapshot, and where the bytes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.routing import Route
+
+from schemas.answers import BucketSpace, ListedEntry, StatAnswer
+from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
+from services.domain.table_keys import volume_key
+from services.metadata import queries
+from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
+from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
+from services.storage.tables import TablesReader
+
+
+def routes(stores: Stores) -> list[Route]:
+    """All reads of the shards that this process serves."""
+
+    def applied_txn(tables: TablesReader) -> int:
+        return queries.shard_state(tables).txn
+
+    return [
+        read_route("/state", stores, _state, ShardState, applied_txn=applied_txn),
+        read_route("/volumes", stores, _volumes, list[VolumeRow], applied_txn=applied_txn),
+        read_route("/buckets", stores, _buckets, list[BucketRow], applied_txn=applied_txn),
+        read_route("/bucket", stores, _bucket, BucketRow, applied_txn=applied_txn),
+        read_route("/entries", stores, _entries, list[ListedEntry], applied_txn=applied_txn),
+        read_route("/stat", stores, _stat, StatAnswer, applied_txn=applied_txn),
+        read_route("/space", stores, _space, BucketSpace, applied_txn=applied_txn),
+    ]
+
+
+@contextmanager
+def _rows(question: Question) -> Iterator[TablesReader]:
+    """Committed rows: of the active namespace, or of the snapshot that the question names."""
+    snapshot_id = question.text("snapshot_id", "")
+    if not snapshot_id:
+        with closing_reader(question.store.reading()) as tables:
+            yield tables
+        return
+    try:
+        checkpoint = question.store.open_checkpoint(snapshot_id)
+    except KeyError:
+        raise ReadError("FILE_NOT_FOUND", f"there is no snapshot with the id {snapshot_id}") from None
+    with closing_reader(checkpoint) as tables:
+        yield tables
+
+
+def _bucket_row(question: Question, tables: TablesReader) -> BucketRow:
+    """The bucket that the question names; a snapshot shows its own bucket and no other."""
+    row = queries.get_bucket(tables, question.text("volume"), question.text("bucket"))
+    snapshot_id = question.text("snapshot_id", "")
+    if snapshot_id:
+        taken = TablesReader(question.store).table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+        if taken is None or taken.bucket_id != row.object_id:
+            raise ReadError(
+                "FILE_NOT_FOUND", f"there is no snapshot with the id {snapshot_id} of {row.volume}/{row.bucket}"
+            )
+    return row
+
+
+def _state(question: Question) -> ShardState:
+    return queries.shard_state(TablesReader(question.store))
+
+
+def _volumes(question: Question) -> list[VolumeRow]:
+    with closing_reader(question.store.reading()) as tables:
+        return queries.list_volumes(tables, question.text("start_after", ""), question.limit())
+
+
+def _buckets(question: Question) -> list[BucketRow]:
+    volume = question.text("volume")
+    with closing_reader(question.store.reading()) as tables:
+        if tables.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+            raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume}")
+        return queries.list_buckets(tables, volume, question.text("start_after", ""), question.limit())
+
+
+def _bucket(question: Question) -> BucketRow:
+    with closing_reader(question.store.reading()) as tables:
+        return _bucket_row(question, tables)
+
+
+def _entries(question: Question) -> list[ListedEntry]:
+    with _rows(question) as tables:
+        return queries.list_entries(
+            tables,
+            _bucket_row(question, tables),
+            question.text("prefix", ""),
+            question.text("start_after", ""),
+            question.limit(),
+        )
+
+
+def _stat(question: Question) -> StatAnswer:
+    with _rows(question) as tables:
+        row = queries.stat(tables, _bucket_row(question, tables), question.text("path"))
+    return StatAnswer(key=row) if isinstance(row, KeyRow) else StatAnswer(directory=row)
+
+
+def _space(question: Question) -> BucketSpace:
+    with closing_reader(question.store.reading()) as tables:
+        return queries.bucket_space(tables, _bucket_row(question, tables))

@@ -1,0 +1,180 @@
+"""Reads of a service over HTTP: one route for each question, answered from committed rows beside the writer.
+
+A process serves several shards, so every path names one: ``/v1/shards/{shard}/…``. A refusal is a JSON object with
+``code`` (Ozone's) and ``message``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.runtime.errors import DeepcleanError, StoreError
+from services.storage.store import Reader, Store
+from services.storage.tables import TablesReader
+
+DEFAULT_LIMIT = 1_000
+MAX_LIMIT = 10_000
+AFTER_SECONDS = 10.0
+AFTER_POLL_SECONDS = 0.005
+
+T = TypeVar("T")
+Stores = Mapping[int, Store]
+"""The databases of the shards that this process serves, by shard."""
+AppliedTxn = Callable[[TablesReader], int]
+"""Says up to which txn of its shard a service's tables are complete."""
+
+
+class ReadError(DeepcleanError):
+    """A read that is refused."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one request asks of one shard."""
+
+    shard: int
+    store: Store
+    parameters: Mapping[str, str]
+    body: bytes = b""
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A parameter; required when it has no default."""
+        value = self.parameters.get(name, default)
+        if value is None:
+            raise ReadError("INVALID_REQUEST", f"parameter {name} is missing")
+        return value
+
+    def whole_number(self, name: str, default: int) -> int:
+        """A parameter that counts something."""
+        value = self.parameters.get(name, str(default))
+        if not value.isdecimal():
+            raise ReadError("INVALID_REQUEST", f"{name} is {value!r}, which is not a whole number")
+        return int(value)
+
+    def limit(self) -> int:
+        """How many rows one page has at most."""
+        limit = self.whole_number("limit", DEFAULT_LIMIT)
+        if not 1 <= limit <= MAX_LIMIT:
+            raise ReadError("INVALID_REQUEST", f"limit is {limit}; 1 to {MAX_LIMIT} are allowed")
+        return limit
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is true or false, false when it is missing."""
+        value = self.parameters.get(name, "false")
+        if value not in ("true", "false"):
+            raise ReadError("INVALID_REQUEST", f"{name} is {value!r}; true and false are allowed")
+        return value == "true"
+
+    def after_txn(self) -> int:
+        """The txn of this shard that must have been applied, from ``after=<shard>:<txn>``; 0 for none."""
+        text = self.parameters.get("after", "")
+        if not text:
+            return 0
+        shard, separator, txn = text.partition(":")
+        if not (separator and shard.isdecimal() and txn.isdecimal()):
+            raise ReadError("INVALID_REQUEST", f"after is {text!r}; write after=<shard>:<txn>")
+        if int(shard) != self.shard:
+            raise ReadError("WRONG_SHARD", f"after names shard {shard}, but the path names shard {self.shard}")
+        return int(txn)
+
+
+@contextmanager
+def closing_reader(reader: Reader) -> Iterator[TablesReader]:
+    """Committed rows of a view, which is let go of afterwards."""
+    try:
+        yield TablesReader(reader)
+    finally:
+        reader.close()
+
+
+def read_route(
+    path: str,
+    stores: Stores,
+    answer: Callable[[Question], T],
+    answer_type: Any,
+    *,
+    applied_txn: AppliedTxn | None = None,
+    method: str = "GET",
+) -> Route:
+    """A route below ``/v1/shards/{shard}`` that answers with the JSON of ``answer_type``."""
+    adapter: TypeAdapter[T] = TypeAdapter(answer_type)
+
+    def ask(shard: int, parameters: Mapping[str, str], body: bytes) -> Response:
+        try:
+            question = Question(shard, _store_of(shard, stores), parameters, body)
+            if applied_txn is not None:
+                _await_txn(question, applied_txn)
+            return Response(adapter.dump_json(answer(question)), media_type="application/json")
+        except StoreError as error:
+            return _refusal("INTERNAL_ERROR", str(error), 503)
+        except DeepcleanError as error:
+            code = str(getattr(error, "code", "INTERNAL_ERROR"))
+            return _refusal(code, str(error), status_of(code))
+
+    if method == "GET":
+        # Not a coroutine: a read of the disk runs in a thread of its own, and holds up no other request.
+        def endpoint(request: Request) -> Response:
+            return ask(request.path_params["shard"], request.query_params, b"")
+
+        return Route(f"/v1/shards/{{shard:int}}{path}", endpoint, methods=["GET"])
+
+    async def endpoint_with_body(request: Request) -> Response:
+        body = await request.body()
+        return await run_in_threadpool(ask, request.path_params["shard"], request.query_params, body)
+
+    return Route(f"/v1/shards/{{shard:int}}{path}", endpoint_with_body, methods=[method])
+
+
+def status_of(code: str) -> int:
+    """The HTTP status for a code."""
+    if code.endswith("_NOT_FOUND") or code == "WRONG_SHARD":
+        return 404
+    if code.startswith("INVALID_"):
+        return 400
+    return 500 if code == "INTERNAL_ERROR" else 409
+
+
+def _store_of(shard: int, stores: Stores) -> Store:
+    store = stores.get(shard)
+    if store is None:
+        served = ", ".join(map(str, sorted(stores))) or "none"
+        raise ReadError("WRONG_SHARD", f"shard {shard} is not served here (served: {served})")
+    return store
+
+
+def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
+    """Wait until a txn is applied: answers are sent after the write, so this hardly ever waits."""
+    wanted = question.after_txn()
+    if not wanted:
+        return
+    tables = TablesReader(question.store)
+    deadline = time.monotonic() + AFTER_SECONDS
+    pause = threading.Event()
+    while (applied := applied_txn(tables)) < wanted:
+        if time.monotonic() > deadline:
+            raise ReadError(
+                "NOT_YET_APPLIED",
+                f"shard {question.shard} has applied txn {applied}, not yet {wanted}: ask again later",
+            )
+        pause.wait(AFTER_POLL_SECONDS)
+
+
+def _refusal(code: str, message: str, status: int) -> Response:
+    body = json.dumps({"code": code, "message": message})
+    return Response(body, status_code=status, media_type="application/json")
