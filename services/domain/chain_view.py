@@ -1,206 +1,285 @@
-"""The view of a shard's snapshot chain that every judge holds: complete up to its version, or no view at all.
+"""The complete, versioned view of one shard's snapshot chain: what every judge holds, and the premise of its verdicts.
 
-Per bucket it knows all snapshots that were ever taken, by ordinal. An entry carries how many there had been at its
-death (n); cell n of the bucket's array is the newest live snapshot among the first n, so that a verdict is one
-array access. A bucket stays in the view when it is deleted.
+A bucket keeps all snapshots that it ever had, by ordinal. Beside them stand two arrays of ever + 1 cells: cell n names
+the newest live snapshot among the first n, once by its ordinal and once by its txn, so that a verdict is one look-up.
+A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other.
+
+Any error here means that nothing may be judged reclaimable.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from services.domain.reclaimability import Txn, Verdict, judge_with_previous
+from schemas.records import ChainedBucket, ChainedSnapshot
+from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
 
-class ChainGapError(ValueError):
-    """A marker is missing: this view ends, and nothing may be judged."""
+class ChainViewError(Exception):
+    """The view cannot answer or follow: whoever asked keeps the row."""
 
-    def __init__(self, *, have: int, predecessor: int, got: int) -> None:
-        super().__init__(f"chain version {got} follows {predecessor}, but the last one known is {have}")
+
+class ChainGapError(ChainViewError):
+    """A marker names another predecessor than the version at hand: at least one marker is missing."""
+
+    def __init__(self, have: int, got: int) -> None:
+        super().__init__(
+            f"a marker follows chain version {got}, but the view is at {have}; judge nothing, and read the chain again "
+            f"from version 1 or from a full-chain record"
+        )
         self.have = have
         self.got = got
 
 
-class ChainOrderError(ValueError):
-    """A marker contradicts those before it: this view ends, and nothing may be judged."""
+class ChainOrderError(ChainViewError):
+    """A marker contradicts the bucket's list: the list or the marker is wrong, and a person has to say which."""
 
 
-class UnknownDeathError(ValueError):
-    """An entry names more snapshots than its bucket ever had: it is kept."""
+class UnknownDeathError(ChainViewError):
+    """A death after a snapshot that a complete view has not got: a dead letter, and the row is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewedSnapshot:
-    """One snapshot of a bucket."""
-
-    snapshot_id: str
-    ordinal: int
-    txn: Txn
-    is_live: bool
+class UnknownSnapshotError(ChainViewError):
+    """A snapshot that its bucket never had: ask for one that a marker has named."""
 
 
 @dataclass(slots=True)
-class _Bucket:
-    """All snapshots of one bucket, and the newest live one before each place."""
+class _BucketChain:
+    """One bucket's list, and its two arrays."""
 
-    snapshots: list[ViewedSnapshot] = field(default_factory=list)
-    previous: list[Txn] = field(default_factory=lambda: [0])
-    places: dict[str, int] = field(default_factory=dict)
+    snapshots: list[ChainedSnapshot] = field(default_factory=list)
+    ordinals: dict[str, int] = field(default_factory=dict)
+    newest_live_ordinals: list[int] = field(default_factory=lambda: [0])
+    newest_live_txns: list[Txn] = field(default_factory=lambda: [0])
+    live: tuple[ChainedSnapshot, ...] | None = None
 
-    def append(self, snapshot: ViewedSnapshot) -> None:
+    def append(self, snapshot: ChainedSnapshot) -> None:
         if snapshot.ordinal != len(self.snapshots) + 1:
-            raise ChainOrderError(f"snapshot {snapshot.ordinal} of a bucket that had {len(self.snapshots)}")
-        if self.snapshots and snapshot.txn <= self.snapshots[-1].txn:
-            raise ChainOrderError(f"snapshot at {snapshot.txn} behind the one at {self.snapshots[-1].txn}")
-        self.places[snapshot.snapshot_id] = len(self.snapshots)
+            raise ChainOrderError(
+                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal}, expected {len(self.snapshots) + 1}; "
+                f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
+            )
+        newest_txn = self.snapshots[-1].txn if self.snapshots else 0
+        if snapshot.txn <= newest_txn:
+            raise ChainOrderError(
+                f"snapshot {snapshot.snapshot_id} was taken at txn {snapshot.txn}, which is not after the one at "
+                f"{newest_txn}; compare the bucket's markers on gc.snapshot-chain with metadata's list"
+            )
+        if snapshot.snapshot_id in self.ordinals:
+            raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was taken before: an id is never used twice")
         self.snapshots.append(snapshot)
-        self.previous.append(snapshot.txn if snapshot.is_live else self.previous[-1])
+        self.ordinals[snapshot.snapshot_id] = snapshot.ordinal
+        self.newest_live_ordinals.append(snapshot.ordinal if snapshot.is_live else self.newest_live_ordinals[-1])
+        self.newest_live_txns.append(snapshot.txn if snapshot.is_live else self.newest_live_txns[-1])
+        self.live = None
 
-    def drop(self, snapshot_id: str) -> None:
-        place = self.places.get(snapshot_id)
-        if place is None or not self.snapshots[place].is_live:
-            raise ChainOrderError(f"snapshot {snapshot_id} is dropped but not live")
-        dropped = self.snapshots[place]
-        self.snapshots[place] = ViewedSnapshot(dropped.snapshot_id, dropped.ordinal, dropped.txn, is_live=False)
-        heir = self.previous[place]
-        cell = place + 1
-        while cell < len(self.previous) and self.previous[cell] == dropped.txn:
-            self.previous[cell] = heir
-            cell += 1
+    def drop(self, ordinal: int) -> None:
+        self.snapshots[ordinal - 1] = replace(self.snapshots[ordinal - 1], is_live=False)
+        beyond = bisect_right(self.newest_live_ordinals, ordinal, lo=ordinal)
+        cell_count = beyond - ordinal
+        self.newest_live_txns[ordinal:beyond] = [self.newest_live_txns[ordinal - 1]] * cell_count
+        self.newest_live_ordinals[ordinal:beyond] = [self.newest_live_ordinals[ordinal - 1]] * cell_count
+        self.live = None
+
+    def ordinal_of(self, snapshot_id: str) -> int:
+        ordinal = self.ordinals.get(snapshot_id)
+        if ordinal is None:
+            raise UnknownSnapshotError(f"the bucket never had a snapshot {snapshot_id}")
+        return ordinal
+
+    def at(self, ordinal: int) -> ChainedSnapshot | None:
+        return self.snapshots[ordinal - 1] if ordinal else None
 
 
-@dataclass(slots=True)
+_NEVER_TAKEN = _BucketChain()
+
+
+@dataclass
 class ChainView:
-    """The chain of one shard, complete up to ``version``."""
+    """All snapshots that the shard's buckets ever had, as of one chain version; those of deleted buckets, too."""
 
     version: int = 0
-    _buckets: dict[int, _Bucket] = field(default_factory=dict)
-
-    def _advance(self, version: int, predecessor_version: int) -> bool:
-        """Whether a marker is the next one; False when it is known already."""
-        if version <= self.version:
-            return False
-        if predecessor_version != self.version or version != self.version + 1:
-            raise ChainGapError(have=self.version, predecessor=predecessor_version, got=version)
-        return True
+    _buckets: dict[int, _BucketChain] = field(default_factory=dict, repr=False)
 
     def take(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn
     ) -> bool:
-        """Add a snapshot that was taken; says whether the marker was new.
+        """Follow the marker of a take; says whether it was new.
 
         Raises:
             ChainGapError: a marker before this one is missing.
-            ChainOrderError: the marker contradicts those before it.
+            ChainOrderError: it is not the bucket's next snapshot.
         """
-        if not self._advance(version, predecessor_version):
+        if not self._is_next(version, predecessor_version):
             return False
-        bucket = self._buckets.setdefault(bucket_id, _Bucket())
-        bucket.append(ViewedSnapshot(snapshot_id, ordinal, txn, is_live=True))
+        chain = self._buckets.get(bucket_id) or _BucketChain()
+        chain.append(ChainedSnapshot(snapshot_id, ordinal, txn, is_live=True))
+        self._buckets[bucket_id] = chain
         self.version = version
         return True
 
     def drop(self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str) -> bool:
-        """Remove a snapshot that was dropped; says whether the marker was new. Raises as ``take``."""
-        if not self._advance(version, predecessor_version):
+        """Follow the marker of a drop; says whether it was new.
+
+        Raises:
+            ChainGapError: a marker before this one is missing.
+            ChainOrderError: the bucket has no such live snapshot.
+        """
+        if not self._is_next(version, predecessor_version):
             return False
-        bucket = self._buckets.get(bucket_id)
-        if bucket is None:
-            raise ChainOrderError(f"snapshot {snapshot_id} is dropped in the unknown bucket {bucket_id}")
-        bucket.drop(snapshot_id)
+        chain = self._buckets.get(bucket_id, _NEVER_TAKEN)
+        ordinal = chain.ordinals.get(snapshot_id)
+        if ordinal is None or not chain.snapshots[ordinal - 1].is_live:
+            raise ChainOrderError(
+                f"snapshot {snapshot_id} of bucket {bucket_id} is dropped but was not live; compare the bucket's "
+                f"markers on gc.snapshot-chain with metadata's list"
+            )
+        chain.drop(ordinal)
         self.version = version
         return True
 
-    def full(self, version: int, buckets: Iterable[tuple[int, Iterable[ViewedSnapshot]]]) -> bool:
-        """Start from a full-chain record; says whether it was used. Only a view at its beginning needs one."""
-        if self.version:
-            if version > self.version:
-                raise ChainGapError(have=self.version, predecessor=version, got=version)
+    def full(self, version: int, buckets: Iterable[ChainedBucket]) -> bool:
+        """Follow a full-chain record: it replaces an older view, and has to agree with one of its own version.
+
+        Raises:
+            ChainOrderError: the record's lists have gaps, or contradict the view at the same version.
+        """
+        if version < self.version:
             return False
-        for bucket_id, snapshots in buckets:
-            bucket = self._buckets[bucket_id] = _Bucket()
-            for snapshot in snapshots:
-                bucket.append(snapshot)
+        chains: dict[int, _BucketChain] = {}
+        for bucket in buckets:
+            if bucket.bucket_id in chains:
+                raise ChainOrderError(f"the full chain {version} names bucket {bucket.bucket_id} twice")
+            chain = chains[bucket.bucket_id] = _BucketChain()
+            for snapshot in bucket.snapshots:
+                chain.append(snapshot)
+        if version == self.version:
+            self._check_agrees(version, chains)
+            return False
+        self._buckets = chains
         self.version = version
         return True
-
-    def bucket_ids(self) -> list[int]:
-        """Buckets that ever had a snapshot."""
-        return sorted(self._buckets)
-
-    def snapshots(self, bucket_id: int) -> tuple[ViewedSnapshot, ...]:
-        """All snapshots that a bucket ever had."""
-        bucket = self._buckets.get(bucket_id)
-        return tuple(bucket.snapshots) if bucket else ()
-
-    def live(self, bucket_id: int) -> tuple[ViewedSnapshot, ...]:
-        """Live snapshots of a bucket, oldest first."""
-        return tuple(snapshot for snapshot in self.snapshots(bucket_id) if snapshot.is_live)
-
-    def previous_array(self, bucket_id: int) -> list[Txn]:
-        """For each n from 0 to all snapshots ever: the newest live one among the first n; 0 when there is none."""
-        bucket = self._buckets.get(bucket_id)
-        return bucket.previous if bucket else [0]
 
     def previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
-        """The newest live snapshot before a death; 0 when there is none.
+        """txn of the newest live snapshot among the bucket's first n; 0 when there is none.
 
         Raises:
             UnknownDeathError: the bucket never had that many snapshots.
         """
         if snapshots_before_death == 0:
             return 0
-        bucket = self._buckets.get(bucket_id)
-        if bucket is None or not 0 < snapshots_before_death < len(bucket.previous):
-            ever = len(bucket.snapshots) if bucket else 0
-            raise UnknownDeathError(
-                f"bucket {bucket_id} had {ever} snapshots by version {self.version}, not {snapshots_before_death}"
-            )
-        return bucket.previous[snapshots_before_death]
+        return self._known(bucket_id, snapshots_before_death).newest_live_txns[snapshots_before_death]
 
     def before_previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
-        """The live snapshot before ``previous``; 0 when there is none. Raises as ``previous``."""
-        previous = self.previous(bucket_id, snapshots_before_death)
-        if previous == 0:
+        """txn of the live snapshot before ``previous``; 0 when there is none.
+
+        Raises:
+            UnknownDeathError: the bucket never had that many snapshots.
+        """
+        if snapshots_before_death == 0:
             return 0
-        bucket = self._buckets[bucket_id]
-        place = bisect_left(bucket.snapshots, previous, key=lambda snapshot: snapshot.txn)
-        return bucket.previous[place]
+        chain = self._known(bucket_id, snapshots_before_death)
+        previous_ordinal = chain.newest_live_ordinals[snapshots_before_death]
+        return chain.newest_live_txns[previous_ordinal - 1] if previous_ordinal else 0
+
+    def previous_array(self, bucket_id: int) -> list[Txn]:
+        """``previous`` for every n from 0 to the number of snapshots that the bucket ever had; the caller's own."""
+        return self._chain(bucket_id).newest_live_txns.copy()
 
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
         """Say who holds a version.
 
         Raises:
-            UnknownDeathError: as ``previous``.
-            LifetimeError: as ``services.domain.reclaimability.judge_with_previous``.
+            UnknownDeathError: the bucket never had that many snapshots before the death.
+            LifetimeError: birth, death and n contradict one another or the chain.
         """
-        return judge_with_previous(
-            birth,
-            death,
-            self.previous(bucket_id, snapshots_before_death),
-            self.before_previous(bucket_id, snapshots_before_death),
-        )
+        previous = self.previous(bucket_id, snapshots_before_death)
+        before_previous = self.before_previous(bucket_id, snapshots_before_death)
+        self._check_death(bucket_id, death, snapshots_before_death)
+        return judge_with_previous(birth, death, previous, before_previous)
 
-    def find(self, bucket_id: int, snapshot_id: str) -> ViewedSnapshot | None:
-        """A snapshot of a bucket, live or dropped."""
-        bucket = self._buckets.get(bucket_id)
-        place = bucket.places.get(snapshot_id) if bucket else None
-        return bucket.snapshots[place] if bucket and place is not None else None
+    def snapshots_before(self, bucket_id: int, death: Txn) -> int:
+        """How many snapshots the bucket had ever had at a death: n, worked out from the txns."""
+        return bisect_left(self._chain(bucket_id).snapshots, death, key=_txn)
 
-    def previous_live(self, bucket_id: int, snapshot_id: str) -> ViewedSnapshot | None:
-        """The live snapshot before one, which may be dropped."""
-        bucket = self._buckets[bucket_id]
-        for snapshot in reversed(bucket.snapshots[: bucket.places[snapshot_id]]):
-            if snapshot.is_live:
-                return snapshot
-        return None
+    def live(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
+        """The bucket's live snapshots, ascending."""
+        chain = self._chain(bucket_id)
+        if chain.live is None:
+            chain.live = tuple(snapshot for snapshot in chain.snapshots if snapshot.is_live)
+        return chain.live
 
-    def next_live(self, bucket_id: int, snapshot_id: str) -> ViewedSnapshot | None:
-        """The live snapshot after one, which may be dropped."""
-        bucket = self._buckets[bucket_id]
-        for snapshot in bucket.snapshots[bucket.places[snapshot_id] + 1 :]:
-            if snapshot.is_live:
-                return snapshot
-        return None
+    def ever(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
+        """All snapshots that the bucket ever had, ascending."""
+        return tuple(self._chain(bucket_id).snapshots)
+
+    def bucket_ids(self) -> tuple[int, ...]:
+        """Every bucket that ever had a snapshot, deleted buckets too."""
+        return tuple(self._buckets)
+
+    def find(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
+        """A snapshot that the bucket has or had; None when it never had it."""
+        chain = self._chain(bucket_id)
+        return chain.at(chain.ordinals.get(snapshot_id, 0))
+
+    def previous_live(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
+        """The newest live snapshot before one that is live or dropped; None when there is none.
+
+        Raises:
+            UnknownSnapshotError: the bucket never had it.
+        """
+        chain = self._chain(bucket_id)
+        return chain.at(chain.newest_live_ordinals[chain.ordinal_of(snapshot_id) - 1])
+
+    def next_live(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
+        """The oldest live snapshot after one that is live or dropped; None when there is none.
+
+        Raises:
+            UnknownSnapshotError: the bucket never had it.
+        """
+        chain = self._chain(bucket_id)
+        next_ordinal = bisect_right(chain.newest_live_ordinals, chain.ordinal_of(snapshot_id))
+        return chain.at(next_ordinal) if next_ordinal <= len(chain.snapshots) else None
+
+    def _is_next(self, version: int, predecessor_version: int) -> bool:
+        if version <= self.version:
+            return False
+        if predecessor_version != self.version:
+            raise ChainGapError(self.version, predecessor_version)
+        return True
+
+    def _check_agrees(self, version: int, chains: dict[int, _BucketChain]) -> None:
+        for bucket_id in chains.keys() | self._buckets.keys():
+            if chains.get(bucket_id, _NEVER_TAKEN).snapshots != self._chain(bucket_id).snapshots:
+                raise ChainOrderError(
+                    f"the full chain {version} and the markers up to it differ in bucket {bucket_id}; judge nothing, "
+                    f"and compare both with metadata's list"
+                )
+
+    def _check_death(self, bucket_id: int, death: Txn, snapshots_before_death: int) -> None:
+        snapshots = self._chain(bucket_id).snapshots
+        is_after_last = snapshots_before_death == 0 or snapshots[snapshots_before_death - 1].txn < death
+        is_before_next = snapshots_before_death == len(snapshots) or snapshots[snapshots_before_death].txn > death
+        if not (is_after_last and is_before_next):
+            raise LifetimeError(
+                f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
+                f"keep the row, and compare it with metadata's list"
+            )
+
+    def _known(self, bucket_id: int, snapshots_before_death: int) -> _BucketChain:
+        chain = self._chain(bucket_id)
+        if not 0 <= snapshots_before_death <= len(chain.snapshots):
+            raise UnknownDeathError(
+                f"a death after {snapshots_before_death} snapshots of bucket {bucket_id}, which had "
+                f"{len(chain.snapshots)} by chain version {self.version}; keep the row"
+            )
+        return chain
+
+    def _chain(self, bucket_id: int) -> _BucketChain:
+        return self._buckets.get(bucket_id, _NEVER_TAKEN)
+
+
+def _txn(snapshot: ChainedSnapshot) -> Txn:
+    return snapshot.txn

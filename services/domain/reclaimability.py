@@ -33,15 +33,23 @@ def is_reclaimable_after(birth: Txn, previous: Txn) -> bool:
 def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: Txn) -> Verdict:
     """Say who holds a version, given the two newest live snapshots before its death (0: there is none).
 
+    ==========================  ===========================  =====================
+    born after the previous?    born after the one before?   verdict
+    ==========================  ===========================  =====================
+    yes                         not asked                    RECLAIMABLE
+    no                          yes                          EXCLUSIVE_TO_PREVIOUS
+    no                          no                           SHARED
+    ==========================  ===========================  =====================
+
     Raises:
         LifetimeError: the version died before it was born, or a snapshot is not where it has to be.
     """
-    if birth >= death:
-        raise LifetimeError(f"a version born at {birth} cannot die at {death}")
-    if previous >= death:
-        raise LifetimeError(f"the snapshot at {previous} is not before the death at {death}")
-    if previous and before_previous >= previous:
-        raise LifetimeError(f"the snapshot at {before_previous} is not before the one at {previous}")
+    if not 0 < birth < death:
+        raise LifetimeError(f"a version born at {birth} cannot die at {death}; keep the row")
+    if not 0 <= previous < death:
+        raise LifetimeError(f"the snapshot at {previous} is not before the death at {death}; keep the row")
+    if before_previous and not 0 < before_previous < previous:
+        raise LifetimeError(f"the snapshot at {before_previous} is not before the one at {previous}; keep the row")
     if is_reclaimable_after(birth, previous):
         return Verdict.RECLAIMABLE
     if is_reclaimable_after(birth, before_previous):

@@ -1,0 +1,1 @@
+"""Properties that hold for any input, most of them against a plain model."""

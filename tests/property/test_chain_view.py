@@ -1,0 +1,100 @@
+"""The view's look-ups equal a search in plain lists, after any takes, drops, repeats and full records."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.records import ChainedBucket
+from services.domain.chain_view import ChainView
+from services.domain.reclaimability import judge
+
+BUCKETS = (1, 2)
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["take", "take", "drop", "repeat", "full"]), st.sampled_from(BUCKETS), st.integers(0)),
+    max_size=40,
+)
+
+
+class Model:
+    """Per bucket the txns of all snapshots ever taken, and those of the live ones."""
+
+    def __init__(self) -> None:
+        self.view = ChainView()
+        self.ever: dict[int, list[int]] = {bucket: [] for bucket in BUCKETS}
+        self.live: dict[int, list[int]] = {bucket: [] for bucket in BUCKETS}
+        self.txn = 0
+
+    def play(self, step: str, bucket: int, choice: int) -> None:
+        self.txn += 1 + choice % 3
+        version = self.view.version
+        if step == "take":
+            self.ever[bucket].append(self.txn)
+            self.live[bucket].append(self.txn)
+            assert self.view.take(version + 1, version, bucket, str(self.txn), len(self.ever[bucket]), self.txn)
+        elif step == "drop" and self.live[bucket]:
+            dropped = self.live[bucket].pop(choice % len(self.live[bucket]))
+            assert self.view.drop(version + 1, version, bucket, str(dropped))
+        elif step == "repeat" and version:
+            assert not self.view.take(version, version - 1, bucket, "again", 99, self.txn)
+        elif step == "full":
+            fresh = ChainView()
+            buckets = [ChainedBucket(each, self.view.ever(each)) for each in self.view.bucket_ids()]
+            assert fresh.full(version, buckets) is (version > 0)
+            assert not self.view.full(version, buckets)
+            self.view = fresh
+
+
+@given(steps)
+def test_look_ups_equal_a_search_in_plain_lists(given_steps: list[tuple[str, int, int]]) -> None:
+    model = Model()
+    for step in given_steps:
+        model.play(*step)
+    for bucket in BUCKETS:
+        ever, live = model.ever[bucket], model.live[bucket]
+        expected = []
+        for n in range(len(ever) + 1):
+            before = bisect_left(live, ever[n]) if n < len(ever) else len(live)
+            expected.append(live[before - 1] if before else 0)
+            assert model.view.before_previous(bucket, n) == (live[before - 2] if before > 1 else 0)
+        assert [model.view.previous(bucket, n) for n in range(len(ever) + 1)] == expected
+        assert model.view.previous_array(bucket) == expected
+        assert [snapshot.txn for snapshot in model.view.live(bucket)] == live
+
+
+@given(steps)
+def test_neighbours_equal_a_search_in_plain_lists(given_steps: list[tuple[str, int, int]]) -> None:
+    model = Model()
+    for step in given_steps:
+        model.play(*step)
+        model.view.live(step[1])  # whatever is remembered here must not outlive the next marker
+    for bucket in BUCKETS:
+        live = model.live[bucket]
+        for txn in model.ever[bucket]:
+            previous = model.view.previous_live(bucket, str(txn))
+            following = model.view.next_live(bucket, str(txn))
+            assert (previous.txn if previous else 0) == max((each for each in live if each < txn), default=0)
+            assert (following.txn if following else 0) == min((each for each in live if each > txn), default=0)
+            found = model.view.find(bucket, str(txn))
+            assert found is not None
+            assert (found.txn, found.is_live) == (txn, txn in live)
+        assert [snapshot.txn for snapshot in model.view.live(bucket)] == live
+
+
+@given(steps)
+def test_the_view_judges_as_the_rule_does(given_steps: list[tuple[str, int, int]]) -> None:
+    """For every life that could have been: n is how many snapshots had ever been taken before the death."""
+    model = Model()
+    for step in given_steps:
+        model.play(*step)
+    for bucket in BUCKETS:
+        ever = model.ever[bucket]
+        edges = {each + nudge for each in (1, *ever, model.txn + 2) for nudge in (-1, 0, 1)} - {0, -1}
+        for death in edges - set(ever):
+            n = model.view.snapshots_before(bucket, death)
+            assert n == sum(each < death for each in ever)
+            for birth in (each for each in edges if 0 < each < death):
+                assert model.view.judge(bucket, birth, death, n) is judge(birth, death, model.live[bucket])

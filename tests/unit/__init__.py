@@ -1,0 +1,1 @@
+"""Tests of one unit each, at its edges."""
