@@ -98,17 +98,10 @@ class MetadataService:
         transaction = Transaction(
             work, self._counters, self._snapshots, self._space, self._counters.txn + 1, log_time_ms
         )
-        counters_before = replace(self._counters)
-        try:
-            if type(command.body) in _CLIENT_HANDLERS:
-                self._apply_client_command(command, transaction)
-            else:
-                self._apply_service_command(command, transaction)
-        except Exception:
-            # The loop undoes the tables; what is in memory must not stay ahead of them.
-            self._counters = counters_before
-            self._snapshots.clear()
-            raise
+        if type(command.body) in _CLIENT_HANDLERS:
+            self._apply_client_command(command, transaction)
+        else:
+            self._apply_service_command(command, transaction)
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             _forget_clients(work, log_time_ms)
         self._counters.log_time_ms = log_time_ms
@@ -161,20 +154,30 @@ class MetadataService:
         return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
-        body = command.body
         if command.shard != transaction.shard:
             raise InvalidMessageError(f"command for shard {command.shard} in partition {transaction.shard}")
-        if type(body) in _SERVICE_HANDLERS:
-            sender, handler = _SERVICE_HANDLERS[type(body)]
-            if command.sender != sender:
-                raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
-            answer = handler(transaction, body)
-            self._counters.txn = transaction.txn
-            transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
-            if isinstance(body, records.DropSnapshot):
-                self._dropped.append(body.snapshot_id)
-        else:
-            self._apply_control_command(body, transaction)
+        counters_before = replace(self._counters)
+        try:
+            if type(command.body) in _SERVICE_HANDLERS:
+                self._answer_service(command, transaction)
+            else:
+                self._apply_control_command(command.body, transaction)
+        except Exception:
+            # The loop undoes the tables; what is in memory must not stay ahead of them.
+            self._counters = counters_before
+            self._snapshots.clear()
+            raise
+
+    def _answer_service(self, command: MetadataCommand, transaction: Transaction) -> None:
+        body = command.body
+        sender, handler = _SERVICE_HANDLERS[type(body)]
+        if command.sender != sender:
+            raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
+        answer = handler(transaction, body)
+        self._counters.txn = transaction.txn
+        transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
+        if isinstance(body, records.DropSnapshot):
+            self._dropped.append(body.snapshot_id)
 
     def _apply_control_command(self, body: Any, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""

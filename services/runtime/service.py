@@ -61,9 +61,20 @@ class Service(Protocol):
     whenever a unit of work was thrown away.
     """
 
-    name: str
-    inputs: Sequence[Topic]
-    tables: Sequence[TableDefinition[Any]]
+    @property
+    def name(self) -> str:
+        """Name of the service, as topics name it."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Topic]:
+        """Topics that it reads."""
+        ...
+
+    @property
+    def tables(self) -> Sequence[TableDefinition[Any]]:
+        """Its own tables."""
+        ...
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew from the committed tables."""

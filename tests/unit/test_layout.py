@@ -10,9 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for folder in ("schemas", "services", "streaming") for path in (ROOT / folder).rglob("*.py"))
 SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
-COMPOSITION = ("services.client.main", "services.client.commands")
-"""Modules of the client that may start a plane: the command line."""
-
 PURE_MODULES = {
     "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
     "operator", "re", "typing",
@@ -35,25 +32,24 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
+SHARED = ("schemas", "services.domain", "services.storage", "services.runtime")
+ALLOWED = {
+    "services.client.main": ("schemas", "services", "streaming"),
+    "services.client.commands": ("schemas", "services", "streaming"),
+    "services.plane": ("schemas", "services", "streaming"),
+    "schemas": ("schemas",),
+    "services.domain": ("schemas.records", "services.domain"),
+    "services.storage": ("schemas", "services.domain", "services.storage", "services.runtime.errors"),
+    "services.runtime": SHARED,
+    "streaming": ("schemas", "services.domain", "streaming"),
+    **{f"services.{service}": (*SHARED, f"services.{service}") for service in (*SERVICES, "client")},
+}
+"""By the beginning of a module's name, the first that fits, what it may import of the project. Two rooms may import
+everything: the plane, which puts the services together, and the commands of the client, which start it."""
+
+
 def _allowed(module: str) -> tuple[str, ...]:
-    """What a module may import of the project."""
-    if module.startswith("schemas"):
-        return ("schemas",)
-    if module.startswith("services.domain"):
-        return ("schemas.records", "services.domain")
-    if module.startswith("streaming"):
-        return ("schemas", "services.domain", "streaming")
-    if module.startswith("services.storage"):
-        return ("schemas", "services.domain", "services.storage", "services.runtime.errors")
-    if module.startswith("services.runtime"):
-        return ("schemas", "services.domain", "services.storage", "services.runtime")
-    if module.startswith(COMPOSITION) or module.startswith("services.plane"):
-        return ("schemas", "services", "streaming")
-    shared = ("schemas", "services.domain", "services.storage", "services.runtime")
-    for service in (*SERVICES, "client"):
-        if module.startswith(f"services.{service}"):
-            return (*shared, f"services.{service}")
-    return ()
+    return next((allowed for start, allowed in ALLOWED.items() if f"{module}.".startswith(f"{start}.")), ())
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
