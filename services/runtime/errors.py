@@ -19,6 +19,10 @@ class InvariantError(DeepcleanError):
     """Our own state is wrong: the process stops, since going on could free live blocks."""
 
 
+class StoreError(InvariantError):
+    """The database cannot be read or written: nothing is applied until a person has mended the disk under it."""
+
+
 class PositionError(InvariantError):
     """A stored position does not fit the topic: something was lost or made anew, and a person has to say which."""
 

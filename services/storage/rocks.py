@@ -1,0 +1,141 @@
+"""A database on disk: RocksDB in one directory, its checkpoints in ``checkpoints`` beside that directory.
+
+One writer; any number of readers in other threads, each through a view of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from rocksdict import AccessType, Cache, ColumnFamily, Rdict, WriteBatch
+
+from services.runtime.errors import StoreError
+from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, sync_directory
+from services.storage.rocks_options import RocksOptions, synced
+from services.storage.rocks_views import PinnedView, RocksView, store_error
+from services.storage.store import Batch
+from services.storage.tables import TableDefinition
+
+DEFAULT_FAMILY = "default"
+
+
+class RocksStore(RocksView):
+    """One open database. A second process that opens it gets a StoreError."""
+
+    def __init__(
+        self,
+        directory: Path,
+        families: Sequence[TableDefinition[Any]],
+        checkpointed: frozenset[str] = frozenset(),
+        options: RocksOptions | None = None,
+    ) -> None:
+        self._options = options or RocksOptions()
+        cache = Cache(self._options.block_cache_bytes)
+        self._database = _open(directory, families, self._options, cache)
+        try:
+            names = Rdict.list_cf(str(directory), self._options.database())
+            super().__init__(directory, {name: self._database.get_column_family(name) for name in names})
+            self._handles: dict[str, ColumnFamily] = {
+                name: self._database.get_column_family_handle(name) for name in names
+            }
+        except Exception as error:
+            raise store_error(directory, "opened", error) from error
+        self._synced = synced()
+        self._write_lock = threading.Lock()
+        self._views: WeakSet[PinnedView] = WeakSet()
+        kept = [table for table in families if table.name in checkpointed]
+        self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache)
+        self._checkpoints.start()
+
+    def write(self, batch: Batch) -> None:
+        """Write all of a batch or nothing of it, durable when this returns."""
+        rows = WriteBatch(raw_mode=True)
+        for family, changes in batch.items():
+            handle = self._handles[family]
+            for key, value in changes.items():
+                if value is None:
+                    rows.delete(key, handle)
+                else:
+                    rows.put(key, value, handle)
+        if rows.is_empty():
+            return
+        with self._write_lock:
+            try:
+                self._database.write(rows, self._synced)
+            except Exception as error:
+                raise store_error(self.path, "written", error) from error
+
+    def reading(self) -> PinnedView:
+        """A view that does not move while the writer goes on; close it, since rows that it sees are kept for it."""
+        with self._write_lock:  # or a write could come between two of its families
+            if self._families is None:
+                raise StoreError(f"{self.path} cannot be read, it was closed: open it again")
+            view = PinnedView(self.path, self._families)
+            self._views.add(view)
+            return view
+
+    def checkpoint(self, name: str) -> None:
+        """Keep all committed rows under a name; one that is there complete is left as it is."""
+        self._checkpoints.make(name, self._database)
+
+    def open_checkpoint(self, name: str) -> CheckpointView:
+        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        return self._checkpoints.open(name)
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Remove a checkpoint; nothing happens when there is none."""
+        self._checkpoints.remove(name)
+
+    def checkpoints(self) -> list[str]:
+        """Names of the complete checkpoints."""
+        return self._checkpoints.names()
+
+    def trim_checkpoints(self, limit: int = 10) -> int:
+        """Free what new checkpoints hold of families that they need not keep; says how many were trimmed."""
+        return self._checkpoints.trim(limit)
+
+    def size_bytes(self) -> int:
+        """What the database takes on its disk, without checkpoints."""
+        total = 0
+        for file in self.path.iterdir():
+            try:
+                total += file.stat().st_size
+            except FileNotFoundError:  # compacted away meanwhile
+                continue
+        return total
+
+    def close(self) -> None:
+        """Close the database with everything that was opened from it."""
+        with self._write_lock:
+            families = self._families or {}
+            for view in list(self._views):
+                view.close()
+            super().close()
+            self._checkpoints.close()
+            self._handles.clear()
+            for rows in families.values():
+                rows.close()
+            self._database.close()
+
+
+def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: RocksOptions, cache: Cache) -> Rdict:
+    """Open with every family that is wanted, and every one that is there: RocksDB insists on it."""
+    definitions = {table.name: table for table in families}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        sync_directory(directory.parent)
+        database = options.database()
+        there = Rdict.list_cf(str(directory), database) if (directory / "CURRENT").exists() else []
+        names = {*definitions, *there} - {DEFAULT_FAMILY}
+        return Rdict(
+            str(directory),
+            database,
+            {name: options.family(definitions.get(name), cache) for name in sorted(names)},
+            AccessType.read_write(),
+        )
+    except Exception as error:
+        raise store_error(directory, "opened", error) from error

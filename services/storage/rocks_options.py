@@ -1,0 +1,110 @@
+"""How RocksDB is tuned: one set of options, the same in tests as in production."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    ReadOptions,
+    SliceTransform,
+    WriteOptions,
+)
+
+from services.storage.tables import TableDefinition
+
+MEBIBYTE = 1 << 20
+PREFIX_BYTES_PER_SEPARATOR = 8
+"""RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class RocksOptions:
+    """The limits of one database and of the checkpoints that are open beside it."""
+
+    memtables_bytes: int = 16 * MEBIBYTE
+    """Over all families. A checkpoint first writes them out, so this bounds what a snapshot costs."""
+    block_cache_bytes: int = 64 * MEBIBYTE
+    max_open_files: int = 512
+    bloom_bits_per_key: int = 10
+    background_jobs: int = 2
+    checkpoint_handles: int = 16
+    """Checkpoints that stay open while nobody reads them."""
+    checkpoint_open_files: int = 64
+
+    def database(self) -> Options:
+        """Options of the database as a whole."""
+        options = _raw_options()
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        options.set_db_write_buffer_size(self.memtables_bytes)
+        # All families are written out together: one change of the manifest, and no log that one idle family holds.
+        options.set_atomic_flush(True)
+        options.set_max_total_wal_size(4 * self.memtables_bytes)
+        # The tail of a batch that was never acknowledged is cut off; anything else stops the start.
+        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+        options.set_max_open_files(self.max_open_files)
+        options.set_max_background_jobs(self.background_jobs)
+        options.set_keep_log_file_num(3)
+        options.set_max_log_file_size(4 * MEBIBYTE)
+        options.set_stats_dump_period_sec(0)
+        return options
+
+    def checkpoint(self) -> Options:
+        """Options of a checkpoint, which is only read."""
+        options = _raw_options()
+        options.set_max_open_files(self.checkpoint_open_files)
+        options.set_keep_log_file_num(1)
+        return options
+
+    def family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
+        """Options of one column family."""
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(cache)
+        blocks.set_bloom_filter(self.bloom_bits_per_key, False)
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        blocks.set_block_size(16 * 1024)
+        options = _raw_options()
+        options.set_block_based_table_factory(blocks)
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_bottommost_compression_type(DBCompressionType.zstd())
+        options.set_level_compaction_dynamic_level_bytes(True)
+        options.set_write_buffer_size(self.memtables_bytes)
+        options.set_memtable_whole_key_filtering(True)
+        options.set_memtable_prefix_bloom_ratio(0.05)
+        if definition is not None and definition.prefix_separators:
+            length = PREFIX_BYTES_PER_SEPARATOR * definition.prefix_separators
+            options.set_prefix_extractor(SliceTransform.create_max_len_prefix(length))
+        return options
+
+
+def _raw_options() -> Options:
+    """Keys and values are bytes as they are."""
+    return Options(raw_mode=True)
+
+
+def total_order() -> ReadOptions:
+    """Every row. Without total order a prefix extractor makes an iterator leave rows out."""
+    options = ReadOptions()
+    options.set_total_order_seek(True)
+    return options
+
+
+def scan_options(end: bytes) -> ReadOptions:
+    """Every row up to a key. The caller keeps the key alive as long as an iterator uses the options."""
+    options = total_order()
+    options.set_iterate_upper_bound(end)
+    return options
+
+
+def synced() -> WriteOptions:
+    """A write returns when the disk has it."""
+    options = WriteOptions()
+    options.sync = True
+    return options

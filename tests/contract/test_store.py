@@ -1,0 +1,487 @@
+"""One suite for every store: what services rely on holds on disk as it does in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from schemas.records import KeyRow, PositionRow
+from services.runtime.errors import StoreError
+from services.storage.memory import MemoryStore
+from services.storage.rocks import RocksStore
+from services.storage.rocks_options import RocksOptions
+from services.storage.store import Batch, Store, prefix_end
+from services.storage.tables import TableDefinition
+
+FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)
+KEYS = TableDefinition("keyTable", KeyRow, prefix_separators=3)
+OUTBOX = TableDefinition("outbox", PositionRow)
+FAMILIES = (FILES, KEYS, OUTBOX)
+CHECKPOINTED = frozenset({"fileTable", "keyTable"})
+BEYOND = b"\xff" * 9
+
+OpenStore = Callable[[], Store]
+
+
+def open_rocks(directory: Path) -> RocksStore:
+    return RocksStore(directory / "db", FAMILIES, CHECKPOINTED)
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    opened: Store = MemoryStore(CHECKPOINTED) if request.param == "memory" else open_rocks(tmp_path)
+    yield opened
+    opened.close()
+
+
+def rows(store: Store, family: str = "fileTable") -> dict[bytes, bytes]:
+    return dict(store.scan(family, b"", BEYOND))
+
+
+def test_a_batch_changes_every_family_at_once(store: Store) -> None:
+    store.write({"fileTable": {b"/a": b"1", b"/b": b"2"}, "outbox": {b"\x00": b"message"}})
+    store.write({"fileTable": {b"/a": None, b"/b": b"3"}, "outbox": {b"\x00": None, b"\x01": b""}})
+    assert rows(store) == {b"/b": b"3"}
+    assert rows(store, "outbox") == {b"\x01": b""}
+    assert store.get("fileTable", b"/a") is None
+    assert store.get("fileTable", b"/b") == b"3"
+    assert store.get("outbox", b"\x01") == b""
+
+
+def test_removing_what_is_not_there_does_nothing(store: Store) -> None:
+    store.write({"fileTable": {b"/a": None}})
+    store.write({})
+    assert rows(store) == {}
+
+
+def test_keys_are_in_the_order_of_their_bytes(store: Store) -> None:
+    keys = [b"/", b"/\x00", b"/1/2", b"/1/20", b"/1/2/", b"/a", "/é".encode(), b"\xff\xff"]
+    store.write({"fileTable": dict.fromkeys(keys, b"x")})
+    assert [key for key, _ in store.scan("fileTable", b"", BEYOND)] == sorted(keys)
+
+
+def test_a_scan_takes_in_its_start_and_not_its_end(store: Store) -> None:
+    store.write({"fileTable": {b"/%d" % number: b"x" for number in range(5)}})
+    assert [key for key, _ in store.scan("fileTable", b"/1", b"/3")] == [b"/1", b"/2"]
+    assert list(store.scan("fileTable", b"/3", b"/3")) == []
+    assert list(store.scan("fileTable", b"/4", b"/1")) == []
+
+
+def test_a_prefix_scan_takes_in_no_longer_name(store: Store) -> None:
+    store.write({"fileTable": {b"/1/b1/x": b"1", b"/1/b10/x": b"2", b"/1/b1/y": b"3", b"/1/b": b"4"}})
+    found = list(store.scan("fileTable", b"/1/b1/", prefix_end(b"/1/b1/")))
+    assert found == [(b"/1/b1/x", b"1"), (b"/1/b1/y", b"3")]
+
+
+def test_a_scan_leaves_nothing_out_across_prefixes(store: Store) -> None:
+    """Written out to files and left in memory, from a start that is shorter than any prefix."""
+    expected = []
+    for part, (bucket, parent) in enumerate(itertools.product(range(30), range(10))):
+        batch = {b"/%d/%d/%d/name-%d" % (1 << 8, bucket << 8, parent << 8, name): b"x" for name in range(3)}
+        store.write({"fileTable": batch})
+        expected += list(batch)
+        if part in (90, 210):
+            store.checkpoint(f"after-{part}")  # writes the memtables out
+    assert [key for key, _ in store.scan("fileTable", b"/", b"0")] == sorted(expected)
+    for bucket in range(30):
+        prefix = b"/%d/%d/" % (1 << 8, bucket << 8)
+        found = [key for key, _ in store.scan("fileTable", prefix, prefix_end(prefix))]
+        assert found == sorted(key for key in expected if key.startswith(prefix))
+
+
+def test_a_scan_holds_on_to_its_end(store: Store) -> None:
+    """RocksDB reads the upper bound from the memory that it was given: nobody else may get that memory."""
+    store.write({"fileTable": {b"/%04d" % number: b"x" for number in range(1_000)}})
+    scan = store.scan("fileTable", b"/", bytes(bytearray(b"/0900")))
+    others = [bytes(bytearray(b"/05%02d" % (number % 100))) for number in range(1_000)]
+    assert len(list(scan)) == 900
+    assert len(others) == 1_000
+
+
+def test_a_scan_goes_on_while_rows_are_written(store: Store) -> None:
+    store.write({"fileTable": {b"/%04d" % number: b"x" for number in range(2_000)}})
+    seen = []
+    for key, _ in store.scan("fileTable", b"/", b"/1000"):
+        seen.append(key)
+        if len(seen) == 1:
+            store.write({"fileTable": {b"/0500a": b"new", b"/3000": b"new"}})
+    assert [key for key in seen if key != b"/0500a"] == [b"/%04d" % number for number in range(1_000)]
+
+
+def test_a_checkpoint_does_not_change(store: Store) -> None:
+    store.write({"fileTable": {b"/a": b"1", b"/b": b"2"}})
+    store.checkpoint("first")
+    store.write({"fileTable": {b"/a": b"9", b"/b": None, b"/c": b"3"}})
+    store.checkpoint("second")
+    store.write({"fileTable": {b"/a": None}})
+    first, second = store.open_checkpoint("first"), store.open_checkpoint("second")
+    assert dict(first.scan("fileTable", b"", BEYOND)) == {b"/a": b"1", b"/b": b"2"}
+    assert first.get("fileTable", b"/c") is None
+    assert dict(second.scan("fileTable", b"", BEYOND)) == {b"/a": b"9", b"/c": b"3"}
+    assert second.get("fileTable", b"/a") == b"9"
+    first.close()
+    second.close()
+
+
+def test_a_checkpoint_that_is_there_is_left_as_it_is(store: Store) -> None:
+    store.write({"fileTable": {b"/a": b"1"}})
+    store.checkpoint("once")
+    store.write({"fileTable": {b"/a": b"2"}})
+    store.checkpoint("once")
+    view = store.open_checkpoint("once")
+    assert view.get("fileTable", b"/a") == b"1"
+    view.close()
+
+
+def test_a_checkpoint_keeps_only_the_families_that_it_should(store: Store) -> None:
+    store.write({"fileTable": {b"/a": b"1"}, "outbox": {b"/a": b"1"}})
+    store.checkpoint("kept")
+    view = store.open_checkpoint("kept")
+    assert view.get("outbox", b"/a") is None
+    assert list(view.scan("outbox", b"", BEYOND)) == []
+    assert view.get("fileTable", b"/a") == b"1"
+    view.close()
+
+
+def test_checkpoints_are_listed_and_removed_by_name(store: Store) -> None:
+    names = ["2b1c-77", "a.b", "../up", "ü/x", ".hidden"]
+    for name in names:
+        store.checkpoint(name)
+    assert store.checkpoints() == sorted(names)
+    store.remove_checkpoint("../up")
+    store.remove_checkpoint("never there")
+    assert store.checkpoints() == sorted(set(names) - {"../up"})
+    with pytest.raises(KeyError):
+        store.open_checkpoint("../up")
+
+
+class StoreAgainstDict(RuleBasedStateMachine):
+    """Any sequence of writes, checkpoints and reopenings, against plain dicts."""
+
+    kept = Bundle("kept")
+    keys = st.one_of(
+        st.builds(b"/%d/%d/%d/%s".__mod__, st.tuples(*[st.integers(0, 300)] * 3, st.binary(max_size=3))),
+        st.binary(min_size=1, max_size=6),
+    )
+
+    def open_store(self) -> Store:
+        raise NotImplementedError
+
+    def reopen(self) -> None:
+        """Nothing to do for a store that cannot be closed."""
+
+    @initialize()
+    def start(self) -> None:
+        self.model: dict[str, dict[bytes, bytes]] = {"fileTable": {}, "outbox": {}}
+        self.kept_models: dict[str, dict[bytes, bytes]] = {}
+        self.made = 0
+        self.store = self.open_store()
+
+    @rule(
+        family=st.sampled_from(["fileTable", "outbox"]),
+        changes=st.dictionaries(keys, st.one_of(st.none(), st.binary(max_size=4)), min_size=1, max_size=12),
+    )
+    def write(self, family: str, changes: dict[bytes, bytes | None]) -> None:
+        batch: Batch = {family: changes}
+        self.store.write(batch)
+        for key, value in changes.items():
+            if value is None:
+                self.model[family].pop(key, None)
+            else:
+                self.model[family][key] = value
+
+    @rule(target=kept)
+    def checkpoint(self) -> str:
+        self.made += 1
+        name = f"checkpoint-{self.made}"
+        self.store.checkpoint(name)
+        self.kept_models[name] = dict(self.model["fileTable"])
+        return name
+
+    @rule(name=kept)
+    def look_into(self, name: str) -> None:
+        if name not in self.kept_models:
+            with pytest.raises(KeyError):
+                self.store.open_checkpoint(name)
+            return
+        view = self.store.open_checkpoint(name)
+        assert list(view.scan("fileTable", b"", BEYOND)) == sorted(self.kept_models[name].items())
+        view.close()
+
+    @rule(name=kept)
+    def remove(self, name: str) -> None:
+        self.store.remove_checkpoint(name)
+        if name in self.kept_models:
+            del self.kept_models[name]
+
+    @rule()
+    def open_again(self) -> None:
+        self.reopen()
+
+    @rule(start=keys, end=keys)
+    def scan(self, start: bytes, end: bytes) -> None:
+        expected = sorted((key, value) for key, value in self.model["fileTable"].items() if start <= key < end)
+        assert list(self.store.scan("fileTable", start, end)) == expected
+
+    @rule(key=keys)
+    def get(self, key: bytes) -> None:
+        assert self.store.get("fileTable", key) == self.model["fileTable"].get(key)
+
+    @invariant()
+    def holds_all(self) -> None:
+        if hasattr(self, "store"):
+            for family, expected in self.model.items():
+                assert list(self.store.scan(family, b"", BEYOND)) == sorted(expected.items())
+            assert self.store.checkpoints() == sorted(self.kept_models)
+
+
+class MemoryAgainstDict(StoreAgainstDict):
+    def open_store(self) -> Store:
+        return MemoryStore(CHECKPOINTED)
+
+
+class RocksAgainstDict(StoreAgainstDict):
+    directory: Path
+
+    def open_store(self) -> Store:
+        self.directory = Path(tempfile.mkdtemp(prefix="deepclean-store-"))
+        return open_rocks(self.directory)
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = open_rocks(self.directory)
+
+    def teardown(self) -> None:
+        if hasattr(self, "directory"):
+            self.store.close()
+            shutil.rmtree(self.directory)
+
+
+_few = settings(max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+TestMemoryAgainstDict = MemoryAgainstDict.TestCase
+TestRocksAgainstDict = RocksAgainstDict.TestCase
+TestMemoryAgainstDict.settings = TestRocksAgainstDict.settings = _few
+
+
+# What only a database on disk has to promise.
+
+
+def test_a_reading_view_stands_still(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/a": b"1", b"/b": b"2"}, "outbox": {b"/a": b"1"}})
+    view = store.reading()
+    store.write({"fileTable": {b"/a": b"9", b"/b": None, b"/c": b"3"}, "outbox": {b"/a": b"9"}})
+    assert view.get("fileTable", b"/a") == b"1"
+    assert view.get("fileTable", b"/c") is None
+    assert view.get("outbox", b"/a") == b"1"
+    assert dict(view.scan("fileTable", b"", BEYOND)) == {b"/a": b"1", b"/b": b"2"}
+    view.close()
+    with pytest.raises(StoreError):
+        view.get("fileTable", b"/a")
+    store.close()
+
+
+def test_views_see_whole_batches_while_a_writer_goes_on(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/n": b"0"}, "keyTable": {b"/n": b"0"}, "outbox": {b"/n": b"0"}})
+    stop = threading.Event()
+    seen: list[set[bytes | None]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            view = store.reading()
+            seen.append({view.get(family.name, b"/n") for family in FAMILIES})
+            seen.append({value for family in FAMILIES for _, value in view.scan(family.name, b"/", b"0")})
+            view.close()
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(300):
+        store.write({family.name: {b"/n": b"%d" % number} for family in FAMILIES})
+    stop.set()
+    for reader in readers:
+        reader.join()
+    store.close()
+    assert seen
+    assert all(len(values) == 1 for values in seen)
+
+
+def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/a": b"1"}, "outbox": {b"/b": b"2"}})
+    store.checkpoint("kept")
+    store.close()
+    store = open_rocks(tmp_path)
+    assert rows(store) == {b"/a": b"1"}
+    assert rows(store, "outbox") == {b"/b": b"2"}
+    assert store.checkpoints() == ["kept"]
+    store.close()
+
+
+CRASHING_WRITER = """
+import os, sys
+from pathlib import Path
+from tests.contract.test_store import open_rocks
+store = open_rocks(Path(sys.argv[1]))
+for number in range(50):
+    store.write({"fileTable": {b"/%03d" % number: b"x" * 100}, "outbox": {b"last": b"%d" % number}})
+    if number == 20:
+        store.checkpoint("kept")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_process_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", CRASHING_WRITER, str(tmp_path)], check=False)
+    assert ended.returncode == -9
+    store = open_rocks(tmp_path)
+    assert list(rows(store)) == [b"/%03d" % number for number in range(50)]
+    assert store.get("outbox", b"last") == b"49"
+    view = store.open_checkpoint("kept")
+    assert len(list(view.scan("fileTable", b"/", b"0"))) == 21
+    view.close()
+    store.close()
+
+
+def test_half_made_and_half_removed_checkpoints_are_gone_after_a_start(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/a": b"1"}})
+    for name in ("whole", "making", "removing"):
+        store.checkpoint(name)
+    store.close()
+    checkpoints = tmp_path / "checkpoints"
+    (checkpoints / "making").rename(checkpoints / ".making-making")
+    (checkpoints / ".making-making" / "CURRENT").unlink()
+    (checkpoints / "removing").rename(checkpoints / ".removing-removing")
+    store = open_rocks(tmp_path)
+    assert store.checkpoints() == ["whole"]
+    assert [path.name for path in checkpoints.iterdir()] == ["whole"]
+    store.checkpoint("making")
+    view = store.open_checkpoint("making")
+    assert view.get("fileTable", b"/a") == b"1"
+    view.close()
+    store.close()
+
+
+def test_a_checkpoint_in_use_is_removed_when_its_last_reader_ends(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/%03d" % number: b"x" for number in range(100)}})
+    store.checkpoint("used")
+    first, second = store.open_checkpoint("used"), store.open_checkpoint("used")
+    store.remove_checkpoint("used")
+    assert store.checkpoints() == []
+    with pytest.raises(KeyError):
+        store.open_checkpoint("used")
+    first.close()
+    first.close()
+    assert len(list(second.scan("fileTable", b"/", b"0"))) == 100
+    assert (tmp_path / "checkpoints" / "used").is_dir()
+    second.close()
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    store.close()
+
+
+def test_more_checkpoints_than_handles_are_read_side_by_side(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "db", FAMILIES, CHECKPOINTED, RocksOptions(checkpoint_handles=2))
+    for number in range(5):
+        store.write({"fileTable": {b"/n": b"%d" % number}})
+        store.checkpoint(f"{number}")
+    views = [store.open_checkpoint(f"{number}") for number in range(5)]
+    assert [view.get("fileTable", b"/n") for view in views] == [b"%d" % number for number in range(5)]
+    for view in views:
+        view.close()
+    view = store.open_checkpoint("0")
+    assert view.get("fileTable", b"/n") == b"0"
+    view.close()
+    store.close()
+
+
+def test_trimmed_checkpoints_give_up_what_they_need_not_keep(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    outbox = {b"%d" % number: os.urandom(1_000) for number in range(500)}
+    store.write({"fileTable": {b"/a": b"1"}, "outbox": dict(outbox)})
+    store.checkpoint("kept")
+    kept = tmp_path / "checkpoints" / "kept"
+    before = sum(file.stat().st_size for file in kept.glob("*.sst"))
+    assert (store.trim_checkpoints(), store.trim_checkpoints()) == (1, 0)
+    after = sum(file.stat().st_size for file in kept.glob("*.sst"))
+    assert before > 500_000 > after
+    store.close()
+    store = open_rocks(tmp_path)
+    view = store.open_checkpoint("kept")
+    assert view.get("fileTable", b"/a") == b"1"
+    assert rows(store, "outbox") == outbox
+    view.close()
+    store.close()
+
+
+def test_a_second_opener_is_told_in_one_sentence(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    with pytest.raises(StoreError, match="another process has it open"):
+        open_rocks(tmp_path)
+    store.close()
+
+
+def test_closing_closes_views_and_half_read_scans_too(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/%04d" % number: b"x" for number in range(1_000)}})
+    store.checkpoint("kept")
+    scans = [store.scan("fileTable", b"/", b"0"), store.reading().scan("fileTable", b"/", b"0")]
+    scans.append(store.open_checkpoint("kept").scan("fileTable", b"/", b"0"))
+    for scan in scans:
+        next(scan)
+    store.close()
+    again = open_rocks(tmp_path)
+    for scan in scans:
+        with pytest.raises(StoreError):
+            list(scan)
+    with pytest.raises(StoreError):
+        store.get("fileTable", b"/0001")
+    again.close()
+
+
+def test_a_damaged_file_is_an_error_and_never_a_shorter_scan(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/%05d" % number: os.urandom(100) for number in range(5_000)}})
+    store.checkpoint("flush")
+    store.close()
+    for file in (tmp_path / "db").glob("*.sst"):
+        content = bytearray(file.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 5_000] = b"\xff" * 5_000
+        file.write_bytes(content)
+    store = open_rocks(tmp_path)
+    with pytest.raises(StoreError, match="damaged"):
+        list(store.scan("fileTable", b"/", b"0"))
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_may_not_be_written_is_one_sentence(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match="change its owner or mode"):
+            open_rocks(tmp_path)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_name_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    for name in ("", "x" * 300):
+        with pytest.raises(ValueError, match="choose another"):
+            store.checkpoint(name)
+    store.close()
