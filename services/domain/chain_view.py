@@ -151,7 +151,9 @@ class ChainView:
         chains: dict[int, _BucketChain] = {}
         for bucket in buckets:
             if bucket.bucket_id in chains:
-                raise ChainOrderError(f"the full chain {version} names bucket {bucket.bucket_id} twice")
+                raise ChainOrderError(
+                    f"the full chain {version} names bucket {bucket.bucket_id} twice; have metadata write another one"
+                )
             chain = chains[bucket.bucket_id] = _BucketChain()
             for snapshot in bucket.snapshots:
                 chain.append(snapshot)
