@@ -1,0 +1,154 @@
+"""The Spark job's work as a plain service over the pure rule: for the plane in one process and the simulator.
+
+An entry may know of more of the chain than this judge does. Then it waits, and everything behind it waits too, so
+that a barrier never overtakes what was sent before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.codec import codec
+from schemas.records import (
+    Barrier,
+    ChainRow,
+    DeadLetter,
+    DeletedEntry,
+    FullChain,
+    PurgeDirectory,
+    PurgeKeys,
+    SnapshotChainRecord,
+    SweepResult,
+)
+from schemas.topics import (
+    DEAD_LETTERS,
+    DELETED_ENTRIES,
+    PURGE_DIRECTORIES,
+    PURGE_KEYS,
+    SNAPSHOT_CHAIN,
+    SWEEP_RESULTS,
+    Topic,
+)
+from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
+from services.runtime.errors import ChainBrokenError
+from services.runtime.service import Message, Work
+from services.storage.tables import TableDefinition, TablesReader
+from streaming.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
+from streaming.markers import follow
+
+CHAIN = TableDefinition("chainTable", ChainRow)
+WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntry)
+FIRST, BEYOND = b"\x00" * 8, b"\xff" * 8
+
+
+def _key(number: int) -> bytes:
+    """Versions and offsets, in their order; below 2^63, so never ``BEYOND``."""
+    return number.to_bytes(8, "big")
+
+
+class PureJudge:
+    """Judges one shard's deleted entries with the pure rule."""
+
+    name = "streaming"
+    inputs: Sequence[Topic] = (DELETED_ENTRIES, SNAPSHOT_CHAIN)
+    tables: Sequence[TableDefinition[Any]] = (CHAIN, WAITING_ENTRIES)
+
+    def __init__(self) -> None:
+        self._view = ChainView()
+        self._waiting: deque[LoggedEntry] = deque()
+        self._ready: list[LoggedEntry] = []
+
+    @property
+    def chain_version(self) -> int:
+        """How much of the chain is known."""
+        return self._view.version
+
+    def restore(self, tables: TablesReader) -> None:
+        """Follow the stored markers anew, and take up what waits."""
+        self._view = ChainView()
+        for _, row in tables.table(CHAIN).scan(FIRST, BEYOND):
+            follow(self._view, row.record)
+        rows = tables.table(WAITING_ENTRIES).scan(FIRST, BEYOND)
+        self._waiting = deque(LoggedEntry(int.from_bytes(key, "big"), entry) for key, entry in rows)
+        self._ready = []
+
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 none does
+        """No message has to be alone in its batch."""
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Take in a marker or an entry; judging is done for the whole batch, at its end.
+
+        Raises:
+            ChainBrokenError: a marker is missing or contradicts those before it.
+        """
+        if message.topic is SNAPSHOT_CHAIN:
+            self._follow(message.record, work)
+            return
+        logged = LoggedEntry(message.offset, message.record)
+        if self._waiting or message.record.chain_version > self._view.version:
+            work.table(WAITING_ENTRIES).put(_key(message.offset), message.record)
+            self._waiting.append(logged)
+        else:
+            self._ready.append(logged)
+
+    def _follow(self, marker: SnapshotChainRecord, work: Work) -> None:
+        try:
+            changed = follow(self._view, marker)
+        except (ChainGapError, ChainOrderError) as error:
+            raise ChainBrokenError(work.shard, str(error)) from error
+        if changed is None:
+            return
+        table = work.table(CHAIN)
+        if isinstance(marker.body, FullChain):  # it says all that the markers before it said
+            for key, _ in list(table.scan(FIRST, BEYOND)):
+                table.delete(key)
+        table.put(_key(marker.version), ChainRow(marker))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Nothing here is due at a time."""
+
+    def end_batch(self, work: Work) -> None:
+        """Judge what may be judged now, and send the barriers behind it."""
+        while self._waiting and self._waiting[0].entry.chain_version <= self._view.version:
+            logged = self._waiting.popleft()
+            work.table(WAITING_ENTRIES).delete(_key(logged.offset))
+            self._ready.append(logged)
+        if self._ready:
+            _send(judge_batch(self._ready, self._view), self._view.version, work)
+            self._ready = []
+
+
+def _send(batch: JudgedBatch, chain_version: int, work: Work) -> None:
+    for keys in batch.purge_keys:
+        work.send(PURGE_KEYS, keys)
+    for directories in batch.purge_directories:
+        work.send(PURGE_DIRECTORIES, directories)
+    for result in batch.sweep_results:
+        work.send(SWEEP_RESULTS, result)
+    for refused in batch.refused:
+        work.send(DEAD_LETTERS, _dead_letter(refused, work.shard))
+    for barrier in batch.barriers:
+        _send_barrier(barrier, chain_version, work)
+
+
+def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
+    work.send(PURGE_KEYS, PurgeKeys(chain_version, (), (), barrier))
+    work.send(PURGE_DIRECTORIES, PurgeDirectory(chain_version, (), barrier))
+    work.send(SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, chain_version, barrier))
+
+
+def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
+    entries = codec(DeletedEntry)
+    return DeadLetter(
+        service=PureJudge.name,
+        topic=DELETED_ENTRIES.name,
+        partition=shard,
+        offset=refused.logged.offset,
+        error=refused.error,
+        message=refused.message,
+        fingerprint=entries.fingerprint,
+        value=entries.encode(refused.logged.entry),
+    )

@@ -1,0 +1,159 @@
+"""Judges a list of deleted entries with the pure rule: what the Spark job says of a batch, in plain Python.
+
+It serves the plane in one process and the simulator, and holds the Spark job to the same answers in its tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from schemas.records import (
+    Barrier,
+    DeletedEntry,
+    DeletedKind,
+    JudgedDirectory,
+    PurgeDirectory,
+    PurgeKeys,
+    RowName,
+    SweepResult,
+)
+from services.domain.chain_view import ChainView, UnknownDeathError
+from services.domain.reclaimability import LifetimeError, Verdict
+from streaming.errors import PrematureError
+
+ROWS_PER_MESSAGE = 1_000
+"""Rows that one message of a purge topic carries at most."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """A deleted entry and where it lies in its partition."""
+
+    offset: int
+    entry: DeletedEntry
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEntry:
+    """An entry that cannot be judged: its row is kept."""
+
+    logged: LoggedEntry
+    error: str
+    message: str
+
+
+@dataclass(slots=True)
+class JudgedBatch:
+    """All that is to be sent about a list of entries, the barriers last."""
+
+    purge_keys: list[PurgeKeys] = field(default_factory=list)
+    purge_directories: list[PurgeDirectory] = field(default_factory=list)
+    sweep_results: list[SweepResult] = field(default_factory=list)
+    refused: list[RefusedEntry] = field(default_factory=list)
+    barriers: list[Barrier] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _SweepPart:
+    """What was found about the part of a sweep's page that lies in this batch."""
+
+    first_offset: int
+    judged_rows: int = 0
+    reclaimable_rows: int = 0
+    reclaimable_directories: int = 0
+
+
+def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
+    """Judge some entries of one shard with a view that knows the chain at least as far as each of them.
+
+    Raises:
+        PrematureError: an entry knows of more chain than the view.
+    """
+    batch = JudgedBatch()
+    rows: list[RowName] = []
+    snapshots_before_death: list[int] = []
+    directories: list[JudgedDirectory] = []
+    parts: dict[tuple[int, int], _SweepPart] = {}
+    for logged in entries:
+        entry = logged.entry
+        if entry.barrier is not None:
+            batch.barriers.append(entry.barrier)
+            continue
+        is_reclaimable = _judge(logged, view, batch)
+        if entry.sweep_id:
+            _count(parts, logged, is_reclaimable=bool(is_reclaimable))
+        if is_reclaimable is None:
+            continue
+        if entry.kind is DeletedKind.DIRECTORY:
+            directories.append(_judged_directory(entry, is_reclaimable=is_reclaimable))
+        elif is_reclaimable:
+            rows.append(RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death))
+            snapshots_before_death.append(entry.snapshots_before_death)
+    for named, numbers in zip(_slices(rows), _slices(snapshots_before_death), strict=True):
+        batch.purge_keys.append(PurgeKeys(view.version, named, numbers))
+    for judged in _slices(directories):
+        batch.purge_directories.append(PurgeDirectory(view.version, judged))
+    for (sweep_id, sweep_page), part in parts.items():
+        batch.sweep_results.append(_sweep_result(sweep_id, sweep_page, part, view.version))
+    return batch
+
+
+def _judge(logged: LoggedEntry, view: ChainView, batch: JudgedBatch) -> bool | None:
+    """Whether nobody holds the row; None, and a refusal, when that cannot be said."""
+    entry = logged.entry
+    if entry.chain_version > view.version:
+        raise PrematureError(
+            f"The entry at offset {logged.offset} was sent at chain version {entry.chain_version}, but the view is at "
+            f"{view.version}: read gc.snapshot-chain on, then judge it again."
+        )
+    try:
+        verdict = view.judge(entry.bucket_id, entry.birth, entry.death, entry.snapshots_before_death)
+    except (UnknownDeathError, LifetimeError) as error:
+        batch.refused.append(RefusedEntry(logged, type(error).__name__, str(error)))
+        return None
+    return verdict is Verdict.RECLAIMABLE
+
+
+def _judged_directory(entry: DeletedEntry, *, is_reclaimable: bool) -> JudgedDirectory:
+    return JudgedDirectory(
+        bucket_id=entry.bucket_id,
+        object_id=entry.object_id,
+        birth=entry.birth,
+        death=entry.death,
+        snapshots_before_death=entry.snapshots_before_death,
+        is_reclaimable=is_reclaimable,
+    )
+
+
+def _count(parts: dict[tuple[int, int], _SweepPart], logged: LoggedEntry, *, is_reclaimable: bool) -> None:
+    entry = logged.entry
+    part = parts.setdefault((entry.sweep_id, entry.sweep_page), _SweepPart(logged.offset))
+    part.first_offset = min(part.first_offset, logged.offset)
+    part.judged_rows += 1
+    if is_reclaimable and entry.kind is DeletedKind.DIRECTORY:
+        part.reclaimable_directories += 1
+    elif is_reclaimable:
+        part.reclaimable_rows += 1
+
+
+def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_version: int) -> SweepResult:
+    return SweepResult(
+        sweep_id=sweep_id,
+        sweep_page=sweep_page,
+        first_offset=part.first_offset,
+        judged_rows=part.judged_rows,
+        reclaimable_rows=part.reclaimable_rows,
+        reclaimable_directories=part.reclaimable_directories,
+        chain_version=chain_version,
+    )
+
+
+def _slices(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    iterator = iter(items)
+    while one := tuple(islice(iterator, ROWS_PER_MESSAGE)):
+        yield one
