@@ -122,10 +122,9 @@ def read_route(
                 _await_txn(question, applied_txn)
             return Response(adapter.dump_json(answer(question)), media_type="application/json")
         except StoreError as error:
-            return _refusal("INTERNAL_ERROR", str(error), 503)
+            return refusal("UNAVAILABLE", str(error))
         except DeepcleanError as error:
-            code = str(getattr(error, "code", "INTERNAL_ERROR"))
-            return _refusal(code, str(error), status_of(code))
+            return refusal(str(getattr(error, "code", "INTERNAL_ERROR")), str(error))
 
     if method == "GET":
         # Not a coroutine: a read of the disk runs in a thread of its own, and holds up no other request.
@@ -147,7 +146,7 @@ def status_of(code: str) -> int:
         return 404
     if code.startswith("INVALID_"):
         return 400
-    return 500 if code == "INTERNAL_ERROR" else 409
+    return {"INTERNAL_ERROR": 500, "UNAVAILABLE": 503}.get(code, 409)
 
 
 def _store_of(shard: int, stores: Stores) -> Store:
@@ -175,6 +174,7 @@ def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
         pause.wait(AFTER_POLL_SECONDS)
 
 
-def _refusal(code: str, message: str, status: int) -> Response:
+def refusal(code: str, message: str) -> Response:
+    """The answer to a request that is refused."""
     body = json.dumps({"code": code, "message": message})
-    return Response(body, status_code=status, media_type="application/json")
+    return Response(body, status_code=status_of(code), media_type="application/json")

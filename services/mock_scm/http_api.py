@@ -1,0 +1,87 @@
+"""The mock storage container manager over HTTP: which blocks exist, sums over them, and the switches to misbehave."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from schemas.answers import ScmTotals
+from schemas.records import BlockRun
+from services.mock_scm import queries
+from services.mock_scm.settings import MockScmSwitches
+from services.runtime.reads import MAX_LIMIT, Question, ReadError, Stores, closing_reader, read_route, refusal
+
+_RUNS = TypeAdapter(Annotated[list[BlockRun], Field(max_length=MAX_LIMIT)])
+
+
+@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
+class Switches:
+    """``MockScmSwitches`` as a request sets them: whatever is left out is switched off."""
+
+    delay_ms: Annotated[int, Field(ge=0)] = 0
+    fail_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    failing_buckets: frozenset[int] = frozenset()
+    is_failing: bool = False
+    answers_twice: bool = False
+
+
+_SWITCHES = TypeAdapter(Switches)
+
+
+def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
+    """All reads of the shards that this process serves, and the switches that they share."""
+
+    def get_switches(_: Request) -> Response:
+        shown = Switches(**{field.name: getattr(switches, field.name) for field in fields(MockScmSwitches)})
+        return Response(_SWITCHES.dump_json(shown), media_type="application/json")
+
+    async def put_switches(request: Request) -> Response:
+        try:
+            wanted = _SWITCHES.validate_json(await request.body())
+        except ValidationError as error:
+            return refusal("INVALID_REQUEST", _first_reason(error))
+        for field in fields(MockScmSwitches):
+            setattr(switches, field.name, getattr(wanted, field.name))
+        return await run_in_threadpool(get_switches, request)
+
+    return [
+        read_route("/exist", stores, _exist, list[bool], method="POST"),
+        read_route("/totals", stores, _totals, ScmTotals),
+        Route("/v1/switches", get_switches, methods=["GET"]),
+        Route("/v1/switches", put_switches, methods=["PUT"]),
+    ]
+
+
+def _exist(question: Question) -> list[bool]:
+    try:
+        runs = _RUNS.validate_json(question.body)
+    except ValidationError as error:
+        raise ReadError("INVALID_REQUEST", _first_reason(error)) from error
+    with closing_reader(question.store.reading()) as tables:
+        return queries.existing(tables, runs)
+
+
+def _totals(question: Question) -> ScmTotals:
+    with closing_reader(question.store.reading()) as tables:
+        state = queries.totals(tables)
+        return ScmTotals(
+            mark_txn=state.mark_txn,
+            inventory_bytes=state.inventory_bytes,
+            inventory_blocks=state.inventory_blocks,
+            deleted_bytes=state.deleted_bytes,
+            deleted_blocks=state.deleted_blocks,
+            waiting_deletions=queries.pending_deletions(tables),
+        )
+
+
+def _first_reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place or 'body'}: {first['msg']}"
