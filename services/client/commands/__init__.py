@@ -1,0 +1,1 @@
+"""The sub-commands of ``deepclean``, one file a family."""

@@ -1,0 +1,175 @@
+"""``deepclean git``: plays a git repository's history on the plane and lets git judge the outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from services.client.commands.planes import open_plane
+from services.client.generated_history import GeneratedHistory
+from services.client.git_check import GitTruth
+from services.client.git_command import GitRepository
+from services.client.git_history import GitHistory
+from services.client.history_run import HistoryReport, HistoryRun
+from services.client.outcome_check import ModelTruth
+from services.client.plane import Plane
+
+GENERATED_SEED = 1
+console = Console()
+
+
+def git(
+    repository: Annotated[
+        Path, typer.Argument(help="A clone of a git repository; its first-parent history is played.")
+    ],
+    every: Annotated[
+        int | None, typer.Option(help="Take a snapshot at each Nth commit; by default 20 to 40 in all.")
+    ] = None,
+    tags: Annotated[bool, typer.Option("--tags", help="Take a snapshot at each tag instead.")] = False,
+    max_commits: Annotated[int | None, typer.Option(help="Play the oldest commits only.")] = None,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Run the plane within this process, in seconds.")
+    ] = False,
+    plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
+) -> None:
+    """Replay a git history, delete some snapshots and a tree, settle, and check everything against git itself.
+
+    Each commit's changes become puts, deletes and renames in a FILE_SYSTEM_OPTIMIZED bucket. Exits with 1 when a
+    snapshot does not list what git lists, or a block was lost or kept for nothing.
+    """
+    with open_plane(in_memory=in_memory, is_running=plane, say=console.print) as opened:
+        outcome = _run(opened, repository, every, tags, max_commits)
+    _print(outcome)
+    if report:
+        report.write_text(json.dumps(outcome.to_json(), indent=2) + "\n", "utf-8")
+        console.print(f"The report is in {report}.")
+    if not outcome.is_clean:
+        raise typer.Exit(1)
+
+
+def _run(plane: Plane, repository: Path, every: int | None, tags: bool, max_commits: int | None) -> HistoryReport:
+    found = GitRepository(repository)
+    with _progress() as (progress, task):
+        if found.has_history():
+            git_history = GitHistory(repository, every=every, uses_tags=tags, max_commits=max_commits)
+            run = HistoryRun(
+                plane,
+                git_history,
+                f"git history of {repository.resolve().name}",
+                lambda _ledger, closing: GitTruth(
+                    git_history.repository, git_history.snapshots, git_history.last_commit, closing.directory
+                ),
+            )
+        else:
+            console.print(f"{repository} has no git history: playing a generated one instead, judged by a model.")
+            run = HistoryRun(
+                plane,
+                GeneratedHistory(GENERATED_SEED, every=every),
+                "generated history",
+                lambda ledger, _closing: ModelTruth(ledger),
+            )
+        progress.update(task, total=run.source.commit_count)
+        run.on_stage = lambda stage: progress.update(task, description=stage)
+
+        def on_commits(commits: int, operations: int) -> None:
+            progress.update(task, completed=commits, operations=operations)
+
+        run.on_commits = on_commits
+        return run.run()
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Progress, int]]:
+    """A bar with commits, operations and their rate."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("commits"),
+        TextColumn("{task.fields[operations]} operations"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield progress, progress.add_task("starting", total=None, operations=0)
+
+
+def _bytes(count: int) -> str:
+    """A size for people."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _print(report: HistoryReport) -> None:
+    table = Table(title=f"Snapshots after the {report.source}", caption=_closing_sentence(report))
+    for column in ("snapshot", "created", "keys", "referenced", "exclusive", "deleting it frees"):
+        table.add_column(column, justify="left" if column in ("snapshot", "created") else "right")
+    for snapshot in report.snapshots:
+        created = datetime.fromtimestamp(snapshot.created_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(
+            snapshot.name,
+            created,
+            f"{snapshot.keys:,}",
+            _bytes(snapshot.referenced_bytes),
+            _bytes(snapshot.exclusive_bytes),
+            f"{_bytes(snapshot.frees_bytes)} in {snapshot.frees_versions:,} versions",
+        )
+    console.print(table)
+    console.print(_amounts_table(report))
+    rate = report.operations / report.played_seconds if report.played_seconds else 0.0
+    console.print(
+        f"{report.commits:,} commits, {report.operations:,} operations in {report.played_seconds:.1f} s "
+        f"({rate:,.0f}/s); settled in {report.settled_seconds:.1f} s ({report.settle_rounds} rounds)."
+    )
+    _print_check(report)
+
+
+def _closing_sentence(report: HistoryReport) -> str:
+    removed = f"Removed the tree {report.removed_directory}" if report.removed_directory else "Removed no tree"
+    return f"{removed}; deleted the snapshots {', '.join(report.deleted_snapshots) or 'none'}."
+
+
+def _amounts_table(report: HistoryReport) -> Table:
+    table = Table(title="Where the bytes are")
+    for column in ("", "versions", "bytes", "held by"):
+        table.add_column(column, justify="right" if column in ("versions", "bytes") else "left")
+    holders = {
+        "put": "",
+        "live": "the active namespace",
+        "held": "snapshots alone",
+        "pending": "nobody; not claimed yet",
+        "claimed": "nobody; on the way to SCM",
+        "freed": "nobody; confirmed by SCM",
+    }
+    for name, amount in report.versions.items():
+        table.add_row(name, f"{amount.versions:,}", _bytes(amount.bytes), holders[name])
+    return table
+
+
+def _print_check(report: HistoryReport) -> None:
+    for name, count in report.check.items():
+        style = "green" if count == 0 else "bold red"
+        console.print(f"  {name.replace('_', ' ')}: [{style}]{count:,}[/{style}]")
+    for example in report.examples:
+        console.print(f"  [red]{example}[/red]", highlight=False)
+    if report.is_clean:
+        console.print(
+            "[green]Every snapshot and the active namespace list exactly what they must; nothing needed was freed, "
+            "nothing else was kept.[/green]"
+        )
+    else:
+        console.print("[bold red]The outcome is wrong.[/bold red]")

@@ -1,0 +1,42 @@
+"""``deepclean replay``: executes a workload file and writes what can be seen of the plane."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from services.client.commands.planes import open_plane
+from services.client.replay import Replay
+from services.client.workload import read_operations
+
+console = Console(stderr=True)
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="Operations, one JSON object per line.", exists=True, dir_okay=False)],
+    observations: Annotated[
+        Path | None, typer.Option(help="Where refusals and observations go, one JSON object per line; else stdout.")
+    ] = None,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Run the plane within this process.")] = False,
+    plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
+    shards: Annotated[int, typer.Option(min=1, help="Shards of the plane that is started.")] = 1,
+) -> None:
+    """Execute a workload; snapshots may be renamed (as in the recorded cases)."""
+    operations = list(read_operations(file))
+    with open_plane(in_memory=in_memory, is_running=plane, say=console.print, shards=shards) as opened:
+        columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("", total=len(operations))
+            run = Replay(opened, on_progress=lambda count: progress.advance(task, count))
+            lines = [json.dumps(line) for line in run.run(operations)]
+    text = "".join(f"{line}\n" for line in lines)
+    if observations:
+        observations.write_text(text, "utf-8")
+    else:
+        sys.stdout.write(text)

@@ -1,0 +1,268 @@
+"""Executes a workload on a plane and writes down what can be seen of it.
+
+Lines are those of the workload format: one for each refused operation, one for each observation. Operations on keys
+are sent without waiting for one another; a snapshot, settling and observing wait for all before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import records
+from schemas.answers import ListedEntry
+from schemas.records import BlockRun, BucketLayout, BucketRow, Settle, SnapshotInfo
+from services.client import workload
+from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+
+MIN_NAME_LENGTH = 3
+MAX_OUTSTANDING = 10_000
+PAGE = 5_000
+Line = dict[str, Any]
+_LAYOUT_NAMES = {
+    BucketLayout.OBJECT_STORE: "OBS",
+    BucketLayout.LEGACY: "LEGACY",
+    BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
+}
+
+
+def physical_name(kind: str, name: str) -> str:
+    """A name that the plane accepts: workloads may use shorter ones than Ozone does."""
+    return name if len(name) >= MIN_NAME_LENGTH else f"{kind}-{name}"
+
+
+def logical_name(kind: str, name: str) -> str:
+    """The workload's word for a name of the plane."""
+    short = name.removeprefix(f"{kind}-")
+    return short if len(short) < MIN_NAME_LENGTH else name
+
+
+@dataclass(frozen=True, slots=True)
+class PutVersion:
+    """A version that the workload has put, as the plane answered it."""
+
+    number: int
+    volume: str
+    bucket: str
+    tag: str
+    size_bytes: int
+    blocks: BlockRun | None
+
+
+@dataclass(slots=True)
+class _Sent:
+    """An operation whose answer is still on its way."""
+
+    operation_number: int
+    shard: int
+    number: int
+    operation: workload.Operation
+
+
+@dataclass(slots=True)
+class Replay:
+    """One run of a workload on a plane."""
+
+    plane: Plane
+    on_progress: Callable[[int], None] = lambda _count: None
+    versions: list[PutVersion] = field(default_factory=list)
+    refusals: int = 0
+    _shards: dict[str, int] = field(default_factory=dict)
+    _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
+    _sent: list[_Sent] = field(default_factory=list)
+    _settles: int = 0
+
+    def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
+        """Execute operations in order; yields a line for each refusal and each observation, in order."""
+        for number, operation in operations:
+            yield from self.execute(number, operation)
+        yield from self.collect()
+
+    def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
+        """Execute one operation; yields the lines that are due."""
+        command = _namespace_command(operation)
+        if command is not None:
+            shard = self._shard(operation)
+            self._sent.append(_Sent(number, shard, self.plane.submit(shard, command), operation))
+            if len(self._sent) >= MAX_OUTSTANDING:
+                yield from self.collect()
+            return
+        yield from self.collect()
+        if isinstance(operation, workload.Settle):
+            self.settle()
+        elif isinstance(operation, workload.Observe):
+            yield self.observe(number, operation.label)
+        else:
+            reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
+            if reply.error:
+                self.refusals += 1
+                yield {"op": number, "error": reply.error}
+        self.on_progress(1)
+
+    def _shard(self, operation: Any) -> int:
+        """Shard of an operation's volume; volumes take the shards in turn."""
+        return self._shards.setdefault(operation.volume, len(self._shards) % self.plane.shards)
+
+    def collect(self) -> Iterator[Line]:
+        """Wait for all answers that are on their way; yields the refusals."""
+        sent, self._sent = self._sent, []
+        for command in sent:
+            reply = self.plane.answer(command.shard, command.number)
+            if reply.error:
+                self.refusals += 1
+                yield {"op": command.operation_number, "error": reply.error}
+            else:
+                self._note(command, reply)
+            self.on_progress(1)
+
+    def _note(self, command: _Sent, reply: records.MetadataReply) -> None:
+        operation = command.operation
+        if isinstance(operation, workload.PutKey):
+            blocks = reply.committed.blocks if reply.committed else None
+            self.versions.append(
+                PutVersion(
+                    command.operation_number,
+                    operation.volume,
+                    operation.bucket,
+                    operation.tag,
+                    operation.size_bytes,
+                    blocks,
+                )
+            )
+        elif isinstance(operation, workload.CreateBucket):
+            self._buckets[operation.volume, operation.bucket] = None
+
+    def settle(self) -> int:
+        """Wait until there is nothing more that the plane can do; says how many rounds that took."""
+        self._settles += 1
+        return max(
+            self.plane.request(shard, Settle(f"settle-{self._settles}-shard-{shard}")).rounds
+            for shard in range(self.plane.shards)
+        )
+
+    def existing_versions(self) -> list[bool]:
+        """For each version put whether its blocks are still in the store."""
+        existing = [False] * len(self.versions)
+        for shard in range(self.plane.shards):
+            indexes = [
+                index
+                for index, version in enumerate(self.versions)
+                if version.blocks is not None and self._shards[version.volume] == shard
+            ]
+            for start in range(0, len(indexes), PAGE):
+                page = indexes[start : start + PAGE]
+                runs = [run for index in page if (run := self.versions[index].blocks) is not None]
+                for index, is_there in zip(page, self.plane.scm(shard).exist(runs), strict=True):
+                    existing[index] = is_there
+        return existing
+
+    def observe(self, number: int, label: str) -> Line:
+        """What can be seen of every bucket."""
+        existing = self.existing_versions()
+        buckets = {}
+        for volume, bucket in sorted(self._buckets):
+            observation = observe_bucket(self.plane, self._shards[volume], volume, bucket)
+            observation["unreclaimed_bytes"] = sum(
+                version.size_bytes
+                for version, is_there in zip(self.versions, existing, strict=True)
+                if is_there and (version.volume, version.bucket) == (volume, bucket)
+            )
+            buckets[f"{volume}/{bucket}"] = observation
+        reclaimed = [
+            version.tag
+            for version, is_there in zip(self.versions, existing, strict=True)
+            if version.blocks is not None and not is_there
+        ]
+        return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+
+def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
+    """Chain, snapshots and listings of one bucket."""
+    volume_name, bucket_name = physical_name("volume", volume), physical_name("bucket", bucket)
+    reads = plane.metadata(shard)
+    row: BucketRow = reads.bucket(volume_name, bucket_name)
+    snapshots = plane.snapshots(shard).snapshots(volume_name, bucket_name)
+    names = {snapshot.snapshot_id: logical_name("snap", snapshot.name) for snapshot in snapshots}
+    listings = {"active": list_everything(plane, shard, volume_name, bucket_name)}
+    for snapshot in snapshots:
+        entries = list_everything(plane, shard, volume_name, bucket_name, snapshot.snapshot_id)
+        listings[names[snapshot.snapshot_id]] = entries
+    is_tree = row.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    return {
+        "layout": _LAYOUT_NAMES[row.layout],
+        "chain": list(names.values()),
+        "snapshots": {names[snapshot.snapshot_id]: _observe_snapshot(snapshot, names) for snapshot in snapshots},
+        "listing": {
+            store: {
+                entry.path: {"tag": entry.tag, "bytes": entry.size_bytes} for entry in entries if not entry.is_directory
+            }
+            for store, entries in listings.items()
+        },
+        "directories": {
+            store: sorted(entry.path for entry in entries if entry.is_directory)
+            for store, entries in listings.items()
+            if is_tree
+        },
+    }
+
+
+def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
+    return {
+        "previous": names.get(snapshot.path_previous_snapshot_id),
+        "exclusive_bytes": snapshot.exclusive_bytes + snapshot.exclusive_delta_bytes,
+        "referenced_bytes": snapshot.referenced_bytes,
+        "deep_cleaned_keys": snapshot.has_deep_cleaned_keys,
+        "deep_cleaned_directories": snapshot.has_deep_cleaned_directories,
+    }
+
+
+def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot_id: str = "") -> list[ListedEntry]:
+    """All keys and directories of a bucket or of one of its snapshots."""
+    entries: list[ListedEntry] = []
+    while True:
+        page = plane.metadata(shard).entries(
+            volume,
+            bucket,
+            snapshot_id=snapshot_id,
+            start_after=entries[-1].path if entries else "",
+            limit=PAGE,
+        )
+        entries += page
+        if len(page) < PAGE:
+            return entries
+
+
+def _names(operation: Any) -> tuple[str, str]:
+    return physical_name("volume", operation.volume), physical_name("bucket", operation.bucket)
+
+
+_COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
+    workload.CreateVolume: lambda op: records.CreateVolume(physical_name("volume", op.volume)),
+    workload.CreateBucket: lambda op: records.CreateBucket(*_names(op), op.layout),
+    workload.PutKey: lambda op: records.PutKey(*_names(op), op.key, op.size_bytes, op.tag),
+    workload.DeleteKey: lambda op: records.DeleteKey(*_names(op), op.key),
+    workload.RenameKey: lambda op: records.RenameKey(*_names(op), op.from_key, op.to_key),
+    workload.RenameDirectory: lambda op: records.RenameDirectory(*_names(op), op.from_directory, op.to_directory),
+    workload.MakeDirectory: lambda op: records.MakeDirectory(*_names(op), op.directory),
+    workload.DeleteDirectory: lambda op: records.DeleteDirectory(*_names(op), op.directory),
+}
+
+
+def _namespace_command(operation: workload.Operation) -> NamespaceCommand | None:
+    """The command of an operation on the namespace; None for the other operations."""
+    make = _COMMANDS.get(type(operation))
+    return None if make is None else make(operation)
+
+
+def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
+    match operation:
+        case workload.CreateSnapshot():
+            return records.CreateSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
+        case workload.DeleteSnapshot():
+            return records.DeleteSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
+        case workload.RenameSnapshot():
+            source = physical_name("snap", operation.from_snapshot)
+            return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
+        case _:
+            raise TypeError(f"not an operation on snapshots: {operation}")

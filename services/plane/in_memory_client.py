@@ -1,0 +1,192 @@
+"""A client of the plane in memory: commands go straight into its log, reads straight to its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.answers import BucketSpace, ListedEntry, ScmTotals
+from schemas.codec import codec
+from schemas.records import (
+    BlockRun,
+    BucketRow,
+    DirectoryRow,
+    KeyRow,
+    MetadataCommand,
+    MetadataReply,
+    SnapshotCommand,
+    SnapshotInfo,
+    SnapshotReply,
+    VolumeRow,
+)
+from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
+from services.client.errors import PlaneError, PlaneTimeoutError
+from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.metadata import queries as metadata_queries
+from services.metadata.errors import CommandError
+from services.mock_scm import queries as scm_queries
+from services.plane.in_memory import InMemoryPlane
+from services.snapshots import queries as snapshot_queries
+from services.storage.tables import TablesReader
+
+
+class InMemoryClient:
+    """One client of a plane in memory; implements the port ``services.client.plane.Plane``."""
+
+    def __init__(self, plane: InMemoryPlane, client_id: str = "client") -> None:
+        self.plane = plane
+        self.shards = plane.shards
+        self._client_id = client_id
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._replies: dict[tuple[str, int], dict[int, Any]] = {}
+        self._read_to: dict[tuple[str, int], int] = {}
+
+    def submit(self, shard: int, command: NamespaceCommand) -> int:
+        """Append a command to the log."""
+        number = self._next_number(METADATA_COMMANDS, shard)
+        self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command))
+        return number
+
+    def answer(self, shard: int, number: int) -> MetadataReply:
+        """Run the plane until the answer is there."""
+        reply: MetadataReply = self._wait(METADATA_REPLIES, shard, number)
+        return reply
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        """Append a request to the log and run the plane until the answer is there."""
+        number = self._next_number(SNAPSHOTS_COMMANDS, shard)
+        self._append(SNAPSHOTS_COMMANDS, shard, SnapshotCommand(shard, self._client_id, number, request))
+        reply: SnapshotReply = self._wait(SNAPSHOTS_REPLIES, shard, number)
+        return reply
+
+    def _next_number(self, topic: Topic, shard: int) -> int:
+        number = self._numbers.get((topic.name, shard), 0) + 1
+        self._numbers[topic.name, shard] = number
+        return number
+
+    def _append(self, topic: Topic, shard: int, record: Any) -> None:
+        encoder = codec(topic.record)
+        self.plane.log.append(topic.name, shard, encoder.encode(record), encoder.fingerprint)
+
+    def _wait(self, topic: Topic, shard: int, number: int) -> Any:
+        if not self.plane.run_until(lambda: number in self._read(topic, shard)):
+            raise PlaneTimeoutError(f"no answer to number {number} on {topic.name}: the plane stands still")
+        return self._read(topic, shard).pop(number)
+
+    def _read(self, topic: Topic, shard: int) -> dict[int, Any]:
+        """Answers to this client that were not fetched yet."""
+        records = self.plane.log.records(topic.name, shard)
+        replies = self._replies.setdefault((topic.name, shard), {})
+        for record in records[self._read_to.get((topic.name, shard), 0) :]:
+            reply = codec(topic.record).decode_message(record.value, record.fingerprint)
+            if reply.client_id == self._client_id:
+                replies.setdefault(reply.number, reply)
+        self._read_to[topic.name, shard] = len(records)
+        return replies
+
+    def metadata(self, shard: int) -> InMemoryMetadataReads:
+        """Reads of one shard's metadata."""
+        return InMemoryMetadataReads(self.plane, shard)
+
+    def snapshots(self, shard: int) -> InMemorySnapshotReads:
+        """Reads of one shard's snapshots."""
+        return InMemorySnapshotReads(self.plane, shard)
+
+    def scm(self, shard: int) -> InMemoryScmReads:
+        """Reads of one shard's storage container manager."""
+        return InMemoryScmReads(self.plane, shard)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _refuse(error: CommandError) -> PlaneError:
+    return PlaneError(error.code, str(error))
+
+
+class InMemoryMetadataReads:
+    """Reads of one shard's metadata."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._store = plane.processes["metadata", shard].store
+
+    def _tables(self, snapshot_id: str = "") -> TablesReader:
+        return TablesReader(self._store.open_checkpoint(snapshot_id) if snapshot_id else self._store)
+
+    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+        """Volumes by name."""
+        return metadata_queries.list_volumes(self._tables(), start_after, limit)
+
+    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
+        """Buckets of a volume by name."""
+        return metadata_queries.list_buckets(self._tables(), volume, start_after, limit)
+
+    def bucket(self, volume: str, bucket: str) -> BucketRow:
+        """One bucket."""
+        try:
+            return metadata_queries.get_bucket(self._tables(), volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def entries(
+        self,
+        volume: str,
+        bucket: str,
+        *,
+        snapshot_id: str = "",
+        prefix: str = "",
+        start_after: str = "",
+        limit: int = 1_000,
+    ) -> list[ListedEntry]:
+        """Keys and directories behind a path."""
+        tables = self._tables(snapshot_id)
+        try:
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+            return metadata_queries.list_entries(tables, row, prefix, start_after, limit)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
+        """One key or directory."""
+        tables = self._tables(snapshot_id)
+        try:
+            return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def space(self, volume: str, bucket: str) -> BucketSpace:
+        """Where the bytes of a bucket are."""
+        return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket))
+
+
+class InMemorySnapshotReads:
+    """Reads of one shard's snapshots."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._tables = TablesReader(plane.processes["snapshots", shard].store)
+
+    def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
+        """Snapshots of a bucket in the order of its chain."""
+        return snapshot_queries.list_snapshots(self._tables, volume, bucket, with_deleted=with_deleted)
+
+    def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        """One snapshot."""
+        for snapshot in self.snapshots(volume, bucket, with_deleted=True):
+            if snapshot.name == name:
+                return snapshot
+        raise PlaneError("FILE_NOT_FOUND", f"there is no snapshot {name} of {volume}/{bucket}")
+
+
+class InMemoryScmReads:
+    """Reads of one shard's storage container manager."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._tables = TablesReader(plane.processes["mock_scm", shard].store)
+
+    def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
+        """For each run of blocks whether it is in the store."""
+        return scm_queries.exist(self._tables, runs)
+
+    def totals(self) -> ScmTotals:
+        """Sums over the inventory."""
+        return scm_queries.totals(self._tables)
