@@ -1,0 +1,1 @@
+"""Takes deleted rows from a verdict to freed blocks: judges again, claims, tells SCM, finishes; sweeps stores."""

@@ -1,0 +1,30 @@
+"""Barriers that come on two topics: only when both twins are here is everything before them here, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.records import Barrier
+from schemas.topics import PURGE_KEYS, SWEEP_RESULTS, Topic
+from services.key_deletion.tables import BARRIER_TABLE, barrier_key
+from services.runtime.service import Work
+
+
+def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
+    """The barrier once its twin was here; until then it is kept in a table, and None is said.
+
+    A repeat of one that has passed waits for a twin that may never come; the next round of its request takes its
+    place, so that a request leaves one row at most.
+    """
+    table = work.table(BARRIER_TABLE)
+    twin_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
+    own_key, twin_key = barrier_key(topic, barrier.barrier_id), barrier_key(twin_topic, barrier.barrier_id)
+    twin = table.get(twin_key)
+    if twin is not None and twin.round > barrier.round:
+        return None
+    if twin is None or twin.round < barrier.round:
+        table.put(own_key, barrier)
+        return None
+    table.delete(own_key)
+    table.delete(twin_key)
+    return replace(barrier, work=max(barrier.work, twin.work))

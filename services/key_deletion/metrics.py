@@ -1,0 +1,88 @@
+"""What key_deletion reports."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from services.domain.reclaimability import Verdict
+from services.key_deletion.task_state import TaskState
+
+UNJUDGEABLE = "unjudgeable"
+CLAIM_OUTCOMES = ("claimed", "removed", "gone", "refused")
+GROUP_OUTCOMES = ("confirmed", "failed")
+SWEEP_OUTCOMES = ("clean", "found", "timed_out")
+
+
+class KeyDeletionMetrics:
+    """All that key_deletion reports. A label's values are a closed set, never a path or an id."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rows_judged = Counter(
+            "deepclean_key_deletion_rows_judged_total",
+            "Rows judged a second time, by verdict; any but reclaimable is a defect of the first judge.",
+            ["verdict"],
+            registry=registry,
+        )
+        self.rows_claimed = Counter(
+            "deepclean_key_deletion_claim_rows_total",
+            "Rows of claims, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.claims_refused = Counter(
+            "deepclean_key_deletion_claims_refused_total",
+            "Rows that metadata would not let go because they are held: must stay 0.",
+            registry=registry,
+        )
+        self.groups = Counter(
+            "deepclean_key_deletion_groups_total",
+            "Block groups that SCM has answered for, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.confirmed_bytes = Counter(
+            "deepclean_key_deletion_confirmed_bytes_total", "Bytes that SCM has confirmed deleted.", registry=registry
+        )
+        self.asked_again = Counter(
+            "deepclean_key_deletion_asked_again_total",
+            "Questions asked again because no answer came in time, by step.",
+            ["step"],
+            registry=registry,
+        )
+        self.sweeps = Counter(
+            "deepclean_key_deletion_sweeps_total", "Sweeps that ended, by outcome.", ["outcome"], registry=registry
+        )
+        self.flags = Counter(
+            "deepclean_key_deletion_stores_flagged_total", "Stores reported as deep clean.", registry=registry
+        )
+        self.tasks = Gauge(
+            "deepclean_key_deletion_tasks", "Batches of rows on their way, by step.", ["step"], registry=registry
+        )
+        self.unconfirmed_bytes = Gauge(
+            "deepclean_key_deletion_unconfirmed_bytes",
+            "Bytes that SCM was told to delete and has not yet confirmed.",
+            registry=registry,
+        )
+        self.waiting_purges = Gauge(
+            "deepclean_key_deletion_waiting_purges",
+            "Purges that wait for the chain or for room.",
+            registry=registry,
+        )
+        self.sweeps_open = Gauge(
+            "deepclean_key_deletion_sweeps_open", "Stores that are to be swept or are being swept.", registry=registry
+        )
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """A value never reached reads 0 instead of being absent."""
+        for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
+            self.rows_judged.labels(verdict)
+        for outcome in CLAIM_OUTCOMES:
+            self.rows_claimed.labels(outcome)
+        for outcome in GROUP_OUTCOMES:
+            self.groups.labels(outcome)
+        for outcome in SWEEP_OUTCOMES:
+            self.sweeps.labels(outcome)
+        for state in TaskState:
+            self.asked_again.labels(state.value.lower())
+            self.tasks.labels(state.value.lower())

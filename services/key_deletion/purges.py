@@ -1,0 +1,90 @@
+"""Purges that came in: they wait until this judge knows enough and has room, then each row is judged again."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import structlog
+
+from schemas.records import PurgeKeys, RowName, WaitingPurge
+from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.reclaimability import LifetimeError, Verdict
+from services.key_deletion.counts import PURGE, next_number
+from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
+from services.key_deletion.tables import BEYOND, FIRST, WAITING_TABLE, Tables, number_key, number_of_key
+from services.runtime.errors import InvalidMessageError
+from services.runtime.service import Work
+
+logger = structlog.get_logger(__name__)
+
+
+class WaitingPurges:
+    """The queue of purges, first come first served."""
+
+    def __init__(self, metrics: KeyDeletionMetrics) -> None:
+        self._metrics = metrics
+        self._numbers: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def restore(self, tables: Tables) -> None:
+        """Make what is kept in memory anew."""
+        self._numbers = deque(number_of_key(key) for key, _ in tables.table(WAITING_TABLE).scan(FIRST, BEYOND))
+
+    def append(self, purge: PurgeKeys, work: Work) -> None:
+        """Queue a purge.
+
+        Raises:
+            InvalidMessageError: not every row has its place in the chain.
+        """
+        if len(purge.rows) != len(purge.snapshots_before_death):
+            raise InvalidMessageError(
+                f"{len(purge.rows)} rows with {len(purge.snapshots_before_death)} places in the chain: "
+                f"a purge needs one for each row"
+            )
+        number = next_number(PURGE, work)
+        waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
+        work.table(WAITING_TABLE).put(number_key(number), waiting)
+        self._numbers.append(number)
+
+    def take(self, view: ChainView, max_rows: int, work: Work) -> list[RowName] | None:
+        """Reclaimable rows for one task, from as many purges as fit whole; None when no purge may be judged yet.
+
+        A purge judged with a newer chain than this view waits, and all behind it: they are as new.
+        """
+        table = work.table(WAITING_TABLE)
+        rows: list[RowName] = []
+        taken_rows = 0
+        while self._numbers:
+            key = number_key(self._numbers[0])
+            purge = table.get(key)
+            if purge is not None:
+                if purge.chain_version > view.version or (taken_rows and taken_rows + len(purge.rows) > max_rows):
+                    break
+                rows += self._judge(purge, view, max_rows)
+                taken_rows += min(len(purge.rows), max_rows)
+                if len(purge.rows) > max_rows:
+                    rest = purge.rows[max_rows:], purge.snapshots_before_death[max_rows:]
+                    table.put(key, WaitingPurge(purge.chain_version, *rest))
+                    break
+            table.delete(key)
+            self._numbers.popleft()
+        return rows if taken_rows else None
+
+    def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> list[RowName]:
+        """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing."""
+        reclaimable = []
+        for row, before in zip(purge.rows[:max_rows], purge.snapshots_before_death[:max_rows], strict=True):
+            try:
+                verdict = view.judge(row.bucket_id, row.birth, row.death, before)
+            except (ChainViewError, LifetimeError) as error:
+                self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
+                logger.error("row cannot be judged: kept", row=row, snapshots_before_death=before, reason=str(error))
+                continue
+            self._metrics.rows_judged.labels(verdict.value).inc()
+            if verdict is Verdict.RECLAIMABLE:
+                reclaimable.append(row)
+            else:
+                logger.error("first judge let a held row pass: kept", row=row, verdict=verdict.value)
+        return reclaimable

@@ -1,0 +1,175 @@
+"""key_deletion of one shard: the second judge, and the way from a verdict to freed blocks.
+
+Answers are taken in as they come; whatever is new (tasks, retries, sweeps) is started by ``tick``, at the end of the
+unit of work, when there is room for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+
+from schemas.records import (
+    Barrier,
+    BlocksDeleted,
+    MetadataCommand,
+    MetadataProgress,
+    PurgeKeys,
+    RowsClaimed,
+    RowsFinished,
+    ScmCommand,
+    ScmReply,
+    SnapshotChainRecord,
+    SweepPageSent,
+    SweepResult,
+    SweepRow,
+)
+from schemas.topics import (
+    METADATA_COMMANDS,
+    METADATA_PROGRESS,
+    PURGE_KEYS,
+    SCM_COMMANDS,
+    SCM_REPLIES,
+    SNAPSHOT_CHAIN,
+    SWEEP_RESULTS,
+    Topic,
+)
+from services.key_deletion.barriers import joined
+from services.key_deletion.chain import ChainFollower
+from services.key_deletion.counts import count_done, take_done
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.purges import WaitingPurges
+from services.key_deletion.settings import KeyDeletionSettings
+from services.key_deletion.stores import Stores
+from services.key_deletion.sweeps import Sweeps
+from services.key_deletion.tables import TABLES, Tables
+from services.key_deletion.tasks import Tasks
+from services.runtime.errors import ChainBrokenError, InvariantError
+from services.runtime.service import Message, Work
+from services.storage.tables import TablesReader
+
+
+class KeyDeletionService:
+    """One shard of key_deletion."""
+
+    name = "key_deletion"
+    inputs = (SNAPSHOT_CHAIN, METADATA_PROGRESS, SCM_REPLIES, SWEEP_RESULTS, PURGE_KEYS)
+    tables = TABLES
+
+    def __init__(self, settings: KeyDeletionSettings | None = None, metrics: KeyDeletionMetrics | None = None) -> None:
+        settings = settings or KeyDeletionSettings()
+        metrics = metrics or KeyDeletionMetrics(CollectorRegistry())
+        self._metrics = metrics
+        self._chain = ChainFollower()
+        self._purges = WaitingPurges(metrics)
+        self._tasks = Tasks(settings, metrics)
+        self._sweeps = Sweeps(settings, metrics)
+        self._stores = Stores(self._sweeps, settings, metrics)
+        self._is_stale = False
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew."""
+        self._rebuild(tables)
+
+    def _rebuild(self, tables: Tables) -> None:
+        for part in (self._chain, self._purges, self._tasks, self._sweeps, self._stores):
+            part.restore(tables)
+        self._is_stale = False
+
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no message needs it
+        """No message needs a batch of its own."""
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Take in one message."""
+        if self._is_stale:
+            self._rebuild(work)
+        try:
+            self._take_in(message.topic, message.record, work)
+        except Exception:
+            # The loop undoes the tables; what is in memory is read anew before it is used again.
+            self._is_stale = True
+            raise
+
+    def _take_in(self, topic: Topic, record: object, work: Work) -> None:
+        if isinstance(record, SnapshotChainRecord):
+            self._follow(record, work)
+        elif isinstance(record, PurgeKeys):
+            if record.rows:
+                self._purges.append(record, work)
+                count_done(work)
+            self._take_barrier(record.barrier, topic, work)
+        elif isinstance(record, SweepResult):
+            if record.barrier is None:
+                self._end_sweep(self._sweeps.judged(record, work), work)
+            self._take_barrier(record.barrier, topic, work)
+        elif isinstance(record, ScmReply):
+            self._take_scm_reply(record.body, work)
+        elif isinstance(record, MetadataProgress):
+            self._take_progress(record.body, work)
+
+    def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
+        """A marker that cannot be followed stops the service: put aside it would leave a gap."""
+        try:
+            if self._chain.follow(record, work):
+                self._stores.follow(record, self._chain.view, work)
+        except InvariantError:
+            raise
+        except Exception as error:
+            raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
+
+    def _end_sweep(self, ended: SweepRow | None, work: Work) -> None:
+        if ended is not None:
+            self._stores.swept(ended, work)
+
+    def _take_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
+        if isinstance(body, BlocksDeleted):
+            self._tasks.deleted(body, work)
+            return
+        returned = replace(body, work=body.work + self._work(work), origin=self.name)
+        work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, returned, sender=self.name, wants_reply=False))
+
+    def _take_progress(self, body: object, work: Work) -> None:
+        if isinstance(body, RowsClaimed):
+            self._tasks.claimed(body, work)
+        elif isinstance(body, RowsFinished):
+            self._tasks.finished(body, work)
+        elif isinstance(body, SweepPageSent):
+            self._end_sweep(self._sweeps.page_sent(body, work), work)
+
+    def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
+        """Once both twins are here: end every pause, and pass the barrier on to SCM behind all that went there."""
+        both = joined(barrier, topic, work) if barrier is not None else None
+        if both is None:
+            return
+        self._tasks.make_due(work)
+        self._sweeps.make_due(work)
+        work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + self._work(work))))
+
+    def _work(self, work: Work) -> int:
+        """What is still to be done here, and what was done since this was last asked."""
+        left = len(self._tasks) + len(self._purges) + len(self._sweeps) + self._stores.unflagged
+        return left + take_done(work)
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Do what is due, and start what has room."""
+        if self._is_stale:
+            self._rebuild(work)
+        self._tasks.tick(now_ms, work)
+        view = self._chain.view
+        while self._tasks.has_room:
+            rows = self._purges.take(view, self._tasks.max_rows, work)
+            if rows is None:
+                break
+            if rows:
+                self._tasks.start(rows, view.version, now_ms, work)
+        self._stores.tick(now_ms, view, work)
+        self._sweeps.tick(now_ms, work)
+
+    def end_batch(self, work: Work) -> None:
+        """Report."""
+        if work.is_changed():
+            self._metrics.waiting_purges.set(len(self._purges))
+            self._tasks.report()
+            self._sweeps.report()

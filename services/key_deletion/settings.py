@@ -1,0 +1,36 @@
+"""What may be set for key_deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDeletionSettings:
+    """Limits of one key_deletion service."""
+
+    max_task_rows: int = 1_000
+    max_task_bytes: int = 1 << 20
+    """Serialized bytes of a task's largest message, each row counted at the most that it can take."""
+    max_tasks_in_flight: int = 32
+    """Tasks that wait for an answer; what has no room waits in its table."""
+    max_retries_in_flight: int = 16
+    """How many of those may be groups that SCM failed before, so that they never keep new rows waiting."""
+    first_retry_ms: int = 500
+    """Back-off after the first failure; each failure doubles it."""
+    longest_retry_ms: int = 60_000
+    answer_timeout_ms: int = 600_000
+    """When an answer is this late the question is asked again: a net, since no message is lost."""
+    max_sweeps_in_flight: int = 8
+    max_sweep_page_rows: int = 5_000
+    max_sweep_page_bytes: int = 1 << 20
+    first_sweep_again_ms: int = 1_000
+    """Pause before a store that was not clean is swept again; each sweep doubles it."""
+    longest_sweep_again_ms: int = 60_000
+    safety_sweep_interval_ms: int = 3_600_000
+    """How often every bucket that ever had a snapshot is swept as a whole."""
+
+
+def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:
+    """Pause after some failures in a row: doubled with each, up to a longest one."""
+    return min(longest_ms, first_ms << min(failures - 1, 30))

@@ -1,0 +1,175 @@
+"""Which snapshots' stores are deep clean: what every marker changes, and what every sweep shows.
+
+The rows of a snapshot's store died after the snapshot before it and not after itself; those of the active store died
+after the newest one. When a snapshot is dropped its store joins the next one, and only rows that it alone held become
+reclaimable. A store's flags are reset by the drop of either of the two snapshots before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.records import (
+    ChainDrop,
+    ChainedSnapshot,
+    ChainTake,
+    SetDeepClean,
+    SnapshotChainRecord,
+    SnapshotCommand,
+    StoreRow,
+    SweepRow,
+)
+from schemas.topics import SNAPSHOTS_COMMANDS
+from services.domain.chain_view import ChainView
+from services.key_deletion.counts import SAFETY_SWEEP_MS, count, count_done, set_count
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
+from services.key_deletion.sweeps import ACTIVE, RowRange, Sweeps
+from services.key_deletion.tables import BEYOND, FIRST, STORE_TABLE, Tables
+from services.runtime.service import Work
+
+EVERY_ROW = RowRange(0, 0)
+
+
+class Stores:
+    """The stores of all live snapshots of the shard."""
+
+    def __init__(self, sweeps: Sweeps, settings: KeyDeletionSettings, metrics: KeyDeletionMetrics) -> None:
+        self._sweeps = sweeps
+        self._settings = settings
+        self._metrics = metrics
+        self._rows: dict[str, StoreRow] = {}
+        self._safety_sweep_ms = 0
+
+    def restore(self, tables: Tables) -> None:
+        """Make what is kept in memory anew."""
+        self._rows = {row.snapshot_id: row for _, row in tables.table(STORE_TABLE).scan(FIRST, BEYOND)}
+        self._safety_sweep_ms = count(SAFETY_SWEEP_MS, tables)
+
+    @property
+    def unflagged(self) -> int:
+        """Stores that are not known to be clean."""
+        return sum(not row.is_flagged for row in self._rows.values())
+
+    def follow(self, record: SnapshotChainRecord, view: ChainView, work: Work) -> None:
+        """Do what a new marker asks for; the view has followed it already."""
+        body = record.body
+        count_done(work)
+        if isinstance(body, ChainTake):
+            self._taken(ChainedSnapshot(body.snapshot_id, body.ordinal, body.txn, True), body.bucket_id, view, work)
+        elif isinstance(body, ChainDrop):
+            self._dropped(body, view, work)
+        else:
+            self._start_over(view, work)
+
+    def _taken(self, snapshot: ChainedSnapshot, bucket_id: int, view: ChainView, work: Work) -> None:
+        """A new store holds what the active one held until now: it is swept once."""
+        previous = view.previous_live(bucket_id, snapshot.snapshot_id)
+        self._put(StoreRow(snapshot.snapshot_id, bucket_id, snapshot.txn, view.version, True, False, 0, 0), work)
+        rows = RowRange(previous.txn if previous else 0, snapshot.txn)
+        self._sweeps.queue(bucket_id, snapshot.snapshot_id, rows, view.version, work)
+
+    def _dropped(self, drop: ChainDrop, view: ChainView, work: Work) -> None:
+        following = view.next_live(drop.bucket_id, drop.snapshot_id)
+        rows = self._rows_of_drop(drop, following, view, work)
+        if following is None:
+            if rows is not None:
+                self._sweeps.queue(drop.bucket_id, ACTIVE, rows, view.version, work)
+            return
+        self._reset(drop.bucket_id, following, rows, view, work)
+        after = view.next_live(drop.bucket_id, following.snapshot_id)
+        if after is not None:
+            # Only what it holds exclusively is another sum now: none of its rows became reclaimable.
+            self._reset(drop.bucket_id, after, None, view, work)
+
+    def _rows_of_drop(
+        self, drop: ChainDrop, following: ChainedSnapshot | None, view: ChainView, work: Work
+    ) -> RowRange | None:
+        """What has to be swept in the store that the dropped one joins; None when nothing may have become free."""
+        rows: RowRange | None = None
+        if drop.rows_held_alone:
+            previous = view.previous_live(drop.bucket_id, drop.snapshot_id)
+            until_death = following.txn if following else 0
+            rows = RowRange(drop.txn, until_death, previous.txn if previous else 0, drop.txn)
+        unfinished = self._sweeps.of(drop.bucket_id, drop.snapshot_id)
+        if unfinished is not None:
+            self._sweeps.remove(unfinished, work)
+            left = RowRange.of(unfinished)
+            rows = left if rows is None else rows | left
+        self._rows.pop(drop.snapshot_id, None)
+        work.table(STORE_TABLE).delete(drop.snapshot_id.encode())
+        return rows
+
+    def _reset(
+        self, bucket_id: int, snapshot: ChainedSnapshot, rows: RowRange | None, view: ChainView, work: Work
+    ) -> None:
+        """A store's flags are off: set them again when it is clean for sure, else when a sweep has shown it."""
+        store = replace(self._rows[snapshot.snapshot_id], reset_version=view.version)
+        sweep = self._sweeps.of(bucket_id, snapshot.snapshot_id)
+        if rows is not None:
+            self._put(replace(store, needs_sweep=True, is_flagged=False, attempt=0), work)
+            self._sweeps.queue(bucket_id, snapshot.snapshot_id, rows, view.version, work)
+        elif sweep is not None:
+            self._put(replace(store, is_flagged=False), work)
+            self._sweeps.set_version(sweep, view.version, work)
+        else:
+            self._flag(store, work)
+
+    def _start_over(self, view: ChainView, work: Work) -> None:
+        """The chain was taken up at a full-chain record: nothing is known of any store."""
+        for snapshot_id, row in list(self._rows.items()):
+            sweep = self._sweeps.of(row.bucket_id, snapshot_id)
+            if sweep is not None:
+                self._sweeps.remove(sweep, work)
+            work.table(STORE_TABLE).delete(snapshot_id.encode())
+        self._rows.clear()
+        for bucket_id in view.bucket_ids():
+            for snapshot in view.live(bucket_id):
+                self._taken(snapshot, bucket_id, view, work)
+            self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, view.version, work)
+
+    def swept(self, sweep: SweepRow, work: Work) -> None:
+        """A sweep has ended: its store is clean, or is swept again after a pause.
+
+        Rows that it found are on their way by now. Of the active store no flag says whether it is clean, so nothing
+        has to be shown again. A directory that nobody holds but that waits for a child that is held is not counted:
+        it goes with the child, and it has no blocks.
+        """
+        store = self._rows.get(sweep.snapshot_id)
+        if store is None:
+            return
+        if sweep.reclaimable_rows or sweep.unexpanded_directories:
+            store = replace(store, attempt=store.attempt + 1)
+            self._put(store, work)
+            pause_ms = backoff_ms(
+                self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, store.attempt
+            )
+            rows = RowRange.of(sweep)
+            self._sweeps.queue(store.bucket_id, store.snapshot_id, rows, sweep.reset_version, work, pause_ms)
+        elif sweep.reset_version == store.reset_version:
+            self._flag(store, work)
+
+    def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
+        """The safety net: now and then every bucket is swept as a whole.
+
+        Only buckets that ever had a snapshot are known here, from the chain. What was deleted in any other one was
+        reclaimable at once and went the direct way; nothing can have held it back to be found by a sweep.
+        """
+        if now_ms < self._safety_sweep_ms:
+            return
+        if self._safety_sweep_ms:
+            for bucket_id in view.bucket_ids():
+                self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, view.version, work)
+        self._safety_sweep_ms = now_ms + self._settings.safety_sweep_interval_ms
+        set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
+
+    def _flag(self, store: StoreRow, work: Work) -> None:
+        self._put(replace(store, needs_sweep=False, is_flagged=True, attempt=0, due_ms=0), work)
+        clean = SetDeepClean(store.snapshot_id, store.reset_version, True, True)
+        work.send(SNAPSHOTS_COMMANDS, SnapshotCommand(work.shard, "", 0, clean, sender="key_deletion"))
+        self._metrics.flags.inc()
+        count_done(work)
+
+    def _put(self, row: StoreRow, work: Work) -> None:
+        self._rows[row.snapshot_id] = row
+        work.table(STORE_TABLE).put(row.snapshot_id.encode(), row)

@@ -1,0 +1,69 @@
+"""The column families of one shard's key_deletion.
+
+============ ======================= ==============================================================
+table        key                     value
+============ ======================= ==============================================================
+taskTable    task                    a batch of rows on its way
+waitingTable number, in order        a purge that may not be judged yet, or has no room
+chainTable   chain version           a marker of the chain, as it came
+storeTable   snapshot id             what is known of the cleanliness of a snapshot's store
+sweepTable   /bucketId/snapshot id   a store's sweep, queued or on its way; no id for the active store
+barrierTable topic/barrier id        a barrier that waits for its twin from the other topic
+countTable   name                    the numbers given out, and what was done since the last barrier
+============ ======================= ==============================================================
+
+Numbers are 16 hex digits, so that the order of keys is the order of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from schemas.topics import Topic
+from services.runtime.service import Work
+from services.storage.tables import TableDefinition, TablesReader
+
+Tables = Work | TablesReader
+"""Where tables are read: committed, or as a unit of work has left them."""
+
+TASK_TABLE = TableDefinition("taskTable", records.TaskRow, is_cached=True)
+WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
+CHAIN_TABLE = TableDefinition("chainTable", records.ChainRow)
+STORE_TABLE = TableDefinition("storeTable", records.StoreRow)
+SWEEP_TABLE = TableDefinition("sweepTable", records.SweepRow)
+BARRIER_TABLE = TableDefinition("barrierTable", records.Barrier)
+COUNT_TABLE = TableDefinition("countTable", records.UnexpandedRow, is_cached=True)
+
+TABLES: tuple[TableDefinition[Any], ...] = (
+    TASK_TABLE,
+    WAITING_TABLE,
+    CHAIN_TABLE,
+    STORE_TABLE,
+    SWEEP_TABLE,
+    BARRIER_TABLE,
+    COUNT_TABLE,
+)
+
+FIRST, BEYOND = b"", b"\xff"
+"""Bounds of a whole table."""
+
+
+def number_key(number: int) -> bytes:
+    """taskTable, waitingTable and chainTable."""
+    return b"%016x" % number
+
+
+def number_of_key(key: bytes) -> int:
+    """The number in a key of taskTable, waitingTable or chainTable."""
+    return int(key, 16)
+
+
+def sweep_key(bucket_id: int, snapshot_id: str) -> bytes:
+    """sweepTable: a store has one sweep at most."""
+    return b"/%d/%s" % (bucket_id, snapshot_id.encode())
+
+
+def barrier_key(topic: Topic, barrier_id: str) -> bytes:
+    """barrierTable."""
+    return f"{topic.name}/{barrier_id}".encode()

@@ -1,0 +1,18 @@
+"""The steps of a task."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    """What a task waits for."""
+
+    CLAIMING = "CLAIMING"
+    """metadata's answer to its claim."""
+    DELETING = "DELETING"
+    """SCM's answer to its deletion."""
+    FAILED = "FAILED"
+    """The end of its back-off, after SCM failed its groups."""
+    FINISHING = "FINISHING"
+    """metadata's answer that the rows are removed."""

@@ -1,0 +1,269 @@
+"""Batches of rows on their way: claimed by metadata, deleted by SCM, finished by metadata.
+
+SCM hears only of blocks that an answer to a claim has named, and metadata only of rows whose blocks SCM has
+confirmed. An answer that is not for the present step of its task is ignored: it was given twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from schemas.records import (
+    BlockGroup,
+    BlocksDeleted,
+    ClaimRows,
+    DeleteBlocks,
+    DeletedKind,
+    FinishRows,
+    MetadataCommand,
+    RowName,
+    RowsClaimed,
+    RowsFinished,
+    ScmCommand,
+    TaskRow,
+)
+from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS
+from services.key_deletion.counts import TASK, count_done, next_number
+from services.key_deletion.due import DueQueue
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
+from services.key_deletion.tables import BEYOND, FIRST, TASK_TABLE, Tables, number_key, number_of_key
+from services.key_deletion.task_state import TaskState
+from services.runtime.service import Work
+
+logger = structlog.get_logger(__name__)
+
+MAX_ROW_BYTES = 85
+"""The most that a row takes in any message of a task: a block group, as numbers of 64 bits are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenTask:
+    """What is asked of a task at every step."""
+
+    state: TaskState
+    is_retry: bool
+    unconfirmed_bytes: int
+
+
+class Tasks:
+    """All tasks of the shard."""
+
+    def __init__(self, settings: KeyDeletionSettings, metrics: KeyDeletionMetrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._open: dict[int, _OpenTask] = {}
+        self._in_flight = 0
+        self._retries_in_flight = 0
+        self._unconfirmed_bytes = 0
+        self._timeouts: DueQueue[int] = DueQueue()
+        self._retries: DueQueue[int] = DueQueue()
+        self._unscheduled: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of one task at most, by both limits."""
+        return max(1, min(self._settings.max_task_rows, self._settings.max_task_bytes // MAX_ROW_BYTES))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more task may be in flight."""
+        return self._in_flight < self._settings.max_tasks_in_flight
+
+    def restore(self, tables: Tables) -> None:
+        """Make what is kept in memory anew."""
+        self._open.clear()
+        self._in_flight = self._retries_in_flight = self._unconfirmed_bytes = 0
+        self._timeouts.clear()
+        self._retries.clear()
+        self._unscheduled.clear()
+        for key, row in tables.table(TASK_TABLE).scan(FIRST, BEYOND):
+            task = number_of_key(key)
+            self._remember(task, row)
+            if row.due_ms:
+                self._wait_until(task, row)
+            else:
+                self._unscheduled[task] = None
+
+    def start(self, rows: list[RowName], chain_version: int, now_ms: int, work: Work) -> None:
+        """Claim rows."""
+        task = next_number(TASK, work, now_ms)
+        once = tuple(dict.fromkeys(rows))
+        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, once, ()), work)
+        self._schedule(task, now_ms, work)
+
+    def claimed(self, answer: RowsClaimed, work: Work) -> None:
+        """Metadata has answered a claim: what it let go is for SCM."""
+        row = self._expected(answer.task, TaskState.CLAIMING, work)
+        if row is None or not _is_answer_to(answer, row):
+            return
+        outcomes = (("claimed", answer.groups), ("removed", answer.removed), ("gone", answer.gone))
+        for outcome, found in (*outcomes, ("refused", answer.refused)):
+            self._metrics.rows_claimed.labels(outcome).inc(len(found))
+        for name in answer.refused:
+            self._metrics.claims_refused.inc()
+            logger.error("claim refused, the row is held: kept", row=name, chain_version=row.chain_version)
+        if answer.groups:
+            self._enter(answer.task, replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups), work)
+        else:
+            self._end(answer.task, work)
+
+    def deleted(self, answer: BlocksDeleted, work: Work) -> None:
+        """SCM has answered: confirmed groups are finished, failed ones become a task of their own."""
+        row = self._expected(answer.task, TaskState.DELETING, work)
+        if row is None or row.attempt != answer.attempt:
+            return
+        places = set(answer.failed)
+        failed = tuple(group for place, group in enumerate(row.groups) if place in places)
+        confirmed = tuple(group for place, group in enumerate(row.groups) if place not in places)
+        self._metrics.groups.labels("confirmed").inc(len(confirmed))
+        self._metrics.groups.labels("failed").inc(len(failed))
+        self._metrics.confirmed_bytes.inc(sum(group.blocks.size_bytes for group in confirmed))
+        retry = replace(row, state=TaskState.FAILED, attempt=row.attempt + 1, groups=failed)
+        if not confirmed:
+            self._enter(answer.task, retry, work)
+            return
+        names = tuple(_name(group) for group in confirmed)
+        self._enter(answer.task, replace(row, state=TaskState.FINISHING, rows=names, groups=()), work)
+        if failed:
+            self._enter(next_number(TASK, work), retry, work)
+
+    def finished(self, answer: RowsFinished, work: Work) -> None:
+        """Metadata has removed a task's rows."""
+        if self._expected(answer.task, TaskState.FINISHING, work) is not None:
+            self._end(answer.task, work)
+
+    def make_due(self, work: Work) -> None:
+        """End every back-off now."""
+        failed = [task for task, open_task in self._open.items() if open_task.state is TaskState.FAILED]
+        for task in failed:
+            row = work.table(TASK_TABLE).get(number_key(task))
+            if row is not None and row.due_ms != 1:
+                work.table(TASK_TABLE).put(number_key(task), replace(row, due_ms=1))
+            self._unscheduled.pop(task, None)
+            self._retries.set(task, 1)
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Set the times of what this unit of work has changed, ask again what is late, try again what is due."""
+        for task in list(self._unscheduled):
+            self._schedule(task, now_ms, work)
+        while (late := self._timeouts.pop_due(now_ms)) is not None:
+            self._ask_again(late, now_ms, work)
+        while self.has_room and self._retries_in_flight < self._settings.max_retries_in_flight:
+            failed = self._retries.pop_due(now_ms)
+            if failed is None:
+                break
+            row = work.table(TASK_TABLE).get(number_key(failed))
+            if row is not None:
+                self._enter(failed, replace(row, state=TaskState.DELETING), work)
+                self._schedule(failed, now_ms, work)
+
+    def report(self) -> None:
+        """Set the gauges."""
+        self._metrics.unconfirmed_bytes.set(self._unconfirmed_bytes)
+        steps = dict.fromkeys(TaskState, 0)
+        for open_task in self._open.values():
+            steps[open_task.state] += 1
+        for state, tasks in steps.items():
+            self._metrics.tasks.labels(state.value.lower()).set(tasks)
+
+    def _enter(self, task: int, row: TaskRow, work: Work) -> None:
+        """Take a step: the row, the message that it asks with; its time is set at the end of the unit of work."""
+        row = replace(row, due_ms=0)
+        work.table(TASK_TABLE).put(number_key(task), row)
+        self._remember(task, row)
+        self._unscheduled[task] = None
+        self._ask(task, row, work)
+        count_done(work)
+
+    def _ask(self, task: int, row: TaskRow, work: Work) -> None:
+        body: ClaimRows | FinishRows
+        if row.state == TaskState.CLAIMING:
+            body = ClaimRows(task, row.chain_version, row.rows)
+        elif row.state == TaskState.FINISHING:
+            body = FinishRows(task, row.rows)
+        else:
+            if row.state == TaskState.DELETING:
+                work.send(SCM_COMMANDS, ScmCommand(DeleteBlocks(task, row.attempt, row.groups)))
+            return
+        command = MetadataCommand(work.shard, "", 0, body, sender="key_deletion", wants_reply=False)
+        work.send(METADATA_COMMANDS, command)
+
+    def _ask_again(self, task: int, now_ms: int, work: Work) -> None:
+        """The same question under the same number: the first answer counts, whichever it is for."""
+        row = work.table(TASK_TABLE).get(number_key(task))
+        if row is None:
+            return
+        logger.warning("no answer in time: asked again", task=task, step=row.state, attempt=row.attempt)
+        self._metrics.asked_again.labels(row.state.lower()).inc()
+        self._ask(task, row, work)
+        self._schedule(task, now_ms, work)
+
+    def _schedule(self, task: int, now_ms: int, work: Work) -> None:
+        self._unscheduled.pop(task, None)
+        row = work.table(TASK_TABLE).get(number_key(task))
+        if row is None:
+            return
+        pause_ms = self._settings.answer_timeout_ms
+        if row.state == TaskState.FAILED:
+            pause_ms = backoff_ms(self._settings.first_retry_ms, self._settings.longest_retry_ms, row.attempt - 1)
+        row = replace(row, due_ms=now_ms + pause_ms)
+        work.table(TASK_TABLE).put(number_key(task), row)
+        self._wait_until(task, row)
+
+    def _wait_until(self, task: int, row: TaskRow) -> None:
+        if row.state == TaskState.FAILED:
+            self._timeouts.discard(task)
+            self._retries.set(task, row.due_ms)
+        else:
+            self._timeouts.set(task, row.due_ms)
+
+    def _end(self, task: int, work: Work) -> None:
+        work.table(TASK_TABLE).delete(number_key(task))
+        self._forget(task)
+        count_done(work)
+
+    def _expected(self, task: int, state: TaskState, work: Work) -> TaskRow | None:
+        """The row of a task if it waits at this step."""
+        open_task = self._open.get(task)
+        if open_task is None or open_task.state is not state:
+            return None
+        return work.table(TASK_TABLE).get(number_key(task))
+
+    def _remember(self, task: int, row: TaskRow) -> None:
+        self._forget(task)
+        state = TaskState(row.state)
+        is_retry = state is TaskState.DELETING and row.attempt > 1
+        unconfirmed_bytes = sum(group.blocks.size_bytes for group in row.groups)
+        self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
+        self._in_flight += state is not TaskState.FAILED
+        self._retries_in_flight += is_retry
+        self._unconfirmed_bytes += unconfirmed_bytes
+
+    def _forget(self, task: int) -> None:
+        before = self._open.pop(task, None)
+        self._timeouts.discard(task)
+        self._retries.discard(task)
+        self._unscheduled.pop(task, None)
+        if before is not None:
+            self._in_flight -= before.state is not TaskState.FAILED
+            self._retries_in_flight -= before.is_retry
+            self._unconfirmed_bytes -= before.unconfirmed_bytes
+
+
+def _name(group: BlockGroup) -> RowName:
+    return RowName(DeletedKind.KEY, group.bucket_id, group.object_id, group.birth, group.death)
+
+
+def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
+    """Whether an answer names the rows of this claim, each once."""
+    named = [*map(_name, answer.groups), *answer.removed, *answer.gone, *answer.refused]
+    if len(named) == len(row.rows) and set(named) == set(row.rows):
+        return True
+    logger.error("answer to another claim under the number of this one: ignored", task=answer.task)
+    return False

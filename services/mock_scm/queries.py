@@ -1,0 +1,90 @@
+"""What may be asked of the mock storage container manager: for its HTTP interface and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.records import BlockRun, ContainerRow, InventoryRow, ScmState
+from services.mock_scm.inventory import scm_state
+from services.mock_scm.tables import (
+    BEYOND,
+    CONTAINER_TABLE,
+    DELAYED_DELETION_TABLE,
+    DELETED_BLOCKS_TABLE,
+    FIRST,
+    INVENTORY_TABLE,
+    WAITING_DELETION_TABLE,
+    inventory_key,
+)
+from services.storage.tables import TableDefinition, TablesReader
+
+
+@dataclass(frozen=True, slots=True)
+class BucketInventory:
+    """What one bucket has in the store."""
+
+    bucket_id: int
+    size_bytes: int
+    block_count: int
+    run_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryPage:
+    """Some runs of the inventory, and where the next page starts (empty: there is none)."""
+
+    rows: tuple[InventoryRow, ...]
+    next_key: bytes
+
+
+def existing(tables: TablesReader, runs: Iterable[BlockRun]) -> list[bool]:
+    """For each run of blocks whether it is in the store."""
+    table = tables.table(INVENTORY_TABLE)
+    rows = ((run, table.get(inventory_key(run))) for run in runs)
+    return [row is not None and row.blocks == run for run, row in rows]
+
+
+def totals(tables: TablesReader) -> ScmState:
+    """The shard's counters."""
+    return scm_state(tables)
+
+
+def containers(tables: TablesReader) -> list[ContainerRow]:
+    """Every container, oldest first."""
+    return [row for _, row in tables.table(CONTAINER_TABLE).scan(FIRST, BEYOND)]
+
+
+def pending_deletions(tables: TablesReader) -> int:
+    """Deletions that wait for their blocks or their time, and rows that the datanodes have yet to carry out."""
+    tables_of_deletions: tuple[TableDefinition[Any], ...] = (
+        WAITING_DELETION_TABLE,
+        DELAYED_DELETION_TABLE,
+        DELETED_BLOCKS_TABLE,
+    )
+    return sum(1 for table in tables_of_deletions for _ in tables.table(table).scan(FIRST, BEYOND))
+
+
+def by_bucket(tables: TablesReader) -> dict[int, BucketInventory]:
+    """What each bucket has in the store: reads the whole inventory."""
+    found: dict[int, BucketInventory] = {}
+    for _, row in tables.table(INVENTORY_TABLE).scan(FIRST, BEYOND):
+        before = found.get(row.bucket_id) or BucketInventory(row.bucket_id, 0, 0, 0)
+        found[row.bucket_id] = BucketInventory(
+            row.bucket_id,
+            before.size_bytes + row.blocks.size_bytes,
+            before.block_count + row.blocks.block_count,
+            before.run_count + 1,
+        )
+    return found
+
+
+def inventory_page(tables: TablesReader, start_key: bytes = FIRST, max_rows: int = 1_000) -> InventoryPage:
+    """Runs of the inventory by container and local id, from a key on."""
+    rows: list[InventoryRow] = []
+    for key, row in tables.table(INVENTORY_TABLE).scan(start_key, BEYOND):
+        if len(rows) == max_rows:
+            return InventoryPage(tuple(rows), key)
+        rows.append(row)
+    return InventoryPage(tuple(rows), b"")

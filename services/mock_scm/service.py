@@ -1,0 +1,209 @@
+"""The mock storage container manager of one shard.
+
+It answers for blocks as a real one has to (``docs/scm-contract.md``), and it can be told to misbehave: to be slow, to
+fail, to answer twice. What it is told to delete is written to its deletedBlocks log; its datanodes, which are mock
+too, carry that out in a later unit of work.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from zlib import crc32
+
+from prometheus_client import CollectorRegistry
+
+from schemas.records import (
+    Barrier,
+    BlockGroup,
+    BlocksDeleted,
+    BlocksWritten,
+    DelayedDeletion,
+    DeleteBlocks,
+    GrantContainer,
+    MetadataCommand,
+    ScmReply,
+    WaitingDeletion,
+)
+from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
+from services.domain.table_keys import local_id_txn
+from services.mock_scm import inventory
+from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
+from services.mock_scm.settings import MockScmSettings, MockScmSwitches
+from services.mock_scm.tables import (
+    BARRIER_STATE_KEY,
+    BEYOND,
+    DELAYED_DELETION_TABLE,
+    DELETED_BLOCKS_TABLE,
+    FIRST,
+    SCM_STATE_TABLE,
+    TABLES,
+    WAITING_DELETION_TABLE,
+    deletion_key,
+    order_of_key,
+)
+from services.runtime.service import Message, Work
+from services.storage.tables import TablesReader
+
+_CONFIRMED = (GroupOutcome.DELETED, GroupOutcome.ABSENT)
+
+
+class MockScmService:
+    """One shard of the mock storage container manager."""
+
+    name = "mock_scm"
+    inputs = (SCM_COMMANDS,)
+    tables = TABLES
+
+    def __init__(
+        self,
+        settings: MockScmSettings | None = None,
+        switches: MockScmSwitches | None = None,
+        metrics: MockScmMetrics | None = None,
+    ) -> None:
+        self.switches = switches or MockScmSwitches()
+        self._settings = settings or MockScmSettings()
+        self._metrics = metrics or MockScmMetrics(CollectorRegistry())
+        self._is_stale = False
+        # Keys of three tables in order, so that looking whether anything is due costs nothing.
+        self._waiting: list[bytes] = []
+        self._delayed: list[bytes] = []
+        self._logged: list[bytes] = []
+        self._written_log_rows = 0
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew."""
+        self._rebuild(tables)
+
+    def _rebuild(self, tables: Work | TablesReader) -> None:
+        self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan(FIRST, BEYOND)]
+        self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan(FIRST, BEYOND)]
+        self._logged = [key for key, _ in tables.table(DELETED_BLOCKS_TABLE).scan(FIRST, BEYOND)]
+        self._written_log_rows = len(self._logged)
+        self._is_stale = False
+
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no command needs it
+        """No command needs a batch of its own."""
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Carry out one command."""
+        if self._is_stale:
+            self._rebuild(work)
+        body = message.record.body
+        try:
+            if isinstance(body, BlocksWritten):
+                self._take_in(body, work)
+            elif isinstance(body, DeleteBlocks):
+                self._take_deletion(body, message.timestamp_ms, work)
+            else:
+                self._pass_barrier(body, work)
+        except Exception:
+            # The loop undoes the tables; what is in memory is read anew before it is used again.
+            self._is_stale = True
+            raise
+
+    def _take_in(self, written: BlocksWritten, work: Work) -> None:
+        if not inventory.add_written(written, work):
+            return
+        self._metrics.written_bytes.inc(written.blocks.size_bytes)
+        container_id = inventory.next_container(self._settings.container_size_bytes, work)
+        if container_id is not None:
+            grant = MetadataCommand(
+                work.shard, "", 0, GrantContainer(container_id), sender=self.name, wants_reply=False
+            )
+            work.send(METADATA_COMMANDS, grant)
+        while self._waiting and order_of_key(self._waiting[0]) <= written.txn:
+            key = self._waiting.pop(0)
+            row = work.table(WAITING_DELETION_TABLE).get(key)
+            work.table(WAITING_DELETION_TABLE).delete(key)
+            if row is not None:
+                self._delete(row.command, work)
+
+    def _take_deletion(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
+        if self.switches.delay_ms <= 0:
+            self._delete_when_known(command, work)
+            return
+        row = DelayedDeletion(timestamp_ms + self.switches.delay_ms, command)
+        key = deletion_key(row.due_ms, command)
+        work.table(DELAYED_DELETION_TABLE).put(key, row)
+        _insert(self._delayed, key)
+
+    def _delete_when_known(self, command: DeleteBlocks, work: Work) -> None:
+        """A block that was not reported yet cannot be told from one that is deleted already: wait for the report."""
+        newest_txn = max((_newest_txn(group) for group in command.groups), default=0)
+        if newest_txn <= inventory.scm_state(work).mark_txn:
+            self._delete(command, work)
+            return
+        key = deletion_key(newest_txn, command)
+        work.table(WAITING_DELETION_TABLE).put(key, WaitingDeletion(newest_txn, command))
+        _insert(self._waiting, key)
+
+    def _delete(self, command: DeleteBlocks, work: Work) -> None:
+        failed, deleted = [], []
+        for place, group in enumerate(command.groups):
+            if self._is_failing(group, command.attempt):
+                outcome = GroupOutcome.FAILED
+            else:
+                outcome = inventory.remove_group(group, work)
+            self._metrics.groups.labels(outcome.value).inc()
+            if outcome not in _CONFIRMED:
+                failed.append(place)
+            elif outcome is GroupOutcome.DELETED:
+                deleted.append(group.blocks)
+                self._metrics.deleted_bytes.inc(group.blocks.size_bytes)
+        if deleted:
+            self._logged += inventory.log_deletion(deleted, work)
+        answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(failed)))
+        for _ in range(2 if self.switches.answers_twice else 1):
+            work.send(SCM_REPLIES, answer)
+
+    def _is_failing(self, group: BlockGroup, attempt: int) -> bool:
+        if self.switches.is_failing or group.bucket_id in self.switches.failing_buckets:
+            return True
+        identity = b"%d/%d/%d/%d" % (group.bucket_id, group.object_id, group.death, attempt)
+        return crc32(identity) < self.switches.fail_share * (1 << 32)
+
+    def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
+        """Answer behind everything before it, and count what was deleted since the last one and what is left."""
+        state = inventory.scm_state(work)
+        done = state.deletion_txn - inventory.scm_state(work, BARRIER_STATE_KEY).deletion_txn
+        work.table(SCM_STATE_TABLE).put(BARRIER_STATE_KEY, state)
+        left = len(self._waiting) + len(self._delayed) + len(self._logged)
+        work.send(SCM_REPLIES, ScmReply(replace(barrier, work=barrier.work + done + left)))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Carry out deletions that are no longer delayed, and what the datanodes find in the log."""
+        if self._is_stale:
+            self._rebuild(work)
+        due = bisect_right(self._delayed, now_ms, key=order_of_key)
+        for key in self._delayed[: min(due, self._settings.max_deletions_per_tick)]:
+            row = work.table(DELAYED_DELETION_TABLE).get(key)
+            work.table(DELAYED_DELETION_TABLE).delete(key)
+            self._delayed.remove(key)
+            if row is not None:
+                self._delete_when_known(row.command, work)
+        # Only rows that an earlier unit of work has written: a datanode reads a log that is on disk.
+        carried_out = min(self._written_log_rows, self._settings.max_deletion_rows_per_tick)
+        for key in self._logged[:carried_out]:
+            inventory.carry_out(key, work)
+        del self._logged[:carried_out]
+
+    def end_batch(self, work: Work) -> None:
+        """Report; what was logged in this unit of work is for the datanodes from the next one on."""
+        self._written_log_rows = len(self._logged)
+        if work.is_changed():
+            self._metrics.inventory_bytes.set(inventory.scm_state(work).inventory_bytes)
+            self._metrics.waiting_deletions.set(len(self._waiting) + len(self._delayed))
+
+
+def _newest_txn(group: BlockGroup) -> int:
+    """txn that wrote the newest block of a group."""
+    return local_id_txn(group.blocks.first_local_id + group.blocks.block_count - 1)
+
+
+def _insert(keys: list[bytes], key: bytes) -> None:
+    """A command that came twice waits once."""
+    place = bisect_left(keys, key)
+    if keys[place : place + 1] != [key]:
+        keys.insert(place, key)

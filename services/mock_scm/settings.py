@@ -1,0 +1,35 @@
+"""What may be set for the mock storage container manager, and what may be switched while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GIBIBYTE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class MockScmSettings:
+    """Limits of one mock storage container manager."""
+
+    container_size_bytes: int = 5 * GIBIBYTE
+    """When this much was written to the newest container, metadata is granted the next one."""
+    max_deletion_rows_per_tick: int = 1_000
+    """Rows of the deletedBlocks log that the mock datanodes carry out at once."""
+    max_deletions_per_tick: int = 100
+    """Delayed deletions that are carried out at once when they are due."""
+
+
+@dataclass(slots=True)
+class MockScmSwitches:
+    """Ways to misbehave. Read at every deletion, so that they may change while the service runs."""
+
+    delay_ms: int = 0
+    """How long a deletion lies before it is looked at."""
+    fail_share: float = 0.0
+    """Share of groups that fail, from 0 to 1: the same group of the same attempt always fails or never."""
+    failing_buckets: frozenset[int] = frozenset()
+    """Buckets of which every group fails until they are taken out again."""
+    is_failing: bool = False
+    """Whether every group of every bucket fails."""
+    answers_twice: bool = False
+    """Whether every answer is sent twice."""

@@ -1,0 +1,64 @@
+"""The column families of one shard's mock storage container manager.
+
+==================== ========================== ==========================================================
+table                key                        value
+==================== ========================== ==========================================================
+inventoryTable       containerId/firstLocalId   a run of blocks that is in the store
+containerTable       containerId                a container and what is in it
+deletedBlocksTable   delTxnId                   blocks that the datanodes have yet to remove
+waitingDeletionTable untilTxn/task/attempt      a deletion of blocks that are not known yet
+delayedDeletionTable due/task/attempt           a deletion that is carried out later
+scmStateTable        now, barrier               the counters, and what they were when the last barrier passed
+==================== ========================== ==========================================================
+
+All numbers are 16 hex digits, so that the order of keys is the order of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from schemas.records import BlockRun, DeleteBlocks
+from services.storage.tables import TableDefinition
+
+INVENTORY_TABLE = TableDefinition("inventoryTable", records.InventoryRow)
+CONTAINER_TABLE = TableDefinition("containerTable", records.ContainerRow, is_cached=True)
+DELETED_BLOCKS_TABLE = TableDefinition("deletedBlocksTable", records.DeletedBlocksRow)
+WAITING_DELETION_TABLE = TableDefinition("waitingDeletionTable", records.WaitingDeletion)
+DELAYED_DELETION_TABLE = TableDefinition("delayedDeletionTable", records.DelayedDeletion)
+SCM_STATE_TABLE = TableDefinition("scmStateTable", records.ScmState, is_cached=True)
+
+TABLES: tuple[TableDefinition[Any], ...] = (
+    INVENTORY_TABLE,
+    CONTAINER_TABLE,
+    DELETED_BLOCKS_TABLE,
+    WAITING_DELETION_TABLE,
+    DELAYED_DELETION_TABLE,
+    SCM_STATE_TABLE,
+)
+
+FIRST, BEYOND = b"", b"\xff"
+"""Bounds of a whole table."""
+STATE_KEY = b"now"
+BARRIER_STATE_KEY = b"barrier"
+
+
+def number_key(number: int) -> bytes:
+    """containerTable and deletedBlocksTable."""
+    return b"%016x" % number
+
+
+def inventory_key(run: BlockRun) -> bytes:
+    """inventoryTable."""
+    return b"%016x/%016x" % (run.container_id, run.first_local_id)
+
+
+def deletion_key(order: int, command: DeleteBlocks) -> bytes:
+    """waitingDeletionTable by txn and delayedDeletionTable by time."""
+    return b"%016x/%016x/%08x" % (order, command.task, command.attempt)
+
+
+def order_of_key(key: bytes) -> int:
+    """The txn or time in a key of waitingDeletionTable or delayedDeletionTable."""
+    return int(key[:16], 16)
