@@ -11,7 +11,7 @@ SNAPSHOT_INDICATOR = ".snapshot"
 
 _ALLOWED = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
 _FORBIDDEN_PAIRS = ("..", ".-", "-.")
-_ADDRESS = re.compile(r"\d+(\.\d+){3}")
+_DIGITS_AND_PERIODS = frozenset("0123456789.")
 
 
 class InvalidNameError(ValueError):
@@ -33,7 +33,7 @@ def _check_resource_name(kind: str, name: str, code: str) -> None:
         )
     if any(pair in name for pair in _FORBIDDEN_PAIRS):
         raise InvalidNameError(code, f"{kind} name {name!r} has '.' beside '.' or '-'")
-    if name.isdigit() or _ADDRESS.fullmatch(name):
+    if _DIGITS_AND_PERIODS.issuperset(name):
         raise InvalidNameError(code, f"{kind} name {name!r} is a number or looks like an address")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from services.domain.reclaimability import Txn
 
@@ -49,13 +50,18 @@ class SpaceCell:
             self.rename_rows - other.rename_rows,
         )
         if min(left.bytes, left.versions, left.key_rows, left.directory_rows, left.rename_rows) < 0:
-            raise SpaceError(f"{other} cannot be taken from {self}")
+            raise SpaceError(f"{other} cannot be taken from {self}: compare the bucket's rows with its matrix")
         return left
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is counted here."""
         return not (self.bytes or self.versions or self.key_rows or self.directory_rows or self.rename_rows)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all three garbage tables."""
+        return self.key_rows + self.directory_rows + self.rename_rows
 
 
 EMPTY = SpaceCell(0, 0, 0, 0, 0)
@@ -70,8 +76,14 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
 def merged_after_drop(
     cells: Mapping[Holders, SpaceCell], dropped: Txn, live_before: Sequence[Txn]
 ) -> dict[Holders, SpaceCell]:
-    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell."""
+    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell.
+
+    Raises:
+        SpaceError: the snapshot is not live, or a cell names one that is not.
+    """
     place = bisect_left(live_before, dropped)
+    if place == len(live_before) or live_before[place] != dropped:
+        raise SpaceError(f"the snapshot at {dropped} is not live: compare the bucket's list with its matrix")
     previous = live_before[place - 1] if place else 0
     next_one = live_before[place + 1] if place + 1 < len(live_before) else 0
     changed: dict[Holders, SpaceCell] = {}
@@ -82,6 +94,8 @@ def merged_after_drop(
             heir = NOBODY
         else:
             heir = (next_one if first == dropped else first, previous if last == dropped else last)
+            if not 0 < heir[0] <= heir[1]:
+                raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
         changed[first, last] = EMPTY
         changed[heir] = changed.get(heir, cells.get(heir, EMPTY)) + cell
     return changed
@@ -92,15 +106,28 @@ def exclusive(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> SpaceCell:
     return cells.get((snapshot, snapshot), EMPTY)
 
 
+def rows_held_alone(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> int:
+    """How many garbage rows of all three tables one snapshot alone holds: 0 means that its drop frees nothing."""
+    return exclusive(cells, snapshot).rows
+
+
 def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]) -> SpaceCell:
-    """What dropping a set of snapshots would free: the runs that lie within the set as a whole."""
+    """What dropping a set of snapshots would free: the runs that lie within the set as a whole.
+
+    What nobody holds already is not counted; nor is a snapshot of the set that is not live.
+
+    Raises:
+        SpaceError: a cell names a snapshot that is not live.
+    """
     gone = set(dropped)
-    kept_before = [0]
-    for snapshot in live:
-        kept_before.append(kept_before[-1] + (snapshot not in gone))
     place = {snapshot: index for index, snapshot in enumerate(live)}
+    kept_before = [0, *accumulate(snapshot not in gone for snapshot in live)]
     freed = EMPTY
     for (first, last), cell in cells.items():
-        if (first, last) != NOBODY and kept_before[place[last] + 1] == kept_before[place[first]]:
+        if (first, last) == NOBODY or cell.is_empty:
+            continue
+        if first not in place or last not in place:
+            raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
+        if kept_before[place[last] + 1] == kept_before[place[first]]:
             freed += cell
     return freed
