@@ -1,31 +1,16 @@
-"""The real plane as a client sees it: commands over Kafka, answers from its reply topics, reads over HTTP.
-
-Each start is a client of its own: it takes a new id and numbers its commands from 1 in each shard, in the order in
-which they are sent. The producer is idempotent, so that a retry neither repeats nor overtakes; a command that still
-comes twice is answered once by its number.
-"""
+"""The real plane as a client sees it: commands over Kafka, reads over HTTP."""
 
 from __future__ import annotations
 
 import threading
-import time
-from dataclasses import dataclass, field
-from typing import Any
-from uuid import uuid4
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-
-from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
-from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
-from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
-from services.client.errors import PlaneTimeoutError, UnreachableError
+from schemas.records import MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
+from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
-
-CONNECT_SECONDS = 15.0
-DELIVERY_SECONDS = 120.0
-POLL_SECONDS = 0.1
-MAX_BATCH_MESSAGES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +24,10 @@ class PlaneAddress:
     scm_url: str
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What one shard of one service owes this client, and what it has answered."""
-
-    last_number: int = 0
-    unanswered: set[int] = field(default_factory=set)
-    replies: dict[int, Any] = field(default_factory=dict)
-    """Answers that were not fetched yet."""
-    answered_txn: int = 0
-
-
 class KafkaPlane:
     """One client of a running plane; implements the port ``services.client.plane.Plane``.
 
-    Safe to use from several threads. Of each submitted command the answer is kept until it is fetched, once.
+    It connects to the broker with its first command: who only reads needs none. Safe to use from several threads.
     """
 
     def __init__(
@@ -63,86 +37,50 @@ class KafkaPlane:
         answer_seconds: float = 60.0,
         settle_seconds: float = 900.0,
         max_unanswered: int = 20_000,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """``check`` is called while waiting, and raises when there is no use in it any longer."""
         self.address = address
         self.shards = address.shards
-        self.client_id = str(uuid4())
-        self._answer_seconds = answer_seconds
-        self._settle_seconds = settle_seconds
-        self._max_unanswered = max_unanswered
         self._http = http_client()
-        self._sending = threading.Lock()
-        """Numbers are taken and sent in one step, so that both rise together."""
-        self._changed = threading.Condition()
-        self._answers = {
-            (topic.name, shard): _Answers()
-            for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES)
-            for shard in range(self.shards)
-        }
-        self._failure = ""
-        self._stop = threading.Event()
-        self._producer = Producer({**_producer_settings(address.bootstrap_servers), "on_delivery": self._delivered})
-        self._consumer = self._assigned_consumer()
-        self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
-        self._reader.start()
+        self._connecting = threading.Lock()
+        self._connected: KafkaCommands | None = None
+        self._connect = partial(
+            KafkaCommands,
+            address.bootstrap_servers,
+            address.shards,
+            answer_seconds=answer_seconds,
+            settle_seconds=settle_seconds,
+            max_unanswered=max_unanswered,
+            check=check,
+        )
 
-    def _assigned_consumer(self) -> Consumer:
-        """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
-        consumer = Consumer(_consumer_settings(self.address.bootstrap_servers, self.client_id))
-        try:
-            starts = []
-            for topic, shard in self._answers:
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=CONNECT_SECONDS)
-                starts.append(TopicPartition(topic, shard, end))
-            consumer.assign(starts)
-        except KafkaException as error:
-            consumer.close()
-            self._producer.close()
-            self._http.close()
-            raise UnreachableError(
-                f"the broker at {self.address.bootstrap_servers} cannot be reached, or has not the topics of "
-                f"{self.shards} shards ({_reason(error)}): see whether the plane runs (deepclean status)"
-            ) from error
-        return consumer
+    def _commands(self) -> KafkaCommands:
+        if self._connected is None:
+            with self._connecting:
+                if self._connected is None:
+                    self._connected = self._connect()
+        return self._connected
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command without waiting, unless too many are unanswered; says its number."""
-        answers = self._answers[METADATA_REPLIES.name, shard]
-        with self._sending:
-            self._await_room(answers)
-            number = answers.last_number + 1
-            value = codec(MetadataCommand).encode(MetadataCommand(shard, self.client_id, number, command))
-            self._send(METADATA_COMMANDS, shard, value, answers, number)
-        return number
+        return self._commands().submit(shard, command)
 
     def answer(self, shard: int, number: int) -> MetadataReply:
         """Wait for the answer to a command that was submitted."""
-        reply: MetadataReply = self._await_reply(METADATA_REPLIES, shard, number, self._answer_seconds)
-        return reply
+        return self._commands().answer(shard, number)
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service, behind all commands before it, and wait for its answer."""
-        answers = self._answers[SNAPSHOTS_REPLIES.name, shard]
-        with self._sending:
-            # It travels on another topic, and must not overtake what lies in the producer.
-            if self._producer.flush(self._answer_seconds):
-                raise PlaneTimeoutError(
-                    self._failure
-                    or f"the broker at {self.address.bootstrap_servers} did not take all commands within "
-                    f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
-                )
-            number = answers.last_number + 1
-            value = codec(SnapshotCommand).encode(SnapshotCommand(shard, self.client_id, number, request))
-            self._send(SNAPSHOTS_COMMANDS, shard, value, answers, number)
-        seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
-        reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
-        return reply
+        return self._commands().request(shard, request)
+
+    def _answered_txn(self, shard: int) -> int:
+        return 0 if self._connected is None else self._connected.answered_txn(shard)
 
     def metadata(self, shard: int) -> HttpMetadataReads:
         """Reads that include everything answered so far."""
-        answers = self._answers[METADATA_REPLIES.name, shard]
         return HttpMetadataReads(
-            HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: answers.answered_txn)
+            HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
         )
 
     def snapshots(self, shard: int) -> HttpSnapshotReads:
@@ -155,11 +93,8 @@ class KafkaPlane:
 
     def close(self) -> None:
         """Deliver what was submitted, and leave."""
-        self._producer.flush(self._answer_seconds)
-        self._stop.set()
-        self._reader.join()
-        self._consumer.close()
-        self._producer.close()
+        if self._connected is not None:
+            self._connected.close()
         self._http.close()
 
     def __enter__(self) -> KafkaPlane:
@@ -167,141 +102,3 @@ class KafkaPlane:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _await_room(self, answers: _Answers) -> None:
-        if len(answers.unanswered) < self._max_unanswered:
-            return
-        deadline = time.monotonic() + self._answer_seconds
-        answered = answers.answered_txn
-        with self._changed:
-            while len(answers.unanswered) >= self._max_unanswered:
-                self._producer.poll(0)
-                if answers.answered_txn != answered:  # slow is not dead
-                    answered, deadline = answers.answered_txn, time.monotonic() + self._answer_seconds
-                self._wait_until(deadline, f"{len(answers.unanswered)} commands are unanswered")
-
-    def _send(self, topic: Topic, shard: int, value: bytes, answers: _Answers, number: int) -> None:
-        headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: codec(topic.record).fingerprint}
-        with self._changed:
-            answers.last_number = number
-            answers.unanswered.add(number)
-        while True:
-            try:
-                self._producer.produce(topic.name, value, partition=shard, headers=headers)
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(POLL_SECONDS)
-                if self._failure:
-                    raise UnreachableError(self._failure) from None
-
-    def _await_reply(self, topic: Topic, shard: int, number: int, seconds: float) -> Any:
-        answers = self._answers[topic.name, shard]
-        reply = answers.replies.pop(number, None)
-        if reply is not None:
-            return reply
-        deadline = time.monotonic() + seconds
-        with self._changed:
-            while number not in answers.replies:
-                if not 0 < number <= answers.last_number:
-                    raise ValueError(f"number {number} was not sent to shard {shard} yet")
-                self._producer.poll(0)
-                self._wait_until(deadline, f"no answer to number {number} within {seconds:g} seconds")
-            return answers.replies.pop(number)
-
-    def _wait_until(self, deadline: float, what: str) -> None:
-        """Wait for the next answers; raises when there will be none."""
-        if self._failure:
-            raise UnreachableError(self._failure)
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise PlaneTimeoutError(f"{what}: the plane is down or far behind; deepclean status tells")
-        self._changed.wait(min(left, POLL_SECONDS))
-
-    def _read_replies(self) -> None:
-        """Sort what comes on the reply topics into the answers, until the plane is left."""
-        try:
-            while not self._stop.is_set():
-                first = self._consumer.poll(POLL_SECONDS)
-                if first is not None:
-                    # A batch alone would wait until it is full; so wait for one, and take what lies behind it.
-                    self._take([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
-        except Exception as error:
-            self._fail(f"the answers of the plane cannot be read ({error}): see how it does (deepclean status)")
-
-    def _take(self, messages: list[Message]) -> None:
-        replies = []
-        for message in messages:
-            failure = message.error()
-            if failure is not None:
-                if failure.retriable():
-                    continue
-                raise KafkaException(failure)
-            reply = _decode(message)
-            if reply is not None and reply.client_id == self.client_id:
-                replies.append((self._answers[str(message.topic()), message.partition() or 0], reply))
-        if not replies:
-            return
-        with self._changed:
-            for answers, reply in replies:
-                if reply.number not in answers.unanswered:  # a service that restarts may answer again
-                    continue
-                answers.unanswered.discard(reply.number)
-                answers.replies[reply.number] = reply
-                if isinstance(reply, MetadataReply) and reply.txn > answers.answered_txn:
-                    answers.answered_txn = reply.txn
-            self._changed.notify_all()
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._fail(
-                f"the broker at {self.address.bootstrap_servers} did not take a command ({error.str()}), and whether "
-                f"it was carried out is unknown: see how the plane does (deepclean status), then start again"
-            )
-
-    def _fail(self, reason: str) -> None:
-        with self._changed:
-            self._failure = self._failure or reason
-            self._changed.notify_all()
-
-
-def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
-    """The reply in a message; None for one that cannot be read, which is no answer of ours."""
-    record = codec(MetadataReply) if message.topic() == METADATA_REPLIES.name else codec(SnapshotReply)
-    fingerprint = dict(message.headers() or ()).get(FINGERPRINT_HEADER)
-    value = message.value()
-    if not isinstance(value, bytes) or isinstance(fingerprint, str):
-        return None
-    try:
-        return record.decode_message(value, fingerprint)
-    except DecodeError:
-        return None
-
-
-def _producer_settings(bootstrap_servers: str) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap_servers,
-        "enable.idempotence": True,
-        "linger.ms": 2,
-        "compression.type": "lz4",
-        "queue.buffering.max.messages": 100_000,
-        "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
-        "delivery.report.only.error": True,
-    }
-
-
-def _consumer_settings(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": f"deepclean-client-{client_id}",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "fetch.wait.max.ms": 100,
-        "fetch.error.backoff.ms": 100,
-    }
-
-
-def _reason(error: KafkaException) -> str:
-    cause = error.args[0]
-    return str(cause.str()) if isinstance(cause, KafkaError) else str(error)

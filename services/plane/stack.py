@@ -1,0 +1,285 @@
+"""The real plane as processes: broker, topics, five services and the Spark job, started, watched and stopped together.
+
+    <home>/plane.json    which processes, where they answer      <home>/logs/<name>.log   what each of them says
+    <home>/plane.lock    held by whoever runs the plane          <home>/broker            the broker and its records
+    <home>/data/<name>   databases, checkpoints, Spark's state
+
+Everything is on loopback. Started again on the same home it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, NoReturn, Self
+
+from schemas.topics import TOPICS
+from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.plane.broker import HOST, EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.errors import StackError, disk_error
+from services.plane.plane_file import (
+    PlaneFile,
+    PlaneProcess,
+    PlaneState,
+    read_plane_file,
+    remove_plane_file,
+    write_plane_file,
+)
+from services.plane.processes import ChildProcess, identify
+from services.plane.stack_settings import BROKER, HTTP_PROCESSES, SERVICES, STREAMING, child_environment
+from services.runtime.kafka import MAX_MESSAGE_BYTES
+
+LOCK_NAME = "plane.lock"
+WATCH_SECONDS = 0.5
+READY_SECONDS = 60.0
+SPARK_READY_SECONDS = 180.0
+TOPIC_SETTINGS = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+
+
+class Stack:
+    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on."""
+
+    def __init__(
+        self, home: Path, shards: int = 1, *, base_port: int = 0, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.home = home.absolute()
+        self.shards = shards
+        self._settings = dict(settings or {})
+        self._base_port = base_port
+        self._lock: IO[bytes] | None = None
+        self._broker: EmbeddedBroker | None = None
+        self._children: dict[str, ChildProcess] = {}
+        self._urls: dict[str, str] = {}
+        self._state = PlaneState.STARTING
+        self._reason = ""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(error)
+
+    def start(self) -> Self:
+        """Start everything, and return when all of it is ready; raises StackError with what to do."""
+        self._take_lock()
+        try:
+            self._start_broker()
+            self._start_children()
+            self._write(PlaneState.RUNNING)
+        except BaseException as error:
+            self.stop(error)
+            raise
+        return self
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop Spark, the services and the broker, in this order; nothing to do when it is stopped."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(StackError):  # a full disk keeps nothing from being stopped
+            self._write(PlaneState.STOPPING)
+        for group in ([STREAMING], SERVICES):
+            stopping = [self._children[name] for name in group if name in self._children]
+            for child in stopping:
+                child.ask_to_stop()
+            for child in stopping:
+                child.stop()
+        if self._broker is not None:
+            self._broker.stop()
+        if isinstance(error, StackError):
+            self._reason = str(error)
+            with contextlib.suppress(StackError):
+                self._write(PlaneState.FAILED)
+        else:
+            remove_plane_file(self.home)
+        self._lock.close()
+        self._lock = None
+
+    def require_running(self) -> None:
+        """Raise StackError, with the last lines of its log, when a process has ended that nobody stopped."""
+        for child in self._children.values():
+            child.require_running()
+        if self._broker is not None and not self._broker.is_running:
+            raise self._broker.why_it_ended()
+
+    def watch(self) -> NoReturn:
+        """Return never: raises StackError when a process ends, and whatever a signal raises."""
+        pause = threading.Event()
+        while True:
+            self.require_running()
+            pause.wait(WATCH_SECONDS)
+
+    @property
+    def address(self) -> PlaneAddress:
+        """Where clients reach it."""
+        assert self._broker is not None  # noqa: S101  it is started
+        return PlaneAddress(
+            bootstrap_servers=self._broker.bootstrap_servers,
+            shards=self.shards,
+            metadata_url=self._urls["metadata"],
+            snapshots_url=self._urls["snapshots"],
+            scm_url=self._urls["mock_scm"],
+        )
+
+    def url(self, name: str) -> str:
+        """Where a service, or ``streaming``, serves HTTP."""
+        return self._urls[name]
+
+    def child(self, name: str) -> ChildProcess:
+        """One of the processes: for tests that kill it and start it again."""
+        return self._children[name]
+
+    def client(self) -> KafkaPlane:
+        """A new client, which notices at once when a process of this plane ends."""
+        return KafkaPlane(self.address, check=self.require_running)
+
+    def _take_lock(self) -> None:
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            lock = (self.home / LOCK_NAME).open("a+b")
+        except OSError as error:
+            raise disk_error(self.home, error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise StackError(
+                f"A plane runs on {self.home} already: stop it (deepclean down), or use another home (DEEPCLEAN_HOME)."
+            ) from error
+        before = read_plane_file(self.home)
+        if before is not None and before.left_behind():
+            lock.close()
+            names = ", ".join(before.left_behind())
+            raise StackError(
+                f"Processes of an earlier plane on {self.home} still run ({names}): stop them (deepclean down)."
+            )
+        self._lock = lock
+
+    def _start_broker(self) -> None:
+        ports = self._choose_ports()
+        self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
+        self._broker = EmbeddedBroker(self.home / "broker", port=ports[BROKER] if self._base_port else 0)
+        self._write(PlaneState.STARTING)
+        self._broker.start()
+        self._write(PlaneState.STARTING)
+        create_topics(self._broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards)
+
+    def _choose_ports(self) -> dict[str, int]:
+        names = (BROKER, *HTTP_PROCESSES)
+        if self._base_port:
+            ports = {name: self._base_port + index for index, name in enumerate(names)}
+            for name, port in ports.items():
+                _require_free(name, port)
+            return ports
+        return dict(zip(names, _free_ports(len(names)), strict=True))
+
+    def _start_children(self) -> None:
+        """Start all, then wait for all: Spark takes longest, so it goes first."""
+        for name in (STREAMING, *SERVICES):
+            self._children[name] = self._child(name)
+            self._children[name].start()
+            self._write(PlaneState.STARTING)
+        for name in (*SERVICES, STREAMING):
+            self._children[name].await_ready()
+
+    def _child(self, name: str) -> ChildProcess:
+        assert self._broker is not None  # noqa: S101  it was started before
+        module = name if name == STREAMING else f"services.{name}"
+        environment = child_environment(
+            name,
+            bootstrap_servers=self._broker.bootstrap_servers,
+            shards=self.shards,
+            data_directory=self.home / "data" / name,
+            port=int(self._urls[name].rpartition(":")[2]),
+        )
+        return ChildProcess(
+            name,
+            [sys.executable, "-m", module],
+            {**os.environ, **environment, **self._settings},
+            self.home / "logs" / f"{name}.log",
+            f"{self._urls[name]}/readyz",
+            ready_seconds=SPARK_READY_SECONDS if name == STREAMING else READY_SECONDS,
+        )
+
+    def _write(self, state: PlaneState) -> None:
+        self._state = state
+        processes = {}
+        if self._broker is not None and self._broker.process_id is not None:
+            processes[BROKER] = PlaneProcess(identify(self._broker.process_id), "", str(self._broker.log_file))
+        for name, child in self._children.items():
+            if child.identity is not None:
+                processes[name] = PlaneProcess(child.identity, self._urls[name], str(child.log_file))
+        plane = PlaneFile(
+            state=state,
+            home=str(self.home),
+            shards=self.shards,
+            supervisor=identify(os.getpid()),
+            bootstrap_servers=self._broker.bootstrap_servers if BROKER in processes and self._broker else "",
+            processes=processes,
+            reason=self._reason,
+        )
+        write_plane_file(self.home, plane)
+
+
+def address_of(plane: PlaneFile) -> PlaneAddress:
+    """Where clients reach a plane that runs."""
+    return PlaneAddress(
+        bootstrap_servers=plane.bootstrap_servers,
+        shards=plane.shards,
+        metadata_url=plane.processes["metadata"].url,
+        snapshots_url=plane.processes["snapshots"].url,
+        scm_url=plane.processes["mock_scm"].url,
+    )
+
+
+@contextlib.contextmanager
+def stopping_on_signals() -> Iterator[None]:
+    """Let SIGTERM end a block as Ctrl-C does; a second signal does not disturb the clean-up that the first began."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now; held open together, so that they differ."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def _require_free(name: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise StackError(
+                f"Port {port} on {HOST}, which {name} wants, cannot be used ({error.strerror}): stop the program that "
+                f"holds it, or choose others (--base-port)."
+            ) from error
