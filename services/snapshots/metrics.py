@@ -1,0 +1,75 @@
+"""All that snapshots reports. A label's values are a closed set, never a name or an id."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+OPERATIONS = ("create", "delete", "rename", "set_deep_clean", "settle")
+STATES = ("active", "deleted", "being_made")
+
+
+class SnapshotsMetrics:
+    """Counters and gauges of one process; gauges are per shard."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.commands = Counter(
+            "deepclean_snapshots_commands_total",
+            "Commands that were carried out; a create counts when metadata has taken it.",
+            ["operation"],
+            registry=registry,
+        )
+        self.refusals = Counter(
+            "deepclean_snapshots_refusals_total",
+            "Commands that were refused, here or by metadata.",
+            ["operation"],
+            registry=registry,
+        )
+        self.repeats = Counter(
+            "deepclean_snapshots_repeats_total",
+            "Commands of clients that had been taken in before and changed nothing.",
+            registry=registry,
+        )
+        self.purges = Counter(
+            "deepclean_snapshots_purges_total",
+            "Deleted snapshots whose row is gone.",
+            registry=registry,
+        )
+        self.undone_takes = Counter(
+            "deepclean_snapshots_undone_takes_total",
+            "Takes that were followed by a drop, since the create had ended with an error.",
+            registry=registry,
+        )
+        self.stale_flags = Counter(
+            "deepclean_snapshots_stale_flags_total",
+            "Clean flags that were found before the last reset, and ignored.",
+            registry=registry,
+        )
+        self.settle_rounds = Counter(
+            "deepclean_snapshots_settle_rounds_total",
+            "Barriers that were sent.",
+            registry=registry,
+        )
+        self.snapshots = Gauge(
+            "deepclean_snapshots_rows", "Rows of snapshotInfoTable.", ["shard", "state"], registry=registry
+        )
+        self.unclean = Gauge(
+            "deepclean_snapshots_unclean",
+            "Active snapshots that are not flagged deep clean.",
+            ["shard"],
+            registry=registry,
+        )
+        self.chain_corrupted = Gauge(
+            "deepclean_snapshots_chain_corrupted",
+            "1 while the chain of the shard is corrupted: no create, no delete, and claims were stopped.",
+            ["shard"],
+            registry=registry,
+        )
+        self.chain_differences = Gauge(
+            "deepclean_snapshots_chain_differences",
+            "Differences between snapshotInfoTable and metadata's chain; looked for at start and when settled.",
+            ["shard", "difference"],
+            registry=registry,
+        )
+        for operation in OPERATIONS:
+            self.commands.labels(operation)
+            self.refusals.labels(operation)

@@ -1,0 +1,122 @@
+"""What clients ask for: create, delete and rename. Each ends in an answer; a create only by metadata's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID, uuid5
+
+from schemas.records import (
+    CreateSnapshot,
+    DeleteSnapshot,
+    DropSnapshot,
+    PendingSnapshot,
+    RenameSnapshot,
+    SnapshotCommand,
+    SnapshotInfo,
+    SnapshotReply,
+    SnapshotStatus,
+    TakeSnapshot,
+)
+from services.domain.names import check_snapshot_name
+from services.runtime.service import Message, Work
+from services.snapshots.answers import Answers
+from services.snapshots.commands import send_to_metadata
+from services.snapshots.errors import CommandError, ErrorCode
+from services.snapshots.lifecycle import Lifecycle, PendingAction
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.rows import SnapshotRows, is_active
+from services.snapshots.settings import SnapshotsSettings
+
+_NAMESPACE = UUID("67ee73f1-4be3-5a97-8cf9-467f142b7896")
+
+
+def new_snapshot_id(message: Message, shard: int) -> str:
+    """The id of the snapshot that a command makes: the same whenever the log is read again."""
+    return str(uuid5(_NAMESPACE, f"{shard}/{message.topic.name}/{message.offset}/{message.timestamp_ms}"))
+
+
+class Requests:
+    """Carries out what clients ask for."""
+
+    def __init__(
+        self,
+        rows: SnapshotRows,
+        lifecycle: Lifecycle,
+        answers: Answers,
+        settings: SnapshotsSettings,
+        metrics: SnapshotsMetrics,
+    ) -> None:
+        self._rows = rows
+        self._lifecycle = lifecycle
+        self._answers = answers
+        self._settings = settings
+        self._metrics = metrics
+
+    def create(self, message: Message, command: SnapshotCommand, request: CreateSnapshot, work: Work) -> None:
+        """Reserve the name and have metadata take the checkpoint."""
+        check_snapshot_name(request.snapshot)
+        self._lifecycle.check_chain()
+        if len(self._rows) >= self._settings.max_snapshots:
+            raise CommandError(
+                ErrorCode.TOO_MANY_SNAPSHOTS,
+                f"the shard has {len(self._rows)} snapshots, with deleted ones that are not yet purged; "
+                f"at most {self._settings.max_snapshots} are allowed: delete some",
+            )
+        self._check_free(request.volume, request.bucket, request.snapshot)
+        snapshot_id = new_snapshot_id(message, work.shard)
+        row = SnapshotInfo(
+            snapshot_id=snapshot_id,
+            name=request.snapshot,
+            volume=request.volume,
+            bucket=request.bucket,
+            status=SnapshotStatus.SNAPSHOT_ACTIVE,
+            creation_time_ms=message.timestamp_ms,
+            snapshot_path=f"{request.volume}/{request.bucket}",
+        )
+        self._rows.put(row, work)
+        pending = PendingSnapshot(
+            snapshot_id, PendingAction.TAKE.value, command.client_id, command.number, message.timestamp_ms
+        )
+        self._lifecycle.put_pending(pending, work)
+        send_to_metadata(TakeSnapshot(request.volume, request.bucket, snapshot_id), work)
+
+    def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
+        """Make a snapshot unreadable and have metadata drop it; its name stays taken until it is purged."""
+        self._lifecycle.check_chain()
+        row = self._readable(request.volume, request.bucket, request.snapshot)
+        deleted = replace(row, status=SnapshotStatus.SNAPSHOT_DELETED, deletion_time_ms=message.timestamp_ms)
+        self._rows.put(deleted, work)
+        self._lifecycle.put_pending(
+            PendingSnapshot(row.snapshot_id, PendingAction.DROP.value, "", 0, message.timestamp_ms), work
+        )
+        send_to_metadata(DropSnapshot(row.snapshot_id), work)
+        self._metrics.commands.labels("delete").inc()
+        self._answer(command, row, work)
+
+    def rename(self, command: SnapshotCommand, request: RenameSnapshot, work: Work) -> None:
+        """Give a snapshot another name; its id stays."""
+        if not self._settings.is_rename_allowed:
+            raise CommandError(ErrorCode.FEATURE_NOT_ENABLED, "renaming of snapshots is not enabled on this plane")
+        check_snapshot_name(request.target)
+        self._check_free(request.volume, request.bucket, request.target)
+        row = self._readable(request.volume, request.bucket, request.source)
+        self._rows.put(replace(row, name=request.target), work)
+        self._metrics.commands.labels("rename").inc()
+        self._answer(command, row, work)
+
+    def _check_free(self, volume: str, bucket: str, name: str) -> None:
+        row = self._rows.named(volume, bucket, name)
+        if row is not None:
+            reason = "" if is_active(row) else ", though it is not readable: a name is free again after the purge"
+            raise CommandError(
+                ErrorCode.FILE_ALREADY_EXISTS, f"snapshot {name} of {volume}/{bucket} exists already{reason}"
+            )
+
+    def _readable(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        row = self._rows.named(volume, bucket, name)
+        if row is None or not is_active(row):
+            raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
+        return row
+
+    def _answer(self, command: SnapshotCommand, row: SnapshotInfo, work: Work) -> None:
+        self._answers.answer(SnapshotReply(command.client_id, command.number, snapshot_id=row.snapshot_id), work)

@@ -1,0 +1,214 @@
+"""The snapshots service of one shard: gives every message to the part that it concerns."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from schemas.records import (
+    Barrier,
+    CreateSnapshot,
+    DeleteSnapshot,
+    MetadataProgress,
+    RenameSnapshot,
+    SetDeepClean,
+    Settle,
+    SnapshotCommand,
+    SnapshotDropped,
+    SnapshotReply,
+    SnapshotTaken,
+    StopClaims,
+)
+from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
+from services.domain.names import InvalidNameError
+from services.runtime.errors import InvalidMessageError
+from services.runtime.service import Message, Work
+from services.snapshots.answers import Answers
+from services.snapshots.chain_check import ChainCheck
+from services.snapshots.commands import send_to_metadata
+from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
+from services.snapshots.lifecycle import Lifecycle
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.requests import Requests
+from services.snapshots.rows import SnapshotRows, is_active, is_complete
+from services.snapshots.settings import SnapshotsSettings
+from services.snapshots.settle import Settling
+from services.snapshots.sizes import Sizes
+from services.snapshots.tables import TABLES, ReadableTables
+
+_OPERATIONS: dict[type[object], str] = {
+    CreateSnapshot: "create",
+    DeleteSnapshot: "delete",
+    RenameSnapshot: "rename",
+    SetDeepClean: "set_deep_clean",
+    Settle: "settle",
+}
+FLAGS_SENDER = "key_deletion"
+
+
+class SnapshotsService:
+    """One shard of the snapshots service."""
+
+    name = "snapshots"
+    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE)
+    tables = TABLES
+
+    def __init__(self, settings: SnapshotsSettings | None = None, metrics: SnapshotsMetrics | None = None) -> None:
+        settings = settings or SnapshotsSettings()
+        metrics = self._metrics = metrics or SnapshotsMetrics(CollectorRegistry())
+        self._rows = SnapshotRows()
+        self._sizes = Sizes(self._rows)
+        self._answers = Answers(settings.remembered_client_ms)
+        self._settling = Settling(self._answers, self._own_work, metrics)
+        self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
+        self._requests = Requests(self._rows, self._lifecycle, self._answers, settings, metrics)
+        self._chain_check = ChainCheck(self._rows)
+        self._is_started = False
+        self._is_memory_doubtful = False
+
+    @property
+    def chain_corruption(self) -> str:
+        """Why the chain does not hold together: not ready while this is not empty."""
+        return self._lifecycle.corruption
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Read all rows anew, and verify the chain that they make."""
+        self._rows.forget_changed()
+        self._sizes.forget_stale()
+        self._read_memory(tables)
+        self._is_started = False
+
+    def _read_memory(self, tables: ReadableTables) -> None:
+        self._rows.restore(tables)
+        self._sizes.restore(tables)
+        self._settling.restore(tables)
+        self._lifecycle.restore(tables)
+        self._answers.restore(tables, self._settling.unanswered() | self._lifecycle.unanswered())
+        self._chain_check.restore(tables)
+        self._is_memory_doubtful = False
+
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 the same for all
+        """No message needs a batch of its own."""
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Carry out one message."""
+        if self._is_memory_doubtful:
+            self._read_memory(work)
+        self._is_memory_doubtful = True  # until it is carried out: a failure leaves memory ahead of the tables
+        record = message.record
+        if message.topic is SNAPSHOTS_COMMANDS:
+            self._apply_command(message, record, work)
+        elif message.topic is METADATA_PROGRESS:
+            self._apply_progress(record, work)
+        elif message.topic is SPACE:
+            self._sizes.update(record, work)
+        else:
+            self._chain_check.follow(record, work)
+        self._is_memory_doubtful = False
+
+    def _apply_command(self, message: Message, command: SnapshotCommand, work: Work) -> None:
+        if isinstance(command.body, SetDeepClean):
+            self._apply_flags(command, command.body, work)
+            return
+        if self._answers.is_repeat(command, work):
+            self._metrics.repeats.inc()
+            return
+        self._answers.taken_in(command, message.timestamp_ms, work)
+        operation = _OPERATIONS[type(command.body)]
+        try:
+            self._check_shard(command, work)
+            self._carry_out(message, command, work)
+        except (CommandError, InvalidNameError) as error:
+            self._metrics.refusals.labels(operation).inc()
+            reply = SnapshotReply(command.client_id, command.number, str(error.code), str(error))
+            self._answers.answer(reply, work)
+
+    def _check_shard(self, command: SnapshotCommand, work: Work) -> None:
+        if command.shard != work.shard:
+            raise CommandError(
+                ErrorCode.WRONG_SHARD,
+                f"the command means shard {command.shard} but is in partition {work.shard}; "
+                f"set the partition explicitly",
+            )
+
+    def _carry_out(self, message: Message, command: SnapshotCommand, work: Work) -> None:
+        body = command.body
+        if isinstance(body, CreateSnapshot):
+            self._requests.create(message, command, body, work)
+        elif isinstance(body, DeleteSnapshot):
+            self._requests.delete(message, command, body, work)
+        elif isinstance(body, RenameSnapshot):
+            self._requests.rename(command, body, work)
+        elif isinstance(body, Settle):
+            self._lifecycle.check_chain()
+            self._settling.begin(command, body, work)
+        if not isinstance(body, Settle):
+            self._settling.work_was_done(work)
+
+    def _apply_flags(self, command: SnapshotCommand, flags: SetDeepClean, work: Work) -> None:
+        if command.sender != FLAGS_SENDER:
+            raise InvalidMessageError(f"SetDeepClean comes from {FLAGS_SENDER}, not from {command.sender!r}")
+        if command.shard != work.shard:
+            raise InvalidMessageError(f"command for shard {command.shard} in partition {work.shard}")
+        self._lifecycle.set_deep_clean(flags, work)
+
+    def _apply_progress(self, progress: MetadataProgress, work: Work) -> None:
+        body = progress.body
+        if isinstance(body, SnapshotTaken):
+            self._lifecycle.snapshot_taken(progress, body, work)
+        elif isinstance(body, SnapshotDropped):
+            self._lifecycle.snapshot_dropped(progress, body, work)
+        elif isinstance(body, Barrier):
+            self._settling.barrier_returned(progress, body, work)
+
+    def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 nothing is due by time
+        """After a start: say that the chain is corrupted, or go on with what was left undone while it was."""
+        if self._is_memory_doubtful:
+            self._read_memory(work)
+        if self._is_started:
+            return
+        if self._lifecycle.corruption:
+            send_to_metadata(StopClaims(f"snapshots: {self._lifecycle.corruption}"), work)
+            self._settling.give_up(ChainCorruptedError(self._lifecycle.corruption), work)
+        else:
+            self._lifecycle.ask_again_for_drops(work)
+        self._is_started = True
+        self._report_counts(work)
+        self._report_differences(work)
+
+    def end_batch(self, work: Work) -> None:
+        """Work out sizes, publish what has changed and end rounds: once a batch."""
+        self._sizes.refresh(work)
+        is_changed = self._rows.has_changed()
+        for row in self._rows.take_changed():
+            work.send(SNAPSHOTS_INFO, row)
+        if self._settling.end_rounds(self._sizes.complete_txn, work):
+            self._sizes.forget_purged(work)
+            self._report_differences(work)
+        self._answers.forget_old_clients(work)
+        if is_changed:
+            self._report_counts(work)
+
+    def _own_work(self) -> int:
+        """What is still to be done: snapshots half made or half dropped, and flags that are to come."""
+        return len(self._lifecycle.pending) + self._unclean_count()
+
+    def _unclean_count(self) -> int:
+        return sum(
+            is_active(row) and not (row.has_deep_cleaned_keys and row.has_deep_cleaned_directories)
+            for row in self._rows
+        )
+
+    def _report_counts(self, work: Work) -> None:
+        states = {"active": 0, "deleted": 0, "being_made": 0}
+        for row in self._rows:
+            states["active" if is_active(row) else "deleted" if is_complete(row) else "being_made"] += 1
+        shard = str(work.shard)
+        for state, count in states.items():
+            self._metrics.snapshots.labels(shard, state).set(count)
+        self._metrics.unclean.labels(shard).set(self._unclean_count())
+        self._metrics.chain_corrupted.labels(shard).set(bool(self._lifecycle.corruption))
+
+    def _report_differences(self, work: Work) -> None:
+        for difference, count in self._chain_check.differences().items():
+            self._metrics.chain_differences.labels(str(work.shard), difference).set(count)

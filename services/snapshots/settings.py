@@ -1,0 +1,16 @@
+"""What may be set for the snapshots service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsSettings:
+    """Settings of one snapshots service; the defaults are Ozone's."""
+
+    max_snapshots: int = 10_000
+    """Rows of one shard, with those that are being made and those that are deleted but not yet purged."""
+    is_rename_allowed: bool = False
+    remembered_client_ms: int = 3_600_000
+    """Log time for which a client's last answer is kept."""
