@@ -97,7 +97,7 @@ def merged_after_drop(
             if not 0 < heir[0] <= heir[1]:
                 raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
         changed[first, last] = EMPTY
-        changed[heir] = changed.get(heir, cells.get(heir, EMPTY)) + cell
+        changed[heir] = cells.get(heir, EMPTY) + cell  # no two runs have the same heir
     return changed
 
 

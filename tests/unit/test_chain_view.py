@@ -173,6 +173,13 @@ def test_a_count_that_contradicts_the_death_gets_no_verdict(death: int, n: int) 
         chain_of_three().judge(BUCKET, 15, death, n)
 
 
+def test_a_dropped_snapshot_at_the_death_contradicts_it_too() -> None:
+    view = chain_of_three()
+    view.drop(4, 3, BUCKET, "s2")
+    with pytest.raises(LifetimeError, match="keep the row"):
+        view.judge(BUCKET, 15, 20, 2)
+
+
 def test_the_count_can_be_worked_out_from_the_death() -> None:
     view = chain_of_three()
     view.drop(4, 3, BUCKET, "s1")

@@ -92,6 +92,7 @@ def test_two_cells_merge_into_a_new_one() -> None:
 def test_a_snapshot_that_holds_nothing_changes_nothing() -> None:
     assert merged_after_drop({(10, 30): cell(1)}, 20, LIVE) == {}
     assert merged_after_drop({}, 20, LIVE) == {}
+    assert merged_after_drop({(20, 20): EMPTY, (20, 30): EMPTY}, 20, LIVE) == {}
 
 
 @pytest.mark.parametrize("dropped", [0, 15, 40])
