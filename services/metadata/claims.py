@@ -24,7 +24,7 @@ from schemas.records import (
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
-from services.metadata.garbage import RENAME_CELL, Moved, account, key_cell
+from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.tables import (
     ACCOUNT_TABLE,
     BUCKET_ID_TABLE,
@@ -143,7 +143,6 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed; what is not there is finished."""
     work = transaction.work
     accounts = work.table(ACCOUNT_TABLE)
-    moved: dict[int, Moved] = {}
     for name in command.rows:
         identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
         if identity is None:
@@ -164,7 +163,5 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
                 before.freed_versions + 1,
             ),
         )
-        moved[name.bucket_id] = moved.get(name.bucket_id, Moved()) + Moved(0, 0, -size_bytes, -1)
-    for bucket_id, figures in moved.items():
-        account(transaction, bucket_id, figures)
+        transaction.figures.move(name.bucket_id, deleted_bytes=-size_bytes, deleted_names=-1)
     return RowsFinished(command.task)

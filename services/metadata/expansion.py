@@ -27,7 +27,7 @@ from schemas.records import (
 )
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
-from services.metadata.garbage import DIRECTORY_CELL, Death, Moved, account, bury_directory, bury_key
+from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
 from services.storage.store import prefix_end
@@ -44,7 +44,6 @@ class _Page:
         self._identity = identity
         self._left_entries = command.max_entries
         self._left_bytes = command.max_bytes
-        self.moved = Moved()
         self.directories = 0
         self.files = 0
 
@@ -81,14 +80,14 @@ class _Page:
             ids = (self._identity.volume_id, self._identity.bucket_id)
             if isinstance(child, DirectoryRow):
                 work.table(DIRECTORY_TABLE).delete(key)
-                self.moved += bury_directory(self._transaction, *ids, child, death)
+                bury_directory(self._transaction, *ids, child, death)
                 made.append(
                     DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
                 )
                 self.directories += 1
             else:
                 work.table(FILE_TABLE).delete(key)
-                self.moved += bury_key(self._transaction, *ids, child, death)
+                bury_key(self._transaction, *ids, child, death)
                 self.files += 1
         self._save(row, len(made), is_expanded=is_done)
         return made, is_done
@@ -122,8 +121,7 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
         return _expanded(command, ExpansionOutcome.EXPANDED)
     page = _Page(transaction, identity, command)
     outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
-    account(transaction, command.bucket_id, page.moved)
-    _correct_references(transaction, command.bucket_id, row.death, page.moved)
+    _correct_references(transaction, command.bucket_id, row.death)
     return _expanded(command, outcome, page.directories, page.files)
 
 
@@ -133,13 +131,14 @@ def _expanded(
     return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
 
 
-def _correct_references(transaction: Transaction, bucket_id: int, death: int, moved: Moved) -> None:
+def _correct_references(transaction: Transaction, bucket_id: int, death: int) -> None:
     """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
+    moved_bytes, moved_names = transaction.figures.moved_live()
     for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death):
         corrected: SnapshotListRow = replace(
             snapshot,
-            referenced_bytes=snapshot.referenced_bytes - moved.live_bytes,
-            referenced_namespace=snapshot.referenced_namespace - moved.live_names,
+            referenced_bytes=snapshot.referenced_bytes - moved_bytes,
+            referenced_namespace=snapshot.referenced_namespace - moved_names,
         )
         transaction.snapshots.update(transaction.work, corrected)
         transaction.space.size_changed(
@@ -179,7 +178,7 @@ def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName)
         return _purged(name, parent_id, PurgeOutcome.HELD)
     table.delete(key)
     transaction.space.subtract(work, name.bucket_id, birth, row.death, snapshots.live_txns, DIRECTORY_CELL)
-    account(transaction, name.bucket_id, Moved(0, 0, 0, -1))
+    transaction.figures.move(name.bucket_id, deleted_names=-1)
     parent_key = garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id)
     parent = table.get(parent_key)
     if parent is not None:

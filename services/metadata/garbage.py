@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from schemas.records import (
     BucketRow,
@@ -16,10 +16,8 @@ from schemas.records import (
 )
 from schemas.topics import DELETED_ENTRIES
 from services.domain.space_matrix import SpaceCell
-from services.domain.table_keys import bucket_key, garbage_key, object_txn
+from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.tables import (
-    BUCKET_ID_TABLE,
-    BUCKET_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     SNAPSHOT_RENAMED_TABLE,
@@ -48,41 +46,24 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Bytes and names that moved from the live figures of a bucket to its deleted ones."""
-
-    live_bytes: int = 0
-    live_names: int = 0
-    deleted_bytes: int = 0
-    deleted_names: int = 0
-
-    def __add__(self, other: Moved) -> Moved:
-        return Moved(
-            self.live_bytes + other.live_bytes,
-            self.live_names + other.live_names,
-            self.deleted_bytes + other.deleted_bytes,
-            self.deleted_names + other.deleted_names,
-        )
-
-
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyRow, death: Death) -> Moved:
+def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyRow, death: Death) -> None:
     """Move a version to deletedTable. One without blocks leaves nothing behind."""
+    transaction.figures.bury(bucket_id, key.size_bytes, has_row=key.blocks is not None)
     if key.blocks is None:
-        return Moved(0, 1, 0, 0)
+        return
     work = transaction.work
     row = DeletedKeyRow(key, death.txn, death.snapshots_before)
     work.table(DELETED_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, key.object_id), row)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(work, bucket_id, key.birth, death.txn, live, key_cell(key))
     _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
-    return Moved(key.size_bytes, 1, key.size_bytes, 1)
 
 
 def bury_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
-) -> Moved:
+) -> None:
     """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
+    transaction.figures.bury(bucket_id, 0, has_row=True)
     work = transaction.work
     row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
     key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
@@ -92,7 +73,6 @@ def bury_directory(
     transaction.space.add(work, bucket_id, birth, death.txn, live, DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
     _send(transaction, bucket_id, DeletedKind.DIRECTORY, directory.object_id, birth, death)
-    return Moved(0, 1, 0, 1)
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
@@ -124,27 +104,3 @@ def _send(
         chain_version=transaction.counters.chain_version,
     )
     transaction.work.send(DELETED_ENTRIES, entry)
-
-
-def account(transaction: Transaction, bucket_id: int, moved: Moved) -> None:
-    """Correct a bucket's used figures; one that was deleted has none to correct."""
-    identity = transaction.work.table(BUCKET_ID_TABLE).get(b"/%d" % bucket_id)
-    if identity is None or identity.is_deleted:
-        return
-    table = transaction.work.table(BUCKET_TABLE)
-    key = bucket_key(identity.volume, identity.bucket)
-    bucket = table.get(key)
-    if bucket is not None and bucket.object_id == bucket_id:
-        table.put(key, moved_figures(bucket, moved, transaction.txn))
-
-
-def moved_figures(bucket: BucketRow, moved: Moved, txn: int) -> BucketRow:
-    """A bucket's row after something moved from its live figures to its deleted ones."""
-    return replace(
-        bucket,
-        update_id=txn,
-        used_bytes=bucket.used_bytes - moved.live_bytes,
-        used_namespace=bucket.used_namespace - moved.live_names,
-        snapshot_used_bytes=bucket.snapshot_used_bytes + moved.deleted_bytes,
-        snapshot_used_namespace=bucket.snapshot_used_namespace + moved.deleted_names,
-    )

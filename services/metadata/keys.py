@@ -8,7 +8,6 @@ from schemas.records import (
     BlockRun,
     BlocksWritten,
     BucketLayout,
-    BucketRow,
     Committed,
     DeleteKey,
     KeyRow,
@@ -18,15 +17,14 @@ from schemas.records import (
 )
 from schemas.topics import SCM_COMMANDS
 from services.domain.names import check_key_path
-from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, bucket_key, flat_key, local_id
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.garbage import Moved, bury_key, death_now, moved_figures, note_rename
-from services.metadata.tables import BUCKET_TABLE, KEY_TABLE
+from services.metadata.figures import MAX_BYTES
+from services.metadata.garbage import bury_key, death_now, note_rename
+from services.metadata.tables import KEY_TABLE
 from services.metadata.transaction import Transaction
-
-MAX_SIZE_BYTES = 2**63 - 1
 
 
 def put_key(transaction: Transaction, command: PutKey) -> Committed:
@@ -58,11 +56,12 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
         tree.put_file(transaction, bucket, row)
     else:
         transaction.work.table(KEY_TABLE).put(flat_key(bucket.volume, bucket.bucket, command.key), row)
-    moved = Moved(-command.size_bytes, -1 - made_directories, 0, 0)
+    transaction.figures.move(bucket.object_id, live_bytes=command.size_bytes, live_names=1 + made_directories)
     if existing:
         death = death_now(transaction, bucket.object_id)
-        moved += bury_key(transaction, bucket.volume_id, bucket.object_id, existing, death)
-    _save_figures(transaction, bucket, moved)
+        bury_key(transaction, bucket.volume_id, bucket.object_id, existing, death)
+    if transaction.figures.live_bytes(bucket.object_id, bucket.used_bytes) > MAX_BYTES:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
     if blocks:
         written = BlocksWritten(transaction.txn, bucket.object_id, blocks)
         transaction.work.send(SCM_COMMANDS, ScmCommand(written))
@@ -85,20 +84,11 @@ def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
     return BlockRun(transaction.counters.container_id, first, count, command.block_size_bytes, command.size_bytes)
 
 
-def _save_figures(transaction: Transaction, bucket: BucketRow, moved: Moved) -> None:
-    row = moved_figures(bucket, moved, transaction.txn)
-    if row.used_bytes > MAX_SIZE_BYTES:
-        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
-    transaction.work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), row)
-
-
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     """Delete a key; in a tree also an empty directory."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        object_id, moved = tree.delete_path(transaction, bucket, command.key, is_recursive=False)
-        _save_figures(transaction, bucket, moved)
-        return Committed(object_id)
+        return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
     table = transaction.work.table(KEY_TABLE)
     key = flat_key(bucket.volume, bucket.bucket, command.key)
     row = table.get(key) if command.key else None
@@ -106,7 +96,7 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
     table.delete(key)
     death = death_now(transaction, bucket.object_id)
-    _save_figures(transaction, bucket, bury_key(transaction, bucket.volume_id, bucket.object_id, row, death))
+    bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
     return Committed(row.object_id)
 
 

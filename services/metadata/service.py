@@ -25,6 +25,7 @@ from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS
 from services.domain.names import InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
 from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.tables import (
@@ -76,6 +77,7 @@ class MetadataService:
         self._saved_counters = self._counters.state()
         self._snapshots = SnapshotLists()
         self._space = SpaceChanges()
+        self._figures = BucketFigures()
         self._dropped: list[str] = []
 
     def restore(self, tables: TablesReader) -> None:
@@ -85,6 +87,7 @@ class MetadataService:
         self._saved_counters = self._counters.state()
         self._snapshots.clear()
         self._space.clear()
+        self._figures.clear()
         self._dropped.clear()
 
     def stands_alone(self, message: Message) -> bool:
@@ -95,8 +98,9 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
+        self._figures.begin_message()
         transaction = Transaction(
-            work, self._counters, self._snapshots, self._space, self._counters.txn + 1, log_time_ms
+            work, self._counters, self._snapshots, self._space, self._figures, self._counters.txn + 1, log_time_ms
         )
         if type(command.body) in _CLIENT_HANDLERS:
             self._apply_client_command(command, transaction)
@@ -151,6 +155,7 @@ class MetadataService:
             transaction.work.undo_message()
             return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
         self._counters.txn = transaction.txn
+        self._figures.keep_message(transaction.txn)
         return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -175,6 +180,7 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
+        self._figures.keep_message(transaction.txn)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -208,7 +214,8 @@ class MetadataService:
         """Nothing is due by time: what time does is a command in the log."""
 
     def end_batch(self, work: Work) -> None:
-        """Send the changed figures and save the counters."""
+        """Write and send the changed figures, and save the counters."""
+        self._figures.write(work)
         self._space.send(work, self._counters.txn)
         state = self._counters.state()
         if state != self._saved_counters:

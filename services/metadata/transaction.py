@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
 from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.runtime.service import Work
@@ -47,6 +48,7 @@ class Transaction:
     counters: ShardCounters
     snapshots: SnapshotLists
     space: SpaceChanges
+    figures: BucketFigures
     txn: int
     log_time_ms: int
     objects: int = 0

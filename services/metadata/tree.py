@@ -15,11 +15,11 @@ from schemas.records import (
     RenameDirectory,
 )
 from services.domain.names import check_key_path
-from services.domain.table_keys import bucket_key, tree_key
+from services.domain.table_keys import tree_key
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.garbage import Moved, bury_directory, bury_key, death_now, moved_figures, note_rename
-from services.metadata.tables import BUCKET_TABLE, DIRECTORY_TABLE, FILE_TABLE
+from services.metadata.garbage import bury_directory, bury_key, death_now, note_rename
+from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.service import Work
 from services.storage.store import prefix_end
@@ -117,20 +117,18 @@ def make_directory(transaction: Transaction, command: MakeDirectory) -> Committe
     check_key_path(command.directory, is_tree=True)
     names = _components(command.directory)
     object_id, made = _make_directories(transaction, bucket, names, ErrorCode.FILE_ALREADY_EXISTS)
-    _save_figures(transaction, bucket, Moved(0, -made, 0, 0))
+    transaction.figures.move(bucket.object_id, live_names=made)
     return Committed(object_id)
 
 
 def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Committed:
     """Delete a directory: one row moves, whatever is below."""
     bucket = tree_bucket(transaction, command.volume, command.bucket)
-    object_id, moved = delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive)
-    _save_figures(transaction, bucket, moved)
-    return Committed(object_id)
+    return Committed(delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive))
 
 
-def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> tuple[int, Moved]:
-    """Take a file or directory out of the namespace; says its id and what moved."""
+def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
+    """Take a file or directory out of the namespace; says its id."""
     work = transaction.work
     row = _find(work, bucket, path)
     if row is None:
@@ -138,11 +136,13 @@ def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_re
     death = death_now(transaction, bucket.object_id)
     if isinstance(row, KeyRow):
         work.table(FILE_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-        return row.object_id, bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
+        bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
+        return row.object_id
     if not is_recursive and _has_children(work, bucket, row.object_id):
         raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
     work.table(DIRECTORY_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-    return row.object_id, bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+    return row.object_id
 
 
 def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:
@@ -188,8 +188,3 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         )
         work.table(DIRECTORY_TABLE).put(new_key, moved_directory)
     return row.object_id
-
-
-def _save_figures(transaction: Transaction, bucket: BucketRow, moved: Moved) -> None:
-    row = moved_figures(bucket, moved, transaction.txn)
-    transaction.work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), row)

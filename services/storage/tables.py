@@ -64,13 +64,8 @@ class TablesReader:
 _ABSENT: Any = object()
 
 
-@dataclass(slots=True)
-class _Change:
-    """What a key was in the unit of work before a message changed it."""
-
-    rows: dict[bytes, Any]
-    key: bytes
-    before: Any
+_Change = tuple[dict[bytes, Any], bytes, Any]
+"""Pending rows, a key, and what it was in the unit of work before a message changed it."""
 
 
 @dataclass(slots=True)
@@ -116,12 +111,12 @@ class Table(Generic[V]):
 
     def put(self, key: bytes, value: V) -> None:
         """Set the row of a key."""
-        self._journal.append(_Change(self._pending, key, self._pending.get(key, _ABSENT)))
+        self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = value
 
     def delete(self, key: bytes) -> None:
         """Remove the row of a key; nothing happens when there is none."""
-        self._journal.append(_Change(self._pending, key, self._pending.get(key, _ABSENT)))
+        self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = None
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
@@ -173,11 +168,11 @@ class UnitOfWork:
 
     def undo_message(self) -> None:
         """Take back what the present message has changed."""
-        for change in reversed(self._journal):
-            if change.before is _ABSENT:
-                del change.rows[change.key]
+        for rows, key, before in reversed(self._journal):
+            if before is _ABSENT:
+                del rows[key]
             else:
-                change.rows[change.key] = change.before
+                rows[key] = before
         self._journal.clear()
 
     def is_changed(self) -> bool:
