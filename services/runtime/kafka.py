@@ -1,0 +1,348 @@
+"""The log over a Kafka broker.
+
+Partitions are assigned, never balanced: a shard belongs to the process that was given it, and positions come from
+its database. What librdkafka says is turned into our errors here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from schemas.codec import FINGERPRINT_HEADER
+from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
+from services.runtime.log import LogRecord
+
+ANSWER_SECONDS = 10.0
+FLUSH_SECONDS = 30.0
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
+MAX_QUEUED_MESSAGES = 500_000
+POLLS_BETWEEN_COMMITS = 200
+
+Answer = TypeVar("Answer")
+Headers = list[tuple[str, str | bytes | None]]
+
+_logger = logging.getLogger(__name__)
+
+_GONE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_OUTSIDE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+)
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
+
+
+def client_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": client_id,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1_000,
+        "socket.connection.setup.timeout.ms": 5_000,
+    }
+
+
+def consumer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+    """A reader of assigned partitions."""
+    return {
+        **client_configuration(bootstrap_servers, client_id),
+        "group.id": client_id,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 50,
+        # With the default of a second, a reader that was once full stands idle until that second is over.
+        "fetch.queue.backoff.ms": 10,
+        # What is fetched ahead stands before a rare message of another topic: less of it, and nobody waits long.
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": 32_768,
+    }
+
+
+def producer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+    """A writer whose retries neither repeat nor reorder, and whose messages are on every in-sync replica."""
+    return {
+        **client_configuration(bootstrap_servers, client_id),
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 5,
+        "compression.type": "lz4",
+        "message.max.bytes": MAX_MESSAGE_BYTES,
+        "delivery.timeout.ms": int(FLUSH_SECONDS * 1000),
+        "delivery.report.only.error": True,
+        "queue.buffering.max.messages": MAX_QUEUED_MESSAGES,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+
+
+def translate(error: KafkaError, doing: str) -> DeepcleanError:
+    """One sentence about what librdkafka reports, as the error that says what happens next."""
+    code, text = error.code(), error.str()
+    if code in _OUTSIDE:
+        return PositionError(
+            f"{doing}: the position is not in the partition any more ({text}): records were trimmed or lost before "
+            f"they were read; restore the topic, or restore an older copy of this database"
+        )
+    if code in _GONE:
+        return InvariantError(
+            f"{doing}: the broker has no such topic or partition ({text}): make the topics, start again"
+        )
+    if code in _REFUSED:
+        return InvariantError(f"{doing}: the broker refuses it ({text}): correct this service's credentials or rights")
+    if code in _TOO_LARGE:
+        return InvariantError(
+            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}"
+        )
+    return RetryableError(f"{doing}: the broker did not do it ({text}); it is tried again")
+
+
+class KafkaLog:
+    """All partitions of all topics of one broker or cluster."""
+
+    def __init__(self, bootstrap_servers: str, client_id: str, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._answer_seconds = answer_seconds
+        self.bootstrap_servers = bootstrap_servers
+        self.client_id = client_id
+        configuration = client_configuration(bootstrap_servers, client_id)
+        self._admin = AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The broker's ids of the topics: a topic that was made anew has another one."""
+        if not topics:
+            return {}
+        doing = f"asking {self.bootstrap_servers} for topic ids"
+        answers = _asked(
+            lambda: self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds),
+            doing,
+        )
+        return {
+            topic: str(_asked(answers[topic].result, f"asking {self.bootstrap_servers} for topic {topic}").topic_id)
+            for topic in topics
+        }
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        return self._offset(topic, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there."""
+        return self._offset(topic, partition, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+        place = TopicPartition(topic, partition)
+        doing = f"asking for the ends of {topic}, partition {partition}"
+        answers = _asked(lambda: self._admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
+        return int(_asked(answers[place].result, doing).offset)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
+        """Read one partition of some topics, each from its position on."""
+        return KafkaSource(
+            self.bootstrap_servers, self.client_id, partition, {topic: next_offsets.get(topic, 0) for topic in topics}
+        )
+
+    def open_sink(self) -> KafkaSink:
+        """A sink of its own."""
+        return KafkaSink(self.bootstrap_servers, self.client_id)
+
+
+class KafkaSource:
+    """Reads one partition of some topics. For one thread, but for ``lag``."""
+
+    def __init__(self, bootstrap_servers: str, client_id: str, partition: int, next_offsets: dict[str, int]) -> None:
+        self._partition = partition
+        self._next_offsets = next_offsets
+        self._has_lost_brokers = threading.Event()
+        self._polls = 0
+        self._bootstrap_servers = bootstrap_servers
+        self._consumer = Consumer(
+            {**consumer_configuration(bootstrap_servers, client_id), "error_cb": self._on_error}, logger=_logger
+        )
+        self._assign()
+
+    def _assign(self) -> None:
+        self._consumer.assign(
+            [TopicPartition(topic, self._partition, offset) for topic, offset in self._next_offsets.items()]
+        )
+
+    def _on_error(self, error: KafkaError) -> None:
+        _log_error(error)
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._has_lost_brokers.set()
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Next messages, in the order of each partition; returns as soon as there is one.
+
+        Raises:
+            PositionError: a position is outside its partition.
+            RetryableError: the broker has gone; said once, reading goes on by itself when it is back.
+        """
+        # Asked for many, consume waits until it has them or the time is over; asked for one, only for that one.
+        messages = self._consumer.consume(1, timeout_seconds)
+        if messages and max_records > 1:
+            messages += self._consumer.consume(max_records - 1, 0)
+        if not messages and self._has_lost_brokers.is_set():
+            self._has_lost_brokers.clear()
+            raise RetryableError(f"no broker answers on {self._bootstrap_servers}: see that it runs; it is tried again")
+        try:
+            records = [self._record(message) for message in messages]
+        except DeepcleanError:
+            self._assign()  # the good ones beside it are not handed out: they must come again
+            raise
+        self._commit_for_metrics()
+        for record in records:
+            self._next_offsets[record.topic] = record.offset + 1
+        return records
+
+    def _record(self, message: Message) -> LogRecord:
+        error = message.error()
+        if error is not None:
+            raise translate(error, f"reading {message.topic()}, partition {message.partition()}")
+        headers = message.headers()
+        return LogRecord(
+            message.topic() or "",
+            message.partition() or 0,
+            message.offset() or 0,
+            message.timestamp()[1],
+            message.value() or b"",
+            None if headers is None else _fingerprint(headers),
+        )
+
+    def _commit_for_metrics(self) -> None:
+        """Now and then tell the group what was polled before and is applied by now: for lag tools, never read back."""
+        self._polls += 1
+        if self._polls % POLLS_BETWEEN_COMMITS:
+            return
+        offsets = [TopicPartition(topic, self._partition, offset) for topic, offset in self._next_offsets.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            _logger.debug("positions for lag tools not committed: %s", error)
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead, as far as the last fetch has shown."""
+        return {topic: max(0, self._end(topic, offset) - offset) for topic, offset in self._next_offsets.items()}
+
+    def _end(self, topic: str, otherwise: int) -> int:
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, self._partition), cached=True)
+        except (KafkaException, RuntimeError):  # closed meanwhile, or not fetched yet
+            return otherwise
+        return end if end >= 0 else otherwise
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+
+class KafkaSink:
+    """Publishes in order, each message at least once. For one thread."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        flush_seconds: float = FLUSH_SECONDS,
+        queue_messages: int = MAX_QUEUED_MESSAGES,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._configuration = {
+            **producer_configuration(bootstrap_servers, client_id),
+            "queue.buffering.max.messages": queue_messages,
+            "error_cb": _log_error,
+        }
+        self._flush_seconds = flush_seconds
+        self._headers: dict[bytes, Headers] = {}
+        self._failures: list[KafkaError] = []
+        self._producer = Producer(self._configuration, logger=_logger)
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        """Hand over a message; it may still be on its way when this returns."""
+        headers = self._headers.get(fingerprint)
+        if headers is None:
+            headers = self._headers[fingerprint] = [(FINGERPRINT_HEADER, fingerprint)]
+        try:
+            self._produce(topic, partition, value, headers)
+        except KafkaException as error:
+            self._start_anew()
+            raise translate(error.args[0], f"sending to {topic}, partition {partition}") from error
+
+    def _produce(self, topic: str, partition: int, value: bytes, headers: Headers) -> None:
+        try:
+            self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
+        except BufferError:
+            self.flush()  # its queue is full: all of it goes out first
+            self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+    def flush(self) -> None:
+        """Wait until the log has acknowledged all that was sent.
+
+        Raises:
+            RetryableError: some may not have arrived; send all of them again.
+        """
+        waiting = self._producer.flush(self._flush_seconds)
+        if not waiting and not self._failures:
+            return
+        failures = list(self._failures)
+        self._start_anew()
+        if failures:
+            raise translate(failures[0], f"sending to {self._bootstrap_servers}")
+        raise RetryableError(
+            f"the broker on {self._bootstrap_servers} did not acknowledge {waiting} messages within "
+            f"{self._flush_seconds:g} seconds: see that it runs; they are sent again"
+        )
+
+    def _start_anew(self) -> None:
+        """A new producer: in the old one what failed and what waits would go out of order, or never (fatal errors)."""
+        self.close()
+        self._failures = []
+        self._producer = Producer(self._configuration, logger=_logger)
+
+    def close(self) -> None:
+        """Stop publishing; what is not flushed is dropped."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+
+def _fingerprint(headers: Any) -> bytes | None:
+    for name, value in headers:
+        if name == FINGERPRINT_HEADER:
+            return value if isinstance(value, bytes) else b""
+    return None
+
+
+def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
+    try:
+        return ask()
+    except KafkaException as error:
+        raise translate(error.args[0], doing) from error
+
+
+def _log_error(error: KafkaError) -> None:
+    _logger.info("kafka: %s", error.str())

@@ -1,0 +1,307 @@
+"""One suite for every log: what the loop relies on holds on a real broker as it does in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.runtime.clock import SystemClock
+from services.runtime.errors import InvariantError, PositionError, RetryableError
+from services.runtime.kafka import KafkaLog, KafkaSink, KafkaSource
+from services.runtime.log import Log, LogRecord, Source
+from services.runtime.memory_log import MemoryLog
+
+pytestmark = pytest.mark.timeout(120)
+FINGERPRINT = b"\x01\x02\x03\x04\x05\x06\x07\x08"
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.broker)])
+def log(request: pytest.FixtureRequest) -> Log:
+    if request.param == "memory":
+        return MemoryLog(SystemClock())
+    return KafkaLog(request.getfixturevalue("bootstrap_servers"), "contract-test")
+
+
+@pytest.fixture
+def topics(log: Log) -> list[str]:
+    names = [f"{name}-{uuid4().hex}" for name in ("first", "second")]
+    if isinstance(log, KafkaLog):
+        create_topics(log.bootstrap_servers, {name: {} for name in names}, partitions=2)
+    return names
+
+
+def take(source: Source, count: int) -> list[LogRecord]:
+    """Poll until so many messages are there."""
+    taken: list[LogRecord] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(taken) < count and time.monotonic() < deadline:
+        taken += source.poll(100, 0.2)
+    assert len(taken) == count
+    return taken
+
+
+def poll_for_long(source: Source) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        source.poll(10, 0.2)
+
+
+def first_end(log: Log, topic: str) -> int:
+    """A partition that was just made may not have its leader yet: the loop would try again too."""
+    for _ in range(50):
+        try:
+            return log.end_offset(topic, 0)
+        except RetryableError:
+            time.sleep(0.1)
+    return log.end_offset(topic, 0)
+
+
+def publish(log: Log, topic: str, partition: int, *values: bytes) -> None:
+    sink = log.open_sink()
+    for value in values:
+        sink.send(topic, partition, value, FINGERPRINT)
+    sink.flush()
+    sink.close()
+
+
+def test_what_was_sent_is_polled_in_order(log: Log, topics: list[str]) -> None:
+    before_ms = int(time.time() * 1000) - 1
+    publish(log, topics[0], 1, *[b"%d" % number for number in range(250)])
+    source = log.open_source(topics, 1, {})
+    records = take(source, 250)
+    assert [record.value for record in records] == [b"%d" % number for number in range(250)]
+    assert [record.offset for record in records] == list(range(250))
+    assert {(record.topic, record.partition, record.fingerprint) for record in records} == {(topics[0], 1, FINGERPRINT)}
+    assert before_ms <= records[0].timestamp_ms <= records[-1].timestamp_ms <= int(time.time() * 1000) + 1
+    source.close()
+
+
+def test_a_source_reads_only_its_partition_and_topics(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, b"other partition")
+    publish(log, topics[1], 1, b"other topic")
+    publish(log, topics[0], 1, b"wanted")
+    source = log.open_source([topics[0]], 1, {})
+    assert [record.value for record in take(source, 1)] == [b"wanted"]
+    assert source.poll(10, 0.2) == []
+    source.close()
+
+
+def test_a_source_starts_at_its_positions(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, b"a", b"b", b"c")
+    publish(log, topics[1], 0, b"d", b"e")
+    source = log.open_source(topics, 0, {topics[0]: 2, topics[1]: 1})
+    assert sorted(record.value for record in take(source, 2)) == [b"c", b"e"]
+    source.close()
+
+
+def test_a_source_at_the_end_gets_what_comes_later(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, b"a")
+    source = log.open_source([topics[0]], 0, {topics[0]: 1})
+    assert source.poll(10, 0.1) == []
+    publish(log, topics[0], 0, b"b")
+    assert [record.value for record in take(source, 1)] == [b"b"]
+    source.close()
+
+
+def test_no_more_is_polled_than_asked_for(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, *[b"%d" % number for number in range(10)])
+    source = log.open_source([topics[0]], 0, {})
+    polled: list[LogRecord] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(polled) < 10 and time.monotonic() < deadline:
+        more = source.poll(3, 0.2)
+        assert len(more) <= 3
+        polled += more
+    assert [record.value for record in polled] == [b"%d" % number for number in range(10)]
+    source.close()
+
+
+def test_a_position_beyond_the_end_is_refused(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, b"a")
+    source = log.open_source([topics[0]], 0, {topics[0]: 5})
+    with pytest.raises(PositionError):
+        poll_for_long(source)
+    source.close()
+
+
+def test_the_end_counts_what_was_sent(log: Log, topics: list[str]) -> None:
+    assert first_end(log, topics[0]) == 0
+    publish(log, topics[0], 0, b"a", b"b")
+    assert log.end_offset(topics[0], 0) == 2
+    assert log.end_offset(topics[0], 1) == 0
+
+
+def test_lag_is_what_lies_ahead(log: Log, topics: list[str]) -> None:
+    publish(log, topics[0], 0, *[b"%d" % number for number in range(10)])
+    source = log.open_source([topics[0]], 0, {})
+    polled = 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while polled < 4 and time.monotonic() < deadline:
+        polled += len(source.poll(4 - polled, 0.2))
+    assert source.lag() == {topics[0]: 6}
+    source.close()
+
+
+def test_topic_ids_are_stable_and_differ(log: Log, topics: list[str]) -> None:
+    ids = log.topic_ids(topics)
+    assert ids == log.topic_ids(topics)
+    assert len(set(ids.values())) == 2
+    assert log.topic_ids([]) == {}
+
+
+# What only a broker has to promise.
+
+
+@pytest.fixture
+def kafka(bootstrap_servers: str) -> KafkaLog:
+    return KafkaLog(bootstrap_servers, "contract-test")
+
+
+@pytest.fixture
+def topic(kafka: KafkaLog) -> str:
+    name = f"only-{uuid4().hex}"
+    create_topics(kafka.bootstrap_servers, {name: {}}, partitions=1)
+    return name
+
+
+@pytest.mark.broker
+def test_a_topic_made_anew_has_another_id(kafka: KafkaLog, topic: str) -> None:
+    before = kafka.topic_ids([topic])[topic]
+    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        admin.delete_topics([topic])[topic].result()
+    create_topics(kafka.bootstrap_servers, {topic: {}}, partitions=1)
+    assert kafka.topic_ids([topic])[topic] != before
+
+
+@pytest.mark.broker
+def test_a_topic_that_is_not_there_is_one_sentence(kafka: KafkaLog) -> None:
+    with pytest.raises(InvariantError, match="make the topics"):
+        kafka.topic_ids(["never-made"])
+
+
+@pytest.mark.broker
+def test_a_message_comes_at_once_when_it_is_there(kafka: KafkaLog, topic: str) -> None:
+    """Not only when as many as were asked for are there, or when the time is over."""
+    source = kafka.open_source([topic], 0, {})
+    source.poll(10, 1.0)
+    sink = kafka.open_sink()
+    delays = []
+    for _ in range(10):
+        sink.send(topic, 0, b"x", FINGERPRINT)
+        sink.flush()
+        sent = time.monotonic()
+        while not source.poll(2_000, 2.0):
+            pass
+        delays.append(time.monotonic() - sent)
+    assert sorted(delays)[5] < 0.5
+    sink.close()
+    source.close()
+
+
+@pytest.mark.broker
+def test_a_message_without_the_header_has_no_fingerprint(kafka: KafkaLog, topic: str) -> None:
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        producer.produce(topic, b"none", partition=0)
+        producer.produce(topic, b"other", partition=0, headers=[("trace", b"1")])
+        producer.produce(topic, None, partition=0, headers=[("avro-fingerprint", None)])
+        producer.flush()
+    source = kafka.open_source([topic], 0, {})
+    found = [(record.value, record.fingerprint) for record in take(source, 3)]
+    assert found == [(b"none", None), (b"other", None), (b"", b"")]
+    source.close()
+
+
+@pytest.mark.broker
+def test_more_messages_than_the_queue_holds_go_out(kafka: KafkaLog, topic: str) -> None:
+    sink = KafkaSink(kafka.bootstrap_servers, "contract-test", queue_messages=100)
+    for number in range(1_000):
+        sink.send(topic, 0, b"%d" % number, FINGERPRINT)
+    sink.flush()
+    sink.close()
+    source = kafka.open_source([topic], 0, {})
+    assert [record.value for record in take(source, 1_000)] == [b"%d" % number for number in range(1_000)]
+    source.close()
+
+
+@pytest.mark.broker
+def test_a_message_that_is_too_large_says_what_to_set(kafka: KafkaLog, topic: str) -> None:
+    sink = kafka.open_sink()
+    with pytest.raises(InvariantError, match=r"max\.message\.bytes"):
+        sink.send(topic, 0, b"x" * 9_000_000, FINGERPRINT)
+    sink.send(topic, 0, b"goes on", FINGERPRINT)
+    sink.flush()
+    assert kafka.end_offset(topic, 0) == 1
+    sink.close()
+
+
+@pytest.mark.broker
+def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        log = KafkaLog(broker.bootstrap_servers, "contract-test", answer_seconds=1.0)
+        create_topics(broker.bootstrap_servers, {"orders": {}}, partitions=1)
+        sink = KafkaSink(broker.bootstrap_servers, "contract-test", flush_seconds=3.0)
+        source = log.open_source(["orders"], 0, {})
+        sink.send("orders", 0, b"before", FINGERPRINT)
+        sink.flush()
+        assert [record.value for record in take(source, 1)] == [b"before"]
+        broker.kill()
+        sink.send("orders", 0, b"while away", FINGERPRINT)
+        with pytest.raises(RetryableError, match="not acknowledge"):
+            sink.flush()
+        with pytest.raises(RetryableError):
+            poll_for_long(source)
+        with pytest.raises(RetryableError):
+            log.end_offset("orders", 0)
+        broker.start()
+        sink.send("orders", 0, b"again", FINGERPRINT)
+        _retry(sink)
+        assert [record.value for record in take(source, 1)] == [b"again"]
+        source.close()
+        sink.close()
+
+
+def _retry(sink: KafkaSink) -> None:
+    """As the loop does: until it is acknowledged, all of it again."""
+    for _ in range(20):
+        try:
+            sink.flush()
+        except RetryableError:
+            sink.send("orders", 0, b"again", FINGERPRINT)
+        else:
+            return
+    pytest.fail("the broker did not come back")
+
+
+@pytest.fixture
+def source_and_topic(kafka: KafkaLog, topic: str) -> Iterator[tuple[KafkaSource, str]]:
+    source = kafka.open_source([topic], 0, {})
+    yield source, topic
+    source.close()
+
+
+@pytest.mark.broker
+def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str]) -> None:
+    """With librdkafka's defaults a full queue stands still for a second each time."""
+    source, topic = source_and_topic
+    sink = kafka.open_sink()
+    for _ in range(150_000):
+        sink.send(topic, 0, b"x" * 50, FINGERPRINT)
+    sink.flush()
+    sink.close()
+    take_until = time.monotonic() + PATIENCE_SECONDS
+    taken, longest = 0, 0.0
+    while taken < 150_000 and time.monotonic() < take_until:
+        began = time.monotonic()
+        taken += len(source.poll(2_000, 2.0))
+        longest = max(longest, time.monotonic() - began) if taken else 0.0
+    assert taken == 150_000
+    assert longest < 0.9
