@@ -15,10 +15,7 @@ class DueQueue(Generic[K]):
         self._due_ms: dict[K, int] = {}
         self._heap: list[tuple[int, K]] = []
 
-    def __len__(self) -> int:
-        return len(self._due_ms)
-
-    def keys(self) -> list[K]:
+    def members(self) -> list[K]:
         """Every key, in no order."""
         return list(self._due_ms)
 

@@ -170,7 +170,7 @@ class Sweeps:
 
     def make_due(self, work: Work) -> None:
         """End every pause now."""
-        for key in {*self._queue.keys(), *self._pauses_ms}:
+        for key in {*self._queue.members(), *self._pauses_ms}:
             if self._rows[key].due_ms:
                 self._put(replace(self._rows[key], due_ms=0), work)
             self._queue.set(key, 0)

@@ -1,0 +1,61 @@
+"""What directory_deletion reports."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from schemas.records import PurgeOutcome
+from services.directory_deletion.tree_state import TreeState
+from services.domain.reclaimability import Verdict
+
+UNJUDGEABLE = "unjudgeable"
+
+
+class DirectoryDeletionMetrics:
+    """All that directory_deletion reports. A label's values are a closed set, never a path or an id."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rows_judged = Counter(
+            "deepclean_directory_deletion_rows_judged_total",
+            "Expanded directories judged again, by verdict; any but reclaimable is a defect of the first judge.",
+            ["verdict"],
+            registry=registry,
+        )
+        self.expansions = Counter(
+            "deepclean_directory_deletion_expansions_total", "Directories expanded to the end.", registry=registry
+        )
+        self.moved_files = Counter(
+            "deepclean_directory_deletion_moved_files_total", "Files moved by expansions.", registry=registry
+        )
+        self.moved_directories = Counter(
+            "deepclean_directory_deletion_moved_directories_total",
+            "Sub-directories moved by expansions.",
+            registry=registry,
+        )
+        self.purges = Counter(
+            "deepclean_directory_deletion_purges_total", "Rows to purge, by outcome.", ["outcome"], registry=registry
+        )
+        self.purges_refused = Counter(
+            "deepclean_directory_deletion_purges_refused_total",
+            "Rows that metadata would not purge because they are held: must stay 0.",
+            registry=registry,
+        )
+        self.asked_again = Counter(
+            "deepclean_directory_deletion_asked_again_total",
+            "Questions asked again because no answer came in time, by step.",
+            ["step"],
+            registry=registry,
+        )
+        self.directories = Gauge(
+            "deepclean_directory_deletion_directories",
+            "Deleted directories on their way, by step.",
+            ["step"],
+            registry=registry,
+        )
+        for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
+            self.rows_judged.labels(verdict)
+        for outcome in PurgeOutcome:
+            self.purges.labels(outcome.value.lower())
+        for state in TreeState:
+            self.asked_again.labels(state.value.lower())
+            self.directories.labels(state.value.lower())

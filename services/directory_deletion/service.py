@@ -1,0 +1,111 @@
+"""directory_deletion of one shard: expands deleted directories, and purges the rows of those that nobody holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+
+from schemas.records import (
+    Barrier,
+    DirectoriesPurged,
+    DirectoryExpanded,
+    MetadataCommand,
+    MetadataProgress,
+    PurgeDirectory,
+    SnapshotChainRecord,
+)
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SNAPSHOT_CHAIN
+from services.directory_deletion.chain import ChainFollower
+from services.directory_deletion.counts import take_done
+from services.directory_deletion.metrics import DirectoryDeletionMetrics
+from services.directory_deletion.settings import DirectoryDeletionSettings
+from services.directory_deletion.tables import TABLES, Tables
+from services.directory_deletion.trees import Trees
+from services.runtime.errors import ChainBrokenError, InvariantError
+from services.runtime.service import Message, Work
+from services.storage.tables import TablesReader
+
+
+class DirectoryDeletionService:
+    """One shard of directory_deletion."""
+
+    name = "directory_deletion"
+    inputs = (SNAPSHOT_CHAIN, METADATA_PROGRESS, PURGE_DIRECTORIES)
+    tables = TABLES
+
+    def __init__(
+        self, settings: DirectoryDeletionSettings | None = None, metrics: DirectoryDeletionMetrics | None = None
+    ) -> None:
+        metrics = metrics or DirectoryDeletionMetrics(CollectorRegistry())
+        self._chain = ChainFollower()
+        self._trees = Trees(settings or DirectoryDeletionSettings(), metrics)
+        self._is_stale = False
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew."""
+        self._rebuild(tables)
+
+    def _rebuild(self, tables: Tables) -> None:
+        self._chain.restore(tables)
+        self._trees.restore(tables)
+        self._is_stale = False
+
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no message needs it
+        """No message needs a batch of its own."""
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Take in one message."""
+        if self._is_stale:
+            self._rebuild(work)
+        try:
+            self._take_in(message.record, work)
+        except Exception:
+            # The loop undoes the tables; what is in memory is read anew before it is used again.
+            self._is_stale = True
+            raise
+
+    def _take_in(self, record: object, work: Work) -> None:
+        if isinstance(record, SnapshotChainRecord):
+            self._follow(record, work)
+        elif isinstance(record, PurgeDirectory):
+            for judged in record.directories:
+                self._trees.take_in(judged, record.chain_version, work)
+            if record.barrier is not None:
+                self._pass_barrier(record.barrier, work)
+        elif isinstance(record, MetadataProgress):
+            self._take_progress(record.body, work)
+
+    def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
+        """A marker that cannot be followed stops the service: put aside it would leave a gap."""
+        try:
+            self._chain.follow(record, work)
+        except InvariantError:
+            raise
+        except Exception as error:
+            raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
+
+    def _take_progress(self, body: object, work: Work) -> None:
+        if isinstance(body, DirectoryExpanded):
+            self._trees.expanded(body, work)
+        elif isinstance(body, DirectoriesPurged):
+            for purged in body.rows:
+                self._trees.purged(purged, work)
+
+    def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
+        """End every pause, and send the barrier on behind all that went to metadata."""
+        passed = replace(barrier, work=barrier.work + self._trees.work + take_done(work), origin=self.name)
+        self._trees.make_due(work)
+        work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Do what is due, and start what has room."""
+        if self._is_stale:
+            self._rebuild(work)
+        self._trees.tick(now_ms, self._chain.view, work)
+
+    def end_batch(self, work: Work) -> None:
+        """Report."""
+        if work.is_changed():
+            self._trees.report()

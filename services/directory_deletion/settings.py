@@ -1,0 +1,30 @@
+"""What may be set for directory_deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryDeletionSettings:
+    """Limits of one directory_deletion service."""
+
+    max_page_entries: int = 500
+    """Children that one page of an expansion moves."""
+    max_page_bytes: int = 256 << 10
+    max_expansions_in_flight: int = 256
+    max_purge_rows: int = 1_000
+    """Rows of one command to purge."""
+    max_purge_bytes: int = 1 << 20
+    max_purging_rows: int = 32_000
+    """Rows in flight over all commands to purge."""
+    first_blocked_ms: int = 60_000
+    """A directory with a child row left is tried when that child goes; and, as a net, after this pause, doubled."""
+    longest_blocked_ms: int = 3_600_000
+    answer_timeout_ms: int = 600_000
+    """When an answer is this late the question is asked again: a net, since no message is lost."""
+
+
+def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:
+    """Pause after some failures in a row: doubled with each, up to a longest one."""
+    return min(longest_ms, first_ms << min(failures - 1, 30))

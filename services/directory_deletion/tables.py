@@ -1,0 +1,43 @@
+"""The column families of one shard's directory_deletion.
+
+============ =========================== =========================================================
+table        key                         value
+============ =========================== =========================================================
+treeTable    /bucketId/death/objectId    a deleted directory on its way
+chainTable   chain version               a marker of the chain, as it came
+countTable   done                        what was done since the last barrier
+============ =========================== =========================================================
+
+Death, objectId and version are 16 hex digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from services.runtime.service import Work
+from services.storage.tables import TableDefinition, TablesReader
+
+Tables = Work | TablesReader
+"""Where tables are read: committed, or as a unit of work has left them."""
+
+TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
+CHAIN_TABLE = TableDefinition("chainTable", records.ChainRow)
+COUNT_TABLE = TableDefinition("countTable", records.UnexpandedRow, is_cached=True)
+
+TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COUNT_TABLE)
+
+FIRST, BEYOND = b"", b"\xff"
+"""Bounds of a whole table."""
+_64_BITS = (1 << 64) - 1
+
+
+def tree_row_key(bucket_id: int, death: int, object_id: int) -> bytes:
+    """treeTable."""
+    return b"/%d/%016x/%016x" % (bucket_id, death, object_id & _64_BITS)
+
+
+def number_key(number: int) -> bytes:
+    """chainTable."""
+    return b"%016x" % number

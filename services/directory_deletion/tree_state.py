@@ -1,0 +1,20 @@
+"""The steps of a deleted directory."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TreeState(StrEnum):
+    """What a deleted directory waits for."""
+
+    WAITING = "WAITING"
+    """Room to be expanded."""
+    EXPANDING = "EXPANDING"
+    """metadata's answer to a page of its expansion."""
+    EXPANDED = "EXPANDED"
+    """The chain version that its verdict needs, and room to be purged."""
+    PURGING = "PURGING"
+    """metadata's answer to the purge of its row."""
+    BLOCKED = "BLOCKED"
+    """The end of a child's row."""

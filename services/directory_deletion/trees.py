@@ -1,0 +1,296 @@
+"""Deleted directories on their way: expanded at once whatever their verdict, purged when nobody holds them.
+
+A directory's own row goes last: metadata keeps it while the row of a sub-directory of the same deletion is left. It
+is BLOCKED then and stays in the table, however long a snapshot holds that child. Each purge names the parent, and a
+parent that is BLOCKED is tried again at once; its key follows from the child's bucket and death and the parent's id,
+so that a restart loses nothing. A row that is only BLOCKED is not work: there is nothing that the plane could do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import structlog
+
+from schemas.records import (
+    DeletedKind,
+    DirectoryExpanded,
+    ExpandDirectory,
+    ExpansionOutcome,
+    JudgedDirectory,
+    MetadataCommand,
+    PurgedDirectory,
+    PurgeDirectories,
+    PurgeOutcome,
+    RowName,
+    TreeRow,
+)
+from schemas.topics import METADATA_COMMANDS
+from services.directory_deletion.counts import count_done
+from services.directory_deletion.due import DueQueue
+from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
+from services.directory_deletion.settings import DirectoryDeletionSettings, backoff_ms
+from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
+from services.directory_deletion.tree_state import TreeState
+from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.reclaimability import LifetimeError, Verdict
+from services.runtime.service import Work
+
+logger = structlog.get_logger(__name__)
+
+MAX_NAME_BYTES = 41
+"""The most that a row's name takes in a message, as numbers of 64 bits are written."""
+_AT_ONCE = 1
+
+
+def _key(row: TreeRow) -> bytes:
+    return tree_row_key(row.bucket_id, row.death, row.object_id)
+
+
+def _is_work(row: TreeRow) -> bool:
+    """A row that is BLOCKED, or is tried only in case that its child went unseen, is nothing to wait for."""
+    return row.state in (TreeState.WAITING, TreeState.EXPANDING) or (
+        row.state != TreeState.BLOCKED and row.attempt == 1
+    )
+
+
+class Trees:
+    """All deleted directories of the shard that are on their way."""
+
+    def __init__(self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._states: Counter[str] = Counter()
+        self._work = 0
+        self._to_expand: DueQueue[bytes] = DueQueue()
+        self._to_purge: DueQueue[bytes] = DueQueue()
+        self._blocked: DueQueue[bytes] = DueQueue()
+        self._timeouts: DueQueue[bytes] = DueQueue()
+        self._unscheduled: dict[bytes, None] = {}
+
+    @property
+    def work(self) -> int:
+        """How many directories there is something to do for."""
+        return self._work
+
+    def restore(self, tables: Tables) -> None:
+        """Make what is kept in memory anew."""
+        self._states.clear()
+        self._work = 0
+        for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
+            queue.clear()
+        self._unscheduled.clear()
+        for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
+            self._enlist(row)
+
+    def take_in(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
+        """A directory that the first judge has seen, for the first time or again."""
+        key = tree_row_key(judged.bucket_id, judged.death, judged.object_id)
+        row = work.table(TREE_TABLE).get(key)
+        if row is None:
+            row = TreeRow(
+                bucket_id=judged.bucket_id,
+                object_id=judged.object_id,
+                birth=judged.birth,
+                death=judged.death,
+                snapshots_before_death=judged.snapshots_before_death,
+                chain_version=chain_version,
+                is_reclaimable=judged.is_reclaimable,
+                state=TreeState.WAITING,
+                attempt=1,
+                due_ms=0,
+            )
+            self._put(None, row, work)
+        elif row.state == TreeState.BLOCKED:
+            self._step(row, TreeState.EXPANDED, work, attempt=1)
+        elif judged.is_reclaimable and not row.is_reclaimable:
+            self._put(row, replace(row, is_reclaimable=True, chain_version=chain_version), work)
+        count_done(work)
+
+    def expanded(self, answer: DirectoryExpanded, work: Work) -> None:
+        """Metadata has moved a page of a directory's children; the answer to a repeated question is ignored."""
+        row = work.table(TREE_TABLE).get(tree_row_key(answer.bucket_id, answer.death, answer.object_id))
+        if row is None or row.state != TreeState.EXPANDING:
+            return
+        count_done(work)
+        self._metrics.moved_directories.inc(answer.moved_directories)
+        self._metrics.moved_files.inc(answer.moved_files)
+        if answer.outcome is ExpansionOutcome.PARTLY:
+            self._expand(row, work)
+            return
+        self._metrics.expansions.inc()
+        if answer.outcome is ExpansionOutcome.EXPANDED and row.is_reclaimable:
+            self._step(row, TreeState.EXPANDED, work, attempt=1)
+        else:
+            # Gone, or held by a snapshot: when that is dropped a sweep brings the row again.
+            self._forget(row, work)
+
+    def purged(self, answer: PurgedDirectory, work: Work) -> None:
+        """Metadata has said what became of a row; a parent that waits for it is tried at once."""
+        self._metrics.purges.labels(answer.outcome.value.lower()).inc()
+        if answer.outcome is PurgeOutcome.PURGED:
+            self._wake(tree_row_key(answer.bucket_id, answer.death, answer.parent_id), work)
+        row = work.table(TREE_TABLE).get(tree_row_key(answer.bucket_id, answer.death, answer.object_id))
+        if row is None:
+            return
+        if answer.outcome is PurgeOutcome.HAS_CHILDREN:
+            if row.state == TreeState.PURGING:
+                if _is_work(row):
+                    count_done(work)
+                self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
+            return
+        count_done(work)
+        if answer.outcome is PurgeOutcome.UNEXPANDED:
+            self._step(row, TreeState.WAITING, work, attempt=1)
+            return
+        if answer.outcome is PurgeOutcome.HELD:
+            self._metrics.purges_refused.inc()
+            logger.error("purge refused, the directory is held: kept", row=row)
+        self._forget(row, work)
+
+    def make_due(self, work: Work) -> None:
+        """End every pause now."""
+        for key in self._blocked.members():
+            row = work.table(TREE_TABLE).get(key)
+            if row is not None and row.due_ms != _AT_ONCE:
+                self._put(row, replace(row, due_ms=_AT_ONCE), work)
+
+    def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
+        """Set the times of what this unit of work has changed, ask again what is late, start what has room."""
+        for key in list(self._unscheduled):
+            self._schedule(key, now_ms, work)
+        while (late := self._timeouts.pop_due(now_ms)) is not None:
+            self._ask_again(late, work)
+        while (blocked := self._blocked.pop_due(now_ms)) is not None:
+            row = work.table(TREE_TABLE).get(blocked)
+            if row is not None:
+                self._step(row, TreeState.EXPANDED, work)
+        while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
+            waiting = self._to_expand.pop_due(_AT_ONCE)
+            if waiting is None:
+                break
+            row = work.table(TREE_TABLE).get(waiting)
+            if row is not None:
+                self._expand(row, work)
+        while self._purge_some(view, work):
+            pass
+        for key in list(self._unscheduled):
+            self._schedule(key, now_ms, work)
+
+    def report(self) -> None:
+        """Set the gauges."""
+        for state in TreeState:
+            self._metrics.directories.labels(state.value.lower()).set(self._states[state])
+
+    def _expand(self, row: TreeRow, work: Work) -> None:
+        page = ExpandDirectory(
+            row.bucket_id, row.object_id, row.death, self._settings.max_page_entries, self._settings.max_page_bytes
+        )
+        self._send(page, work)
+        self._step(row, TreeState.EXPANDING, work)
+
+    def _purge_some(self, view: ChainView, work: Work) -> bool:
+        """One command to purge; says whether there may be another one."""
+        in_flight = self._states[TreeState.PURGING]
+        rows: list[TreeRow] = []
+        max_rows = max(1, min(self._settings.max_purge_rows, self._settings.max_purge_bytes // MAX_NAME_BYTES))
+        while len(rows) < max_rows and in_flight + len(rows) < self._settings.max_purging_rows:
+            key = self._to_purge.pop_due(view.version)
+            if key is None:
+                break
+            row = work.table(TREE_TABLE).get(key)
+            if row is not None and self._is_judged_again(row, view, work):
+                rows.append(row)
+        if not rows:
+            return False
+        # A child is mostly younger than its parent: purged before it, it does not block it.
+        rows.sort(key=lambda row: row.object_id, reverse=True)
+        names = tuple(RowName(DeletedKind.DIRECTORY, r.bucket_id, r.object_id, r.birth, r.death) for r in rows)
+        self._send(PurgeDirectories(view.version, names), work)
+        for row in rows:
+            self._step(row, TreeState.PURGING, work)
+        return len(rows) == max_rows
+
+    def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
+        """Whether nobody holds a directory, by this judge's own view; one that is held is forgotten, and kept."""
+        try:
+            verdict = view.judge(row.bucket_id, row.birth, row.death, row.snapshots_before_death)
+        except (ChainViewError, LifetimeError) as error:
+            self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
+            logger.error("directory cannot be judged: kept", row=row, reason=str(error))
+            self._forget(row, work)
+            return False
+        self._metrics.rows_judged.labels(verdict.value).inc()
+        if verdict is Verdict.RECLAIMABLE:
+            return True
+        logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
+        self._forget(row, work)
+        return False
+
+    def _wake(self, parent_key: bytes, work: Work) -> None:
+        parent = work.table(TREE_TABLE).get(parent_key)
+        if parent is not None and parent.state == TreeState.BLOCKED:
+            self._step(parent, TreeState.EXPANDED, work, attempt=1)
+
+    def _ask_again(self, key: bytes, work: Work) -> None:
+        row = work.table(TREE_TABLE).get(key)
+        if row is None:
+            return
+        logger.warning("no answer in time: asked again", row=row)
+        self._metrics.asked_again.labels(row.state.lower()).inc()
+        if row.state == TreeState.EXPANDING:
+            self._expand(row, work)
+        else:
+            self._step(row, TreeState.EXPANDED, work)
+
+    def _schedule(self, key: bytes, now_ms: int, work: Work) -> None:
+        self._unscheduled.pop(key, None)
+        row = work.table(TREE_TABLE).get(key)
+        if row is None:
+            return
+        pause_ms = self._settings.answer_timeout_ms
+        if row.state == TreeState.BLOCKED:
+            pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
+        self._put(row, replace(row, due_ms=now_ms + pause_ms), work)
+
+    def _send(self, body: ExpandDirectory | PurgeDirectories, work: Work) -> None:
+        command = MetadataCommand(work.shard, "", 0, body, sender="directory_deletion", wants_reply=False)
+        work.send(METADATA_COMMANDS, command)
+
+    def _step(self, row: TreeRow, state: TreeState, work: Work, attempt: int | None = None) -> None:
+        """Let a row take a step; how long it may wait there is set at the end of the unit of work."""
+        self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=0), work)
+
+    def _put(self, before: TreeRow | None, row: TreeRow, work: Work) -> None:
+        if before is not None:
+            self._delist(before)
+        work.table(TREE_TABLE).put(_key(row), row)
+        self._enlist(row)
+
+    def _forget(self, row: TreeRow, work: Work) -> None:
+        self._delist(row)
+        work.table(TREE_TABLE).delete(_key(row))
+
+    def _enlist(self, row: TreeRow) -> None:
+        key = _key(row)
+        self._states[row.state] += 1
+        self._work += _is_work(row)
+        if row.state == TreeState.WAITING:
+            self._to_expand.set(key, _AT_ONCE)
+        elif row.state == TreeState.EXPANDED:
+            self._to_purge.set(key, row.chain_version)
+        elif not row.due_ms:
+            self._unscheduled[key] = None
+        elif row.state == TreeState.BLOCKED:
+            self._blocked.set(key, row.due_ms)
+        else:
+            self._timeouts.set(key, row.due_ms)
+
+    def _delist(self, row: TreeRow) -> None:
+        key = _key(row)
+        self._states[row.state] -= 1
+        self._work -= _is_work(row)
+        for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
+            queue.discard(key)
+        self._unscheduled.pop(key, None)
