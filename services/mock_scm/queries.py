@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.records import BlockRun, ContainerRow, InventoryRow, ScmState
+from schemas.answers import ScmTotals
+from schemas.records import BlockRun, ContainerRow, InventoryRow
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import (
     BEYOND,
@@ -39,16 +40,24 @@ class InventoryPage:
     next_key: bytes
 
 
-def existing(tables: TablesReader, runs: Iterable[BlockRun]) -> list[bool]:
+def exist(tables: TablesReader, runs: Iterable[BlockRun]) -> list[bool]:
     """For each run of blocks whether it is in the store."""
     table = tables.table(INVENTORY_TABLE)
     rows = ((run, table.get(inventory_key(run))) for run in runs)
     return [row is not None and row.blocks == run for run, row in rows]
 
 
-def totals(tables: TablesReader) -> ScmState:
-    """The shard's counters."""
-    return scm_state(tables)
+def totals(tables: TablesReader) -> ScmTotals:
+    """Sums over the inventory, and what is still to be deleted."""
+    state = scm_state(tables)
+    return ScmTotals(
+        mark_txn=state.mark_txn,
+        inventory_bytes=state.inventory_bytes,
+        inventory_blocks=state.inventory_blocks,
+        deleted_bytes=state.deleted_bytes,
+        deleted_blocks=state.deleted_blocks,
+        waiting_deletions=pending_deletions(tables),
+    )
 
 
 def containers(tables: TablesReader) -> list[ContainerRow]:
