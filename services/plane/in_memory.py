@@ -18,6 +18,7 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
 from services.runtime.clock import VirtualClock
+from services.runtime.log import Log
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Probe, no_probe
@@ -64,7 +65,7 @@ class InMemoryPlane:
         before = self.processes.get((name, shard))
         if store is None:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
-        service = self._make_service(name)
+        service = self._make_service(name, shard)
         after_write = None
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
@@ -73,7 +74,7 @@ class InMemoryPlane:
             service,
             shard,
             store,
-            self.log,
+            self._log_of(name, shard),
             self.clock,
             max_batch_messages=self.max_batch_messages,
             probe=self.probes.get((name, shard), no_probe),
@@ -81,7 +82,11 @@ class InMemoryPlane:
         )
         self.processes[name, shard] = Process(store, service, runner)
 
-    def _make_service(self, name: str) -> Service:
+    def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
+        """The log as one service sees it."""
+        return self.log
+
+    def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
         makers: dict[str, Callable[[], Any]] = {
             "metadata": MetadataService,
             "snapshots": lambda: SnapshotsService(SnapshotsSettings(is_rename_allowed=self.is_rename_allowed)),
