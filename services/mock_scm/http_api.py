@@ -65,20 +65,12 @@ def _exist(question: Question) -> list[bool]:
     except ValidationError as error:
         raise ReadError("INVALID_REQUEST", _first_reason(error)) from error
     with closing_reader(question.store.reading()) as tables:
-        return queries.existing(tables, runs)
+        return queries.exist(tables, runs)
 
 
 def _totals(question: Question) -> ScmTotals:
     with closing_reader(question.store.reading()) as tables:
-        state = queries.totals(tables)
-        return ScmTotals(
-            mark_txn=state.mark_txn,
-            inventory_bytes=state.inventory_bytes,
-            inventory_blocks=state.inventory_blocks,
-            deleted_bytes=state.deleted_bytes,
-            deleted_blocks=state.deleted_blocks,
-            waiting_deletions=queries.pending_deletions(tables),
-        )
+        return queries.totals(tables)
 
 
 def _first_reason(error: ValidationError) -> str:
