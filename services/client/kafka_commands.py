@@ -7,6 +7,7 @@ comes twice is answered once by its number.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,11 @@ CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 MAX_BATCH_MESSAGES = 5_000
+
+_quiet = logging.getLogger("deepclean.client.connections")
+_quiet.propagate = False
+_quiet.addHandler(logging.NullHandler())
+"""librdkafka reports every refused connection; what matters of it becomes an error of ours."""
 
 
 @dataclass(slots=True)
@@ -74,14 +80,16 @@ class KafkaCommands:
         }
         self._failure = ""
         self._stop = threading.Event()
-        self._producer = Producer({**_producer_settings(bootstrap_servers, self._name), "on_delivery": self._delivered})
+        self._producer = Producer(
+            {**_producer_settings(bootstrap_servers, self._name), "on_delivery": self._delivered}, logger=_quiet
+        )
         self._consumer = self._assigned_consumer()
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
         self._reader.start()
 
     def _assigned_consumer(self) -> Consumer:
         """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
-        consumer = Consumer(consumer_configuration(self._bootstrap_servers, self._name))
+        consumer = Consumer(consumer_configuration(self._bootstrap_servers, self._name), logger=_quiet)
         try:
             starts = []
             for topic, shard in self._answers:

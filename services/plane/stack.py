@@ -26,16 +26,18 @@ from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.errors import StackError, disk_error
+from services.plane.home import home_directory
 from services.plane.plane_file import (
     PlaneFile,
     PlaneProcess,
     PlaneState,
     read_plane_file,
     remove_plane_file,
+    running_plane,
     write_plane_file,
 )
 from services.plane.processes import ChildProcess, identify
-from services.plane.stack_settings import BROKER, HTTP_PROCESSES, SERVICES, STREAMING, child_environment
+from services.plane.stack_settings import BROKER, HTTP_PROCESSES, SERVICES, STREAMING, child_environment, rename_setting
 from services.runtime.kafka import MAX_MESSAGE_BYTES
 
 LOCK_NAME = "plane.lock"
@@ -54,11 +56,17 @@ class Stack:
     """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on."""
 
     def __init__(
-        self, home: Path, shards: int = 1, *, base_port: int = 0, settings: Mapping[str, str] | None = None
+        self,
+        home: Path,
+        shards: int = 1,
+        *,
+        base_port: int = 0,
+        is_rename_allowed: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home.absolute()
         self.shards = shards
-        self._settings = dict(settings or {})
+        self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._broker: EmbeddedBroker | None = None
@@ -236,14 +244,17 @@ class Stack:
         write_plane_file(self.home, plane)
 
 
-def address_of(plane: PlaneFile) -> PlaneAddress:
-    """Where clients reach a plane that runs."""
-    return PlaneAddress(
-        bootstrap_servers=plane.bootstrap_servers,
-        shards=plane.shards,
-        metadata_url=plane.processes["metadata"].url,
-        snapshots_url=plane.processes["snapshots"].url,
-        scm_url=plane.processes["mock_scm"].url,
+def running_client(home: Path | None = None) -> KafkaPlane:
+    """A new client of the plane that runs on a home; raises StackError when none does."""
+    plane = running_plane(home or home_directory())
+    return KafkaPlane(
+        PlaneAddress(
+            bootstrap_servers=plane.bootstrap_servers,
+            shards=plane.shards,
+            metadata_url=plane.processes["metadata"].url,
+            snapshots_url=plane.processes["snapshots"].url,
+            scm_url=plane.processes["mock_scm"].url,
+        )
     )
 
 

@@ -22,3 +22,8 @@ def child_environment(
         "DEEPCLEAN_DATA_DIRECTORY": str(data_directory),
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
+
+
+def rename_setting(*, is_allowed: bool) -> dict[str, str]:
+    """Whether snapshots may be renamed."""
+    return {"DEEPCLEAN_SNAPSHOT_RENAME_ALLOWED": "true" if is_allowed else "false"}

@@ -1,1 +1,1 @@
-"""The sub-commands of ``deepclean``, one file a family."""
+"""The sub-commands of ``deepclean``, one module each."""

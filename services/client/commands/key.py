@@ -1,0 +1,134 @@
+"""``deepclean key``: put, delete, rename, list and show keys, now or as a snapshot holds them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.records import DeleteKey, KeyRow, PutKey, RenameKey
+from services.client.commands.entries import (
+    AllOption,
+    LimitOption,
+    PrefixOption,
+    SnapshotOption,
+    StartAfterOption,
+    list_entries,
+    snapshot_id_of,
+)
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
+
+app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")
+KeyArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key.")]
+
+
+@app.command()
+def put(
+    context: typer.Context,
+    key: KeyArgument,
+    size: Annotated[int, typer.Option(min=0, help="Its bytes.")],
+    tag: Annotated[str, typer.Option(help="A word of yours that listings show for this version.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Commit a key, new or over an older version. Missing parent directories are made."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), PutKey(volume, bucket, name, size, tag))
+    if as_json:
+        print_json({"txn": reply.txn, "committed": reply.committed})
+    else:
+        typer.echo(f"key {name} put at txn {reply.txn}")
+
+
+@app.command()
+def delete(context: typer.Context, key: KeyArgument, as_json: JsonOption = False) -> None:
+    """Delete a key; its blocks are freed when no snapshot holds them."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), DeleteKey(volume, bucket, name))
+    if as_json:
+        print_json({"txn": reply.txn, "committed": reply.committed})
+    else:
+        typer.echo(f"key {name} deleted at txn {reply.txn}")
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    key: KeyArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a key another path in its bucket."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), RenameKey(volume, bucket, name, target))
+    if as_json:
+        print_json({"txn": reply.txn, "committed": reply.committed})
+    else:
+        typer.echo(f"key {name} is now {target}, from txn {reply.txn} on")
+
+
+@app.command("list")
+def list_keys(
+    context: typer.Context,
+    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    snapshot: SnapshotOption = "",
+    prefix: PrefixOption = "",
+    start_after: StartAfterOption = "",
+    limit: LimitOption = 1_000,
+    is_all: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List keys, in the active namespace or in a snapshot."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        entries = list_entries(
+            session,
+            (volume_name, bucket_name),
+            snapshot=snapshot,
+            prefix=prefix,
+            start_after=start_after,
+            limit=0 if is_all else limit,
+            is_directory=False,
+        )
+    if as_json:
+        print_json(entries)
+        return
+    print_table(
+        ["KEY", "SIZE", "MODIFIED", "TAG"],
+        ((e.path, bytes_text(e.size_bytes), time_text(e.modification_time_ms), e.tag) for e in entries),
+        numbers=["SIZE"],
+    )
+
+
+@app.command()
+def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = "", as_json: JsonOption = False) -> None:
+    """Show one key or directory."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume)
+        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
+        row = session.connected().metadata(shard).stat(volume, bucket, name, snapshot_id=snapshot_id)
+    if as_json:
+        print_json(row)
+        return
+    shown: list[tuple[str, object]] = [
+        ("path", name),
+        ("kind", "key" if isinstance(row, KeyRow) else "directory"),
+        ("objectID", row.object_id),
+        ("updateID", row.update_id),
+        ("created", time_text(row.creation_time_ms)),
+        ("modified", time_text(row.modification_time_ms)),
+    ]
+    if isinstance(row, KeyRow):
+        shown += [("bytes", row.size_bytes), ("version's birth", f"txn {row.birth}"), ("tag", row.tag)]
+        if row.blocks is not None:
+            shown.append(
+                (
+                    "blocks",
+                    f"{row.blocks.block_count} in container {row.blocks.container_id} from {row.blocks.first_local_id}",
+                )
+            )
+    print_fields(shown)

@@ -1,0 +1,59 @@
+"""How sub-commands print: tables for people, JSON of the records' own names for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.table import Table
+
+_STEP = 1024
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def print_json(value: Any) -> None:
+    """Records, or anything made of them, as indented JSON."""
+    typer.echo(json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
+    """A table whose cells are whole however narrow the terminal is; ``numbers`` are the columns that align right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    aligned = set(numbers)
+    for column in columns:
+        table.add_column(column, justify="right" if column in aligned else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=10_000)
+    console.print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """One record, a line for each field."""
+    pairs = [(name, str(value)) for name, value in fields]
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        typer.echo(f"{name:<{width}}  {value}")
+
+
+def bytes_text(size_bytes: float) -> str:
+    """A size for people."""
+    size = float(size_bytes)
+    for unit in _UNITS:
+        if abs(size) < _STEP or unit == _UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= _STEP
+    raise AssertionError  # the last unit takes all
+
+
+def time_text(time_ms: int) -> str:
+    """A moment for people; nothing for one that is not set."""
+    return "" if time_ms < 0 else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,114 @@
+"""What every sub-command needs: the plane that the command line means, paths taken apart, errors as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from schemas.records import MetadataReply, SnapshotReply
+from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
+from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.volume_shards import VolumeShards
+from services.plane.stack import running_client
+from services.runtime.errors import DeepcleanError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@dataclass(slots=True)
+class Session:
+    """The plane that the command line means; connected to when a command first needs it."""
+
+    home: Path
+    plane: Plane | None = None
+    _volumes: VolumeShards | None = field(default=None, init=False)
+
+    def connected(self) -> Plane:
+        """The plane."""
+        if self.plane is None:
+            self.plane = running_client(self.home)
+        return self.plane
+
+    def volumes(self) -> VolumeShards:
+        """Where the plane's volumes are."""
+        if self._volumes is None:
+            self._volumes = VolumeShards(self.connected())
+        return self._volumes
+
+    def execute(self, shard: int, command: NamespaceCommand) -> MetadataReply:
+        """Carry out a command; raises PlaneError when it is refused."""
+        plane = self.connected()
+        reply = plane.answer(shard, plane.submit(shard, command))
+        if reply.error:
+            raise PlaneError(reply.error, reply.message)
+        return reply
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        """Carry out a request to the snapshots service; raises PlaneError when it is refused."""
+        reply = self.connected().request(shard, request)
+        if reply.error:
+            raise PlaneError(reply.error, reply.message)
+        return reply
+
+    def close(self) -> None:
+        """Leave the plane."""
+        if self.plane is not None:
+            self.plane.close()
+
+
+@contextmanager
+def session_of(context: typer.Context) -> Iterator[Session]:
+    """The command line's session, left at the end."""
+    session = context.find_object(Session)
+    assert session is not None  # noqa: S101  the root command makes it
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def bucket_path(text: str) -> tuple[str, str]:
+    """``volume/bucket``, with or without a slash before it."""
+    parts = text.removeprefix("/").removesuffix("/").split("/")
+    if len(parts) != 2 or not all(parts):
+        raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET")
+    return parts[0], parts[1]
+
+
+def key_path(text: str) -> tuple[str, str, str]:
+    """``volume/bucket/path…``, with or without a slash before it."""
+    parts = text.removeprefix("/").split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET/PATH")
+    return parts[0], parts[1], parts[2]
+
+
+def error_line(error: DeepcleanError) -> str:
+    """What a person reads about an error: the plane's code and reason, or one sentence."""
+    match error:
+        case PlaneError():
+            return f"{error.code}: {error}"
+        case UnreachableError():
+            return f"UNREACHABLE: {error}"
+        case PlaneTimeoutError():
+            return f"TIMEOUT: {error}"
+        case _:
+            return str(error)
+
+
+class OneLineErrors(TyperGroup):
+    """A group of commands whose errors are one line and exit status 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except DeepcleanError as error:
+            typer.echo(error_line(error), err=True)
+            raise typer.Exit(1) from error

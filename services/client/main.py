@@ -1,0 +1,58 @@
+"""The ``deepclean`` command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.client.commands import bucket, directory, git, key, replay, snapshot, up_down, volume
+from services.client.commands.session import OneLineErrors, Session
+from services.plane.home import home_directory
+from services.plane.stack import stopping_on_signals
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    name="deepclean",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A snapshot and garbage-collection plane for object stores: it frees what nobody holds, and nothing else.",
+)
+app.command()(up_down.up)
+app.command()(up_down.down)
+app.command()(replay.replay)
+app.command()(git.git)
+for group, name in (
+    (volume.app, "volume"),
+    (bucket.app, "bucket"),
+    (key.app, "key"),
+    (directory.app, "dir"),
+    (snapshot.app, "snapshot"),
+):
+    app.add_typer(group, name=name)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    home: Annotated[
+        Path | None,
+        typer.Option(envvar="DEEPCLEAN_HOME", help="Where the plane keeps everything; by default .deepclean."),
+    ] = None,
+) -> None:
+    """Take what holds for every sub-command."""
+    if context.obj is None:
+        context.obj = Session(home.resolve() if home is not None else home_directory())
+
+
+def run() -> None:
+    """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
+    with stopping_on_signals():
+        app()
+
+
+if __name__ == "__main__":
+    run()
