@@ -8,7 +8,7 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
@@ -18,7 +18,7 @@ from schemas.records import DeadLetter, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
-from services.runtime.log import Log, LogRecord
+from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Outbox
 from services.runtime.probe import Point, Probe, no_probe
 from services.runtime.service import Message, Service, Work
@@ -31,22 +31,40 @@ RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS)
 logger = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class BatchSummary:
+    """What one unit of work has taken in, per topic."""
+
+    next_offsets: dict[str, int] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    log_times_ms: dict[str, int] = field(default_factory=dict)
+    """When the log appended the last message of a topic."""
+
+
 class LoopMetrics(Protocol):
     """What the loop reports of itself."""
 
-    def batch_written(self, messages: int, dead_letters: int) -> None:
-        """A unit of work is durable."""
+    def batch_started(self) -> None:
+        """A unit of work begins."""
+        ...
+
+    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
+        """A unit of work is durable; so many messages wait to be published."""
         ...
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged."""
+        """Messages were acknowledged; none wait."""
         ...
 
 
 class NoMetrics:
     """Reports nothing: for the simulator."""
 
-    def batch_written(self, messages: int, dead_letters: int) -> None:
+    def batch_started(self) -> None:
+        """Nothing."""
+
+    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
         """Nothing."""
 
     def published(self, messages: int) -> None:
@@ -54,15 +72,6 @@ class NoMetrics:
 
 
 _Input = tuple[LogRecord, Message | DecodeError]
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What one unit of work has taken in."""
-
-    next_offsets: dict[str, int]
-    messages: int = 0
-    dead_letters: int = 0
 
 
 class Runner:
@@ -96,7 +105,11 @@ class Runner:
         self._outbox = Outbox(shard, self._sink, probe)
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
-        self._source = log.open_source(list(self._topic_ids), shard, self._checked_positions())
+        self._source = self._open_source()
+        self._is_source_stale = False
+
+    def _open_source(self) -> Source:
+        return self._log.open_source(list(self._topic_ids), self.shard, self._checked_positions())
 
     def _checked_positions(self) -> dict[str, int]:
         """Stored positions, refused when the log under them is another one or has lost its tail."""
@@ -128,8 +141,22 @@ class Runner:
             RetryableError: the same step may succeed soon; nothing was lost.
             InvariantError: stop.
         """
+        if self._is_source_stale:  # not where it failed: the broker may be away too
+            self._source = self._open_source()
+            self._is_source_stale = False
         self._publish()
         records = self._source.poll(self._max_batch_messages, timeout_seconds)
+        try:
+            self._take_in(records)
+        except BaseException:
+            # Some of what was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
+            self._source.close()
+            self._is_source_stale = True
+            self.service.restore(TablesReader(self.store))
+            raise
+        return len(records)
+
+    def _take_in(self, records: Sequence[LogRecord]) -> None:
         waiting: list[_Input] = []
         for record in records:
             decoded = self._decode(record)
@@ -140,7 +167,6 @@ class Runner:
             else:
                 waiting.append((record, decoded))
         self._run(waiting)
-        return len(records)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
         topic = BY_NAME[record.topic]
@@ -155,25 +181,19 @@ class Runner:
     def _run(self, inputs: Sequence[_Input]) -> None:
         """One unit of work: apply some messages and what is due, write once, publish."""
         work = Work(self.shard, self.store, self._cache)
-        progress = _Progress({})
-        try:
-            for record, decoded in inputs:
-                self._apply(record, decoded, work, progress)
-            work.begin_message()
-            self.service.tick(self._clock.now_ms(), work)
-            self.service.end_batch(work)
-            if not work.is_changed() and not work.messages and not inputs:
-                return
-            self._write(work, progress)
-        except BaseException:
-            # What the service keeps in memory may be ahead of its tables now.
-            self.service.restore(TablesReader(self.store))
-            self._source.close()
-            self._source = self._log.open_source(list(self._topic_ids), self.shard, self._checked_positions())
-            raise
+        batch = BatchSummary()
+        self._metrics.batch_started()
+        for record, decoded in inputs:
+            self._apply(record, decoded, work, batch)
+        work.begin_message()
+        self.service.tick(self._clock.now_ms(), work)
+        self.service.end_batch(work)
+        if not work.is_changed() and not work.messages and not inputs:
+            return
+        self._write(work, batch)
         self._publish()
 
-    def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, progress: _Progress) -> None:
+    def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, batch: BatchSummary) -> None:
         work.begin_message()
         try:
             if isinstance(decoded, DecodeError):
@@ -184,9 +204,10 @@ class Runner:
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()
             self._put_aside(record, error, work)
-            progress.dead_letters += 1
-        progress.messages += 1
-        progress.next_offsets[record.topic] = record.offset + 1
+            batch.dead_letters[record.topic] = batch.dead_letters.get(record.topic, 0) + 1
+        batch.messages[record.topic] = batch.messages.get(record.topic, 0) + 1
+        batch.next_offsets[record.topic] = record.offset + 1
+        batch.log_times_ms[record.topic] = record.timestamp_ms
 
     def _put_aside(self, record: LogRecord, error: Exception, work: Work) -> None:
         logger.warning(
@@ -210,15 +231,15 @@ class Runner:
         )
         work.send(DEAD_LETTERS, letter)
 
-    def _write(self, work: Work, progress: _Progress) -> None:
+    def _write(self, work: Work, batch: BatchSummary) -> None:
         positions = work.table(POSITIONS)
-        for topic, next_offset in progress.next_offsets.items():
+        for topic, next_offset in batch.next_offsets.items():
             positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
         removed = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
         self._outbox.written(work.messages, removed)
-        self._metrics.batch_written(progress.messages, progress.dead_letters)
+        self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
         if self._after_write:
             self._after_write()
@@ -227,6 +248,12 @@ class Runner:
         published = self._outbox.publish()
         if published:
             self._metrics.published(published)
+
+    def positions(self) -> dict[str, int]:
+        """Per input topic the position that is stored."""
+        table = TablesReader(self.store).table(POSITIONS)
+        rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
+        return {topic: row.next_offset if row else 0 for topic, row in rows.items()}
 
     def lag(self) -> dict[str, int]:
         """Per input topic how many messages lie ahead."""

@@ -54,6 +54,10 @@ class Outbox:
             self._waiting.append((self._next_number.to_bytes(8, "big"), tuple(messages)))
             self._next_number += 1
 
+    def waiting(self) -> int:
+        """How many messages are written and not yet acknowledged."""
+        return sum(len(messages) for _, messages in self._waiting)
+
     def publish(self) -> int:
         """Send all that waits and have it acknowledged; says how many messages.
 

@@ -1,0 +1,156 @@
+"""What every service reports of its loop. Labels are closed sets: the service, its shards, its topics.
+
+The collectors are made once a process; each shard's runner writes through its own ``RunnerMetrics``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services.runtime.clock import Clock
+from services.runtime.loop import BatchSummary
+
+_SHARD = ("service", "shard")
+_TOPIC = ("service", "shard", "topic")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_MESSAGES = (1, 10, 50, 100, 250, 500, 1_000, 2_000, 5_000)
+
+
+class RuntimeMetrics:
+    """The collectors of one process."""
+
+    def __init__(self, registry: CollectorRegistry, service: str) -> None:
+        self.service = service
+        self.applied = Counter(
+            "deepclean_messages_applied_total", "Messages taken in, dead letters too.", _TOPIC, registry=registry
+        )
+        self.dead_letters = Counter(
+            "deepclean_dead_letters_total",
+            "Messages that could not be read or applied, and were put aside.",
+            _TOPIC,
+            registry=registry,
+        )
+        self.published = Counter(
+            "deepclean_messages_published_total", "Messages that the log acknowledged.", _SHARD, registry=registry
+        )
+        self.retries = Counter(
+            "deepclean_step_retries_total", "Steps that failed and are tried again.", _SHARD, registry=registry
+        )
+        self.batch_seconds = Histogram(
+            "deepclean_batch_seconds",
+            "From the first message of a unit of work until it is durable.",
+            _SHARD,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.batch_messages = Histogram(
+            "deepclean_batch_messages", "Messages of a unit of work.", _SHARD, buckets=_MESSAGES, registry=registry
+        )
+        self.outbox = Gauge(
+            "deepclean_outbox_messages", "Messages that are written and not acknowledged.", _SHARD, registry=registry
+        )
+        self.position = Gauge(
+            "deepclean_input_position", "Offset of the next message to take in.", _TOPIC, registry=registry
+        )
+        self.end_offset = Gauge(
+            "deepclean_input_end_offset", "Offset behind the last message of the input.", _TOPIC, registry=registry
+        )
+        self.lag_messages = Gauge(
+            "deepclean_input_lag_messages", "Messages of the input that lie ahead.", _TOPIC, registry=registry
+        )
+        self.lag_seconds = Gauge(
+            "deepclean_input_lag_seconds",
+            "Age of the last message taken in while others lie ahead; 0 when none does.",
+            _TOPIC,
+            registry=registry,
+        )
+        self.last_step = Gauge(
+            "deepclean_last_step_timestamp_seconds", "When the loop went round last.", _SHARD, registry=registry
+        )
+        self.database_bytes = Gauge(
+            "deepclean_database_bytes", "What the database takes on its disk.", _SHARD, registry=registry
+        )
+        self.checkpoints = Gauge("deepclean_checkpoints", "Checkpoints that are kept.", _SHARD, registry=registry)
+        self.checkpoint_bytes = Gauge(
+            "deepclean_checkpoint_bytes", "What only checkpoints hold on the disk.", _SHARD, registry=registry
+        )
+
+
+class RunnerMetrics:
+    """What one shard's runner reports; implements ``loop.LoopMetrics``."""
+
+    def __init__(self, metrics: RuntimeMetrics, shard: int, topics: Sequence[str], clock: Clock) -> None:
+        labels = (metrics.service, str(shard))
+        self._clock = clock
+        self._topics = tuple(topics)
+        self._applied = {topic: metrics.applied.labels(*labels, topic) for topic in topics}
+        self._dead_letters = {topic: metrics.dead_letters.labels(*labels, topic) for topic in topics}
+        self._position = {topic: metrics.position.labels(*labels, topic) for topic in topics}
+        self._end_offset = {topic: metrics.end_offset.labels(*labels, topic) for topic in topics}
+        self._lag_messages = {topic: metrics.lag_messages.labels(*labels, topic) for topic in topics}
+        self._lag_seconds = {topic: metrics.lag_seconds.labels(*labels, topic) for topic in topics}
+        self._published = metrics.published.labels(*labels)
+        self._retries = metrics.retries.labels(*labels)
+        self._batch_seconds = metrics.batch_seconds.labels(*labels)
+        self._batch_messages = metrics.batch_messages.labels(*labels)
+        self._outbox = metrics.outbox.labels(*labels)
+        self._last_step = metrics.last_step.labels(*labels)
+        self._database_bytes = metrics.database_bytes.labels(*labels)
+        self._checkpoints = metrics.checkpoints.labels(*labels)
+        self._checkpoint_bytes = metrics.checkpoint_bytes.labels(*labels)
+        self._started_seconds = time.perf_counter()
+        self._positions: dict[str, int] = {}
+        # Until a topic's first message is there, its lag counts from here.
+        self._log_times_ms = dict.fromkeys(topics, clock.now_ms())
+
+    def batch_started(self) -> None:
+        """A unit of work begins."""
+        self._started_seconds = time.perf_counter()
+
+    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
+        """A unit of work is durable."""
+        self._batch_seconds.observe(time.perf_counter() - self._started_seconds)
+        self._batch_messages.observe(sum(batch.messages.values()))
+        for topic, messages in batch.messages.items():
+            self._applied[topic].inc(messages)
+        for topic, letters in batch.dead_letters.items():
+            self._dead_letters[topic].inc(letters)
+        self._positions |= batch.next_offsets
+        self._log_times_ms |= batch.log_times_ms
+        self._outbox.set(waiting_messages)
+
+    def published(self, messages: int) -> None:
+        """Messages were acknowledged; none wait."""
+        self._published.inc(messages)
+        self._outbox.set(0)
+
+    def retried(self) -> None:
+        """A step failed and is tried again."""
+        self._retries.inc()
+
+    def stepped(self) -> None:
+        """The loop went round."""
+        self._last_step.set(self._clock.now_ms() / 1000)
+
+    def positions_known(self, positions: dict[str, int]) -> None:
+        """Where the runner starts."""
+        self._positions = dict(positions)
+
+    def lag_known(self, lag: dict[str, int]) -> None:
+        """How many messages lie ahead."""
+        now_ms = self._clock.now_ms()
+        for topic in self._topics:
+            ahead, position = lag.get(topic, 0), self._positions.get(topic, 0)
+            self._position[topic].set(position)
+            self._end_offset[topic].set(position + ahead)
+            self._lag_messages[topic].set(ahead)
+            self._lag_seconds[topic].set(max(0, now_ms - self._log_times_ms[topic]) / 1000 if ahead else 0)
+
+    def disk_known(self, database_bytes: int, checkpoints: int, checkpoint_bytes: int) -> None:
+        """What the shard takes on its disk."""
+        self._database_bytes.set(database_bytes)
+        self._checkpoints.set(checkpoints)
+        self._checkpoint_bytes.set(checkpoint_bytes)

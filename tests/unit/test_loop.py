@@ -1,0 +1,153 @@
+"""The loop when something fails half way: nothing is lost, nothing is left out, everything is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from schemas.codec import codec
+from schemas.records import Barrier, MetadataCommand, MetadataProgress
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from services.runtime.clock import VirtualClock
+from services.runtime.errors import RetryableError
+from services.runtime.log import Sink, Source
+from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.memory_log import MemoryLog
+from services.runtime.service import Message, Work
+from services.storage.memory import MemoryStore
+from services.storage.tables import TableDefinition, TablesReader
+
+NOTES = TableDefinition("notes", Barrier)
+
+
+class Recorder:
+    """Notes the txn of every message, and lets some stand alone."""
+
+    name = "recorder"
+    inputs: Sequence[Topic] = (METADATA_PROGRESS,)
+    tables: Sequence[TableDefinition[Any]] = (NOTES, *RUNTIME_TABLES)
+
+    def __init__(self) -> None:
+        self.noted: list[int] = []
+        self.fails_at = 0
+
+    def restore(self, tables: TablesReader) -> None:
+        self.noted = [row.round for _, row in tables.table(NOTES).scan(b"", b"\xff")]
+
+    def stands_alone(self, message: Message) -> bool:
+        return bool(message.record.txn % 3 == 0)
+
+    def apply(self, message: Message, work: Work) -> None:
+        txn = message.record.txn
+        if txn == self.fails_at:
+            self.fails_at = 0
+            raise RetryableError("not now")
+        self.noted.append(txn)
+        work.table(NOTES).put(b"%08d" % txn, Barrier("", txn, 0, ""))
+        work.send(METADATA_COMMANDS, MetadataCommand(0, "", 0, message.record.body, "recorder"))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Nothing is ever due."""
+
+    def end_batch(self, work: Work) -> None:
+        """Nothing."""
+
+
+class FailingSink:
+    """A sink over another whose acknowledgement fails at some flushes."""
+
+    def __init__(self, sink: Sink, log: FailingLog) -> None:
+        self._sink, self._log = sink, log
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        self._sink.send(topic, partition, value, fingerprint)
+
+    def flush(self) -> None:
+        self._log.flushes += 1
+        if self._log.flushes in self._log.failing_flushes:
+            raise RetryableError("the broker is away")
+        self._sink.flush()
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+class FailingLog:
+    """A log in memory whose sinks fail when they are told to, and which can be away."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryLog(VirtualClock())
+        self.flushes = 0
+        self.failing_flushes: set[int] = set()
+        self.is_away = False
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return self.memory.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        if self.is_away:
+            raise RetryableError("the broker is away")
+        return self.memory.end_offset(topic, partition)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        return self.memory.open_source(topics, partition, next_offsets)
+
+    def open_sink(self) -> Sink:
+        return FailingSink(self.memory.open_sink(), self)
+
+
+@pytest.fixture
+def log() -> FailingLog:
+    log = FailingLog()
+    encoder = codec(MetadataProgress)
+    for txn in range(1, 11):
+        body = Barrier("", txn, 0, "")
+        value = encoder.encode(MetadataProgress(txn, body))
+        log.memory.append(METADATA_PROGRESS.name, 0, value, encoder.fingerprint)
+    return log
+
+
+def run_to_the_end(runner: Runner, steps: int = 20) -> int:
+    failures = 0
+    for _ in range(steps):
+        try:
+            runner.step()
+        except RetryableError:
+            failures += 1
+    return failures
+
+
+@pytest.mark.parametrize("failing", [{1}, {2}, {1, 2, 3}, {3, 5, 7}])
+def test_a_failed_acknowledgement_leaves_out_no_message(log: FailingLog, failing: set[int]) -> None:
+    service, store = Recorder(), MemoryStore()
+    log.failing_flushes = failing
+    runner = Runner(service, 0, store, log, VirtualClock())
+    assert run_to_the_end(runner) == len(failing)
+    assert service.noted == list(range(1, 11))
+    assert [row.round for _, row in TablesReader(store).table(NOTES).scan(b"", b"\xff")] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("fails_at", range(1, 11))
+def test_a_message_that_fails_for_now_comes_again(log: FailingLog, fails_at: int) -> None:
+    service = Recorder()
+    service.fails_at = fails_at
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock())
+    assert run_to_the_end(runner) == 1
+    assert service.noted == list(range(1, 11))
+
+
+def test_a_broker_that_is_away_when_it_failed_is_asked_again(log: FailingLog) -> None:
+    service = Recorder()
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock())
+    service.fails_at = 4
+    with pytest.raises(RetryableError, match="not now"):
+        runner.step()
+    log.is_away = True
+    for _ in range(3):
+        with pytest.raises(RetryableError, match="away"):
+            runner.step()
+    log.is_away = False
+    assert run_to_the_end(runner) == 0
+    assert service.noted == list(range(1, 11))
