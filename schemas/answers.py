@@ -58,6 +58,23 @@ class BucketSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardBacklog:
+    """What one shard has deleted, over all buckets, deleted ones too."""
+
+    txn: int
+    held_bytes: int
+    held_versions: int
+    pending_bytes: int
+    """Held by nobody and not claimed yet."""
+    pending_versions: int
+    claimed_bytes: int
+    claimed_versions: int
+    freed_bytes: int
+    """Confirmed by SCM, ever."""
+    freed_versions: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScmTotals:
     """The inventory of one shard."""
 

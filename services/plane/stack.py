@@ -14,7 +14,6 @@ import fcntl
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from services.plane.broker import HOST, EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.errors import StackError, disk_error
 from services.plane.home import home_directory
+from services.plane.java import JavaRuntime, find_java
 from services.plane.plane_file import (
     PlaneFile,
     PlaneProcess,
@@ -37,7 +37,16 @@ from services.plane.plane_file import (
     write_plane_file,
 )
 from services.plane.processes import ChildProcess, identify
-from services.plane.stack_settings import BROKER, HTTP_PROCESSES, SERVICES, STREAMING, child_environment, rename_setting
+from services.plane.stack_settings import (
+    BROKER,
+    HTTP_PROCESSES,
+    SERVICES,
+    STREAMING,
+    PlaneSettings,
+    child_command,
+    child_environment,
+    rename_setting,
+)
 from services.runtime.kafka import MAX_MESSAGE_BYTES
 
 LOCK_NAME = "plane.lock"
@@ -69,6 +78,7 @@ class Stack:
         self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
+        self._java: JavaRuntime | None = None
         self._broker: EmbeddedBroker | None = None
         self._children: dict[str, ChildProcess] = {}
         self._urls: dict[str, str] = {}
@@ -181,7 +191,9 @@ class Stack:
     def _start_broker(self) -> None:
         ports = self._choose_ports()
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
-        self._broker = EmbeddedBroker(self.home / "broker", port=ports[BROKER] if self._base_port else 0)
+        self._java = find_java()
+        port = ports[BROKER] if self._base_port else 0
+        self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
@@ -207,18 +219,13 @@ class Stack:
 
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before
-        module = name if name == STREAMING else f"services.{name}"
-        environment = child_environment(
-            name,
-            bootstrap_servers=self._broker.bootstrap_servers,
-            shards=self.shards,
-            data_directory=self.home / "data" / name,
-            port=int(self._urls[name].rpartition(":")[2]),
-        )
+        assert self._java is not None  # noqa: S101  the broker runs on it
+        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java)
+        port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,
-            [sys.executable, "-m", module],
-            {**os.environ, **environment, **self._settings},
+            child_command(name, plane, port),
+            {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
             ready_seconds=SPARK_READY_SECONDS if name == STREAMING else READY_SECONDS,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+
+from services.plane.home import jars_directory
+from services.plane.java import JavaRuntime, spark_java_home
 
 BROKER = "broker"
 STREAMING = "streaming"
@@ -11,15 +16,35 @@ HTTP_PROCESSES = (*SERVICES, STREAMING)
 """All that serve /metrics; with a base port they follow the broker's in this order."""
 
 
-def child_environment(
-    name: str, *, bootstrap_servers: str, shards: int, data_directory: Path, port: int
-) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class PlaneSettings:
+    """What all processes of a plane have in common."""
+
+    home: Path
+    bootstrap_servers: str
+    shards: int
+    java: JavaRuntime
+
+
+def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
+    """The command line of a process."""
+    if name != STREAMING:
+        return [sys.executable, "-m", f"services.{name}"]
+    return [
+        *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
+        *("--shards", str(plane.shards), "--checkpoint", str(plane.home / "data" / STREAMING)),
+        *("--jars-directory", str(jars_directory() / "spark"), "--metrics-port", str(port)),
+    ]
+
+
+def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
     """Settings of one process, as it reads them from its environment."""
-    del name
+    if name == STREAMING:
+        return {"JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
     return {
-        "DEEPCLEAN_BOOTSTRAP_SERVERS": bootstrap_servers,
-        "DEEPCLEAN_SHARDS": str(shards),
-        "DEEPCLEAN_DATA_DIRECTORY": str(data_directory),
+        "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
+        "DEEPCLEAN_SHARDS": str(plane.shards),
+        "DEEPCLEAN_DATA_DIRECTORY": str(plane.home / "data" / name),
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
 
