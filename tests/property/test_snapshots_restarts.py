@@ -1,0 +1,115 @@
+"""Snapshots under crashes: whatever is lost from memory, the same messages go out, and nothing is left over."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.records import CreateSnapshot, SnapshotSize, SpaceCellValue, SpaceUpdate
+from schemas.topics import SPACE
+from services.snapshots import queries
+from services.snapshots.settings import SnapshotsSettings
+from tests.unit.snapshots_desk import Crash, Desk
+
+NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
+BUCKETS = ["bucket", "bucket1", "absent"]
+
+
+def play(seed: int, crashes_of: Random | None) -> Desk:
+    """A random run, the same for one seed; crashes are drawn apart from it."""
+    random = Random(seed)
+    desk = Desk(SnapshotsSettings(max_snapshots=5, is_rename_allowed=True))
+    desk.metadata.buckets["vol", "bucket1"] = 8
+    if crashes_of is not None:
+        crashing = crashes_of
+        desk.crashes = lambda: crashing.choices(list(Crash), k=crashing.randrange(3))
+    for step in range(60):
+        desk.now_ms += random.randrange(200_000)
+        take_step(desk, random, step)
+    finish(desk)
+    return desk
+
+
+def finish(desk: Desk) -> None:
+    """All answers come, every store is clean, and nothing is left to do: whoever asked to settle is answered."""
+    desk.run()
+    for snapshot_id in desk.metadata.taken:
+        desk.flag(snapshot_id, desk.metadata.chain_version)
+    desk.settle("last")
+    for _ in range(100):
+        if desk.metadata.barriers:
+            desk.inbox += desk.metadata.bring_back()
+        desk.run()
+    assert not desk.metadata.barriers
+
+
+def take_step(desk: Desk, random: Random, step: int) -> None:
+    action = random.choice(["create", "create", "delete", "rename", "flag", "space", "settle", "back", "repeat", "run"])
+    name, bucket = random.choice(NAMES), random.choice(BUCKETS)
+    if action == "create":
+        desk.command(CreateSnapshot("vol", bucket, name), client_id=random.choice(["", "one", "two"]))
+    elif action == "delete":
+        desk.delete(name, bucket=bucket, is_run=False)
+    elif action == "rename":
+        desk.rename(name, random.choice(NAMES))
+    elif action == "flag" and desk.metadata.taken:
+        snapshot_id = random.choice(list(desk.metadata.taken))
+        desk.flag(snapshot_id, random.randint(1, desk.metadata.chain_version), is_clean=random.random() < 0.8)
+    elif action == "space":
+        desk.feed((SPACE, some_figures(desk, random)))
+    elif action == "settle":
+        desk.settle(f"barrier-{step % 4}")
+    elif action == "back" and desk.metadata.barriers:
+        desk.inbox += desk.metadata.bring_back((random.randrange(2), 0))
+    elif action == "repeat" and desk.inbox:
+        desk.inbox.append(random.choice(desk.inbox))
+    elif action == "run":
+        batch, desk.inbox = desk.inbox[:4], desk.inbox[4:]
+        desk.feed(*batch)
+
+
+def some_figures(desk: Desk, random: Random) -> SpaceUpdate:
+    txns = [taken.snapshot_txn for taken in desk.metadata.taken.values()] or [1]
+    first = random.choice(txns)
+    sizes = tuple(SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(desk.metadata.taken)[:2])
+    cells = (SpaceCellValue(first, first, random.randrange(5), 0, 0, 0, 0),)
+    return SpaceUpdate(desk.metadata.txn, random.choice([7, 8]), cells, sizes, *sorted(random.choices(txns, k=2)))
+
+
+def table_rows(desk: Desk) -> dict[str, dict[bytes, bytes]]:
+    """All that is stored."""
+    families: dict[str, Any] = desk.store._families
+    return {name: dict(family.rows) for name, family in families.items() if family.rows}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9), st.randoms(use_true_random=False))
+def test_crashes_change_nothing_that_is_sent_or_kept(seed: int, crashes: Random) -> None:
+    calm, shaken = play(seed, None), play(seed, crashes)
+    assert shaken.sent == calm.sent
+    assert table_rows(shaken) == table_rows(calm)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_rows_are_what_metadata_holds(seed: int) -> None:
+    """Nobody holds what nobody was given, and the chain is that of the takes."""
+    desk = play(seed, Random(seed))
+    rows = queries.snapshot_chain(desk.tables)
+    held = desk.metadata.taken.keys() - desk.metadata.dropped.keys()
+    assert {row.snapshot_id for row in rows} == held
+    verification = queries.verify(desk.tables)
+    assert verification.corruption == ""
+    assert not any(verification.differences.values())
+    made = {reply.snapshot_id for reply in desk.replies if not reply.error}
+    assert {reply.snapshot_id for reply in desk.replies if reply.error} <= {""}
+    assert made - {""} <= set(desk.metadata.taken)
+    assert len({(reply.client_id, reply.number) for reply in desk.replies}) == len(desk.replies)
+    assert desk.replies[-1].rounds
+    assert desk.metric("deepclean_snapshots_unclean", shard="0") == 0
+    last_told = {row.snapshot_id: row for row in desk.told}
+    assert {snapshot_id for snapshot_id, row in last_told.items() if not row.is_purged} == held
+    assert all(last_told[row.snapshot_id] == row for row in rows)
