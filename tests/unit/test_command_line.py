@@ -1,0 +1,142 @@
+"""The deepclean command over a plane in memory: what it prints, and that every error is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from services.client.commands.session import Session
+from services.client.main import app
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+
+
+class CommandLine:
+    """Runs commands one after the other on one plane."""
+
+    def __init__(self, home: Path, shards: int) -> None:
+        self.client = InMemoryClient(InMemoryPlane(shards=shards))
+        self._home = home
+
+    def run(self, *words: str, status: int = 0) -> str:
+        """What a command prints, on standard output or, when it fails, on standard error."""
+        result = CliRunner().invoke(app, list(words), obj=Session(self._home, self.client))
+        assert result.exit_code == status, result.output
+        return result.stdout if status == 0 else result.stderr
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path, 1)
+
+
+@pytest.fixture
+def tree(line: CommandLine) -> CommandLine:
+    """A plane with one bucket of two keys."""
+    line.run("volume", "create", "vol1")
+    line.run("bucket", "create", "vol1/tree")
+    line.run("key", "put", "/vol1/tree/a/b/one", "--size", "1000", "--tag", "first")
+    line.run("key", "put", "vol1/tree/two", "--size", "2048")
+    return line
+
+
+def test_keys_and_directories_are_listed_apart(tree: CommandLine) -> None:
+    assert [(key["path"], key["size_bytes"], key["tag"]) for key in tree.json("key", "list", "vol1/tree")] == [
+        ("a/b/one", 1000, "first"),
+        ("two", 2048, ""),
+    ]
+    assert [entry["path"] for entry in tree.json("dir", "list", "vol1/tree")] == ["a", "a/b"]
+    assert "2.0 KiB" in tree.run("key", "list", "vol1/tree", "--prefix", "two")
+
+
+def test_a_listing_goes_on_behind_a_path_and_ends_at_its_limit(tree: CommandLine) -> None:
+    for number in range(5):
+        tree.run("key", "put", f"vol1/tree/numbered/{number}", "--size", "1")
+    paths = [
+        key["path"] for key in tree.json("key", "list", "vol1/tree", "--start-after", "numbered/1", "--limit", "2")
+    ]
+    assert paths == ["numbered/2", "numbered/3"]
+
+
+def test_a_snapshot_shows_what_was(tree: CommandLine) -> None:
+    tree.run("snapshot", "create", "vol1/tree", "before")
+    tree.run("key", "delete", "vol1/tree/two")
+    tree.run("dir", "rename", "vol1/tree/a", "moved")
+    assert [key["path"] for key in tree.json("key", "list", "vol1/tree")] == ["moved/b/one"]
+    held = tree.json("key", "list", "vol1/tree", "--snapshot", "before")
+    assert [key["path"] for key in held] == ["a/b/one", "two"]
+    assert tree.json("key", "stat", "vol1/tree/two", "--snapshot", "before")["size_bytes"] == 2048
+    listed = tree.json("snapshot", "list", "vol1/tree")
+    assert [(row["name"], row["referenced_bytes"]) for row in listed] == [("before", 3048)]
+    assert tree.json("snapshot", "info", "vol1/tree", "before") == listed[0]
+    assert tree.json("bucket", "info", "vol1/tree")["space"]["held_bytes"] == 2048
+    assert "held" in tree.run("bucket", "info", "vol1/tree")
+    tree.run("snapshot", "delete", "vol1/tree", "before")
+    assert tree.json("snapshot", "list", "vol1/tree") == []
+
+
+def test_everything_that_was_made_can_be_removed(tree: CommandLine) -> None:
+    tree.run("key", "rename", "vol1/tree/two", "three")
+    tree.run("key", "delete", "vol1/tree/three")
+    tree.run("dir", "make", "vol1/tree/c")
+    tree.run("dir", "delete", "vol1/tree/c", "--no-recursive")
+    tree.run("dir", "delete", "vol1/tree/a")
+    assert [row["bucket"] for row in tree.json("bucket", "list", "vol1")] == ["tree"]
+    tree.run("bucket", "delete", "vol1/tree")
+    tree.run("volume", "delete", "vol1")
+    assert tree.json("volume", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["bucket", "create", "none/bucket"], "VOLUME_NOT_FOUND"),
+        (["volume", "create", "vol1"], "VOLUME_ALREADY_EXISTS"),
+        (["volume", "create", "No"], "INVALID_VOLUME_NAME"),
+        (["key", "delete", "vol1/tree/none"], "KEY_NOT_FOUND"),
+        (["key", "list", "vol1/none"], "BUCKET_NOT_FOUND"),
+        (["key", "stat", "vol1/tree/two", "--snapshot", "none"], "FILE_NOT_FOUND"),
+        (["dir", "delete", "vol1/tree/a", "--no-recursive"], "DIRECTORY_NOT_EMPTY"),
+        (["bucket", "delete", "vol1/tree"], "BUCKET_NOT_EMPTY"),
+        (["snapshot", "create", "vol1/none", "name"], "BUCKET_NOT_FOUND"),
+        (["snapshot", "list", "vol1/none"], "BUCKET_NOT_FOUND"),
+        (["snapshot", "delete", "vol1/tree", "none"], "FILE_NOT_FOUND"),
+    ],
+)
+def test_a_refusal_is_one_line_with_its_code(tree: CommandLine, words: list[str], code: str) -> None:
+    printed = tree.run(*words, status=1)
+    assert printed.startswith(f"{code}: ")
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", ["vol1", "vol1/", "vol1/tree/key", "//tree"])
+def test_a_path_that_names_no_bucket_is_a_mistake_of_usage(line: CommandLine, path: str) -> None:
+    assert "is not VOLUME/BUCKET" in line.run("key", "list", path, status=2)
+
+
+def test_without_a_plane_one_sentence_says_what_to_do(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--home", str(tmp_path), "volume", "list"])
+    assert result.exit_code == 1
+    assert result.stderr == f"No plane runs on {tmp_path}: start one (deepclean up), or name another home (--home).\n"
+
+
+def test_a_volume_is_found_in_whichever_shard_it_is(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path, 2)
+    made = {name: line.json("volume", "create", name)["shard"] for name in ("vol-a", "vol-b", "vol-c", "vol-d")}
+    made["vol-e"] = line.json("volume", "create", "vol-e", "--shard", "1")["shard"]
+    assert set(made.values()) == {0, 1}
+    assert made["vol-e"] == 1
+    assert {row["volume"]: row["shard"] for row in line.json("volume", "list")} == made
+    for name in made:
+        line.run("bucket", "create", f"{name}/bucket", "--layout", "OBS")
+        line.run("key", "put", f"{name}/bucket/key", "--size", "1")
+    assert line.run("volume", "create", "vol-e", "--shard", "0", status=1).startswith("VOLUME_ALREADY_EXISTS: ")
+    assert line.run("volume", "create", "other", "--shard", "2", status=1).startswith("INVALID_REQUEST: ")
+    assert line.run("bucket", "list", "none", status=1).startswith("VOLUME_NOT_FOUND: ")
