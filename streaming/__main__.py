@@ -1,0 +1,147 @@
+"""Starts the reclaim job: ``python -m streaming --bootstrap-servers … --shards N --checkpoint DIR``.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 when a person has to look, 75 when the same start may succeed soon.
+What happened is one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from streaming.errors import StreamingError, TryAgainError
+from streaming.inputs import check_inputs
+from streaming.metrics import MetricsServer, ReclaimMetrics
+from streaming.reclaim import ReclaimJob, ReclaimOptions
+from streaming.session import SessionOptions, spark_session
+
+STOP_STATUS = 1
+TRY_AGAIN_STATUS = 75
+
+logger = structlog.get_logger(__name__)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m streaming", description="Judge deleted entries with Spark.")
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,…", help="the broker")
+    parser.add_argument("--shards", required=True, type=int, metavar="N", help="partitions of every topic")
+    parser.add_argument("--checkpoint", required=True, type=Path, metavar="DIR", help="where Spark keeps its place")
+    parser.add_argument(
+        "--jars-directory",
+        type=Path,
+        metavar="DIR",
+        default=Path(sys.prefix).parent / ".deepclean" / "jars" / "spark",
+        help="Spark's Kafka and Avro jars (default: where make setup puts them)",
+    )
+    parser.add_argument(
+        "--trigger-seconds", type=float, default=0.0, metavar="S", help="least time between batches (default: none)"
+    )
+    parser.add_argument("--max-entries-per-batch", type=int, default=200_000, metavar="N", help="default: 200000")
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
+    parser.add_argument("--metrics-address", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve /metrics, /healthz and /readyz there")
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, stop: threading.Event) -> None:
+    """Run the job until it is to stop, or fails.
+
+    Raises:
+        StreamingError: why it failed.
+    """
+    metrics = ReclaimMetrics(CollectorRegistry())
+    server = None
+    if options.metrics_port is not None:
+        server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port)
+    try:
+        check_inputs(options.bootstrap_servers, options.shards, options.checkpoint)
+        session_options = SessionOptions(
+            options.jars_directory, options.master, options.heap, max(2, options.shards), "deepclean-reclaim"
+        )
+        with spark_session(session_options) as session:
+            job_options = ReclaimOptions(
+                options.bootstrap_servers,
+                options.shards,
+                options.checkpoint.absolute(),
+                options.trigger_seconds,
+                options.max_entries_per_batch,
+            )
+            job = ReclaimJob(session, job_options, metrics)
+            try:
+                job.start()
+                if server is not None:
+                    server.is_alive = server.is_ready = lambda: job.is_active
+                logger.info("streaming runs", shards=options.shards)
+                _run_until(stop, job)
+            finally:
+                job.close()
+    finally:
+        if server is not None:
+            server.close()
+
+
+def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
+    """Wait for the stop or for the job's own end, whichever comes first."""
+    failures: list[StreamingError] = []
+
+    def watch() -> None:
+        try:
+            job.wait()
+        except StreamingError as error:
+            failures.append(error)
+        finally:
+            stop.set()
+
+    watcher = threading.Thread(target=watch, name="watcher", daemon=True)
+    watcher.start()
+    stop.wait()
+    if job.is_active:
+        job.stop()
+    watcher.join()
+    if failures:
+        raise failures[0]
+
+
+def _log_to_standard_error() -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, and say with the exit status how it ended."""
+    options = parse(arguments)
+    _log_to_standard_error()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        run(options, stop)
+    except TryAgainError as error:
+        print(error, file=sys.stderr)
+        return TRY_AGAIN_STATUS
+    except StreamingError as error:
+        print(error, file=sys.stderr)
+        return STOP_STATUS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

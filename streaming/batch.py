@@ -1,0 +1,314 @@
+"""What the job makes of one batch: columns that decode, judge and encode, made once and used for every batch.
+
+The batch is grouped by shard and by a stretch of offsets, so that one shuffle of little more than the rows to be
+purged gives whole messages. A row that could not be read or judged is a dead letter: whatever is neither a verdict
+nor a barrier counts as such, a null too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, functions
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.functions import col, lit, when
+
+from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, resolved_schema, schema_fingerprint
+from schemas.records import Barrier, DeletedEntry, DeletedKind
+from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
+from streaming.judging import ROWS_PER_MESSAGE
+from streaming.rule import HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
+
+OFFSETS_PER_GROUP = 20_000
+"""A group's rows are held in memory together; its messages are full but for the last."""
+
+BARRIER = "barrier"
+PREMATURE = "premature"
+DECODE_ERROR = "DecodeError"
+_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string>"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBarrier:
+    """A barrier that was among the entries of a batch."""
+
+    shard: int
+    offset: int
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What one batch held."""
+
+    entries: int
+    reclaimable: int
+    held: int
+    dead_letters: int
+    premature: int
+    """Entries that know of more chain than the view; nothing was sent about them."""
+    barriers: tuple[PlacedBarrier, ...]
+
+
+class BatchPlan:
+    """Turns a batch of messages of gc.deleted-entries into the messages that it causes."""
+
+    def __init__(self) -> None:
+        schemas = _EntrySchemas()
+        self._placed = [
+            col("partition").alias("shard"),
+            col("offset"),
+            col("value"),
+            _fingerprint().alias("fingerprint"),
+        ]
+        self._numbered = [col("*"), schemas.number(col("fingerprint")).alias("schema_number")]
+        self._decoded = [col("*"), schemas.decode(col("value"), col("schema_number")).alias("entry")]
+        self._checked = [col("*"), schemas.is_exact().alias("is_exact")]
+        self._is_of_bucket = (col("entries.shard") == col("view.shard")) & (
+            col("entries.entry.bucket_id") == col("view.bucket_id")
+        )
+        self._judged = [
+            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "view_version")),
+            col("entry.*"),
+            _verdict().alias("verdict"),
+        ]
+        self._stretch = functions.expr(f"offset div {OFFSETS_PER_GROUP}").alias("stretch")
+        self._collected = _collected()
+        self._observed = _observed()
+        self._message = functions.explode(functions.concat(*_messages())).alias("message")
+        self._sent = [
+            col("shard").alias("partition"),
+            col("message.topic").alias("topic"),
+            col("message.value").alias("value"),
+            functions.array(
+                functions.struct(lit(FINGERPRINT_HEADER).alias("key"), col("message.fingerprint").alias("value"))
+            ).alias("headers"),
+        ]
+
+    def messages(self, batch: DataFrame, view: DataFrame, versions: str, observation: Observation) -> DataFrame:
+        """All that is to be sent but for the barriers, as the Kafka sink wants it.
+
+        ``versions`` is a Spark array with the chain version of each shard's view, as text.
+        """
+        entries = batch.select(*self._placed).select(*self._numbered).select(*self._decoded).select(*self._checked)
+        joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
+        version = functions.get(functions.expr(versions), col("entries.shard"))
+        judged = joined.select(
+            col("entries.*"), col("previous_cells"), col("taken_cells"), version.alias("view_version")
+        ).select(*self._judged)
+        grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
+        return grouped.observe(observation, *self._observed).select("shard", self._message).select(*self._sent)
+
+
+def batch_outcome(observed: Mapping[str, Any]) -> BatchOutcome:
+    """What was counted while a batch was written."""
+    placed = [
+        PlacedBarrier(one["shard"], one["offset"], Barrier(**one["barrier"]))
+        for one in json.loads(observed["barriers"] or "[]")
+    ]
+    return BatchOutcome(
+        entries=observed["entries"] or 0,
+        reclaimable=observed["reclaimable"] or 0,
+        held=observed["held"] or 0,
+        dead_letters=observed["dead_letters"] or 0,
+        premature=observed["premature"] or 0,
+        barriers=tuple(sorted(placed, key=lambda one: (one.shard, one.offset))),
+    )
+
+
+def _fingerprint() -> Column:
+    """The header of the writer's schema; null without one, and empty for one without a value."""
+    place = functions.array_position(col("headers.key"), FINGERPRINT_HEADER).cast("int")
+    return when(place > 0, functions.coalesce(functions.get(col("headers.value"), place - 1), lit(b"")))
+
+
+class _EntrySchemas:
+    """The schemas of an entry that are known here, the newest one first."""
+
+    def __init__(self) -> None:
+        name = DeletedEntry.__name__
+        newest = resolved_schema(name)
+        released = list(released_schemas(name))
+        self._first_fingerprint = schema_fingerprint(released[0] if released else newest)
+        by_fingerprint = {schema_fingerprint(schema): schema for schema in (newest, *released)}
+        self._fingerprints = list(by_fingerprint)
+        self._schemas = [_as_text(schema) for schema in by_fingerprint.values()]
+
+    def number(self, fingerprint: Column) -> Column:
+        """Which schema wrote a message; null for one that is unknown."""
+        first = self._fingerprints.index(self._first_fingerprint)
+        choice = when(fingerprint.isNull(), lit(first))
+        for number, known in enumerate(self._fingerprints):
+            choice = choice.when(fingerprint == lit(known), lit(number))
+        return choice
+
+    def decode(self, value: Column, number: Column) -> Column:
+        """The entry, as the newest schema has it; a null, or a struct of nulls, for what cannot be read."""
+        options = {"mode": "PERMISSIVE", "avroSchema": self._schemas[0]}
+        return _by_number(number, [from_avro(value, schema, options) for schema in self._schemas])
+
+    def is_exact(self) -> Column:
+        """Whether the entry was read, and its bytes are what its schema would write: nothing follows them."""
+        value, number = col("value"), col("schema_number")
+        newest, *older = self._schemas
+        written = [to_avro(col("entry"), newest)]
+        written += [to_avro(from_avro(value, schema, {"mode": "PERMISSIVE"}), schema) for schema in older]
+        same = _by_number(number, [again == value for again in written])
+        return when(col("entry.death").isNotNull(), same).otherwise(lit(False))
+
+
+def _by_number(number: Column, columns: list[Column]) -> Column:
+    first, *others = columns
+    choice = when(number == 0, first)
+    for place, column in enumerate(others, start=1):
+        choice = choice.when(number == place, column)
+    return choice
+
+
+def _verdict() -> Column:
+    """What is to become of an entry; null counts as unreadable."""
+    entry = col("entry")
+    judged = verdict(
+        entry["birth"],
+        entry["death"],
+        entry["snapshots_before_death"],
+        col("previous_cells"),
+        col("taken_cells"),
+    )
+    return when(
+        col("is_exact"),
+        when(entry["barrier"].isNotNull(), lit(BARRIER))
+        .when(entry["chain_version"] <= col("view_version"), judged)
+        .otherwise(lit(PREMATURE)),
+    ).otherwise(lit(DECODE_ERROR))
+
+
+def _collected() -> list[Column]:
+    """What a group holds: rows to be purged, directories, dead letters, barriers and counts."""
+    is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
+    is_directory = col("kind") == DeletedKind.DIRECTORY.value
+    name = functions.struct("kind", "bucket_id", "object_id", "birth", "death").alias("name")
+    row = functions.struct(name, col("snapshots_before_death").alias("number"))
+    directory = functions.struct(
+        *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
+        is_reclaimable.alias("is_reclaimable"),
+    )
+    barrier = functions.struct("shard", "offset", "barrier")
+    is_settled = col("verdict").isin(RECLAIMABLE, HELD, BARRIER, PREMATURE)
+    collected = {
+        "rows": functions.collect_list(when(is_reclaimable & ~is_directory, row)),
+        "directories": functions.collect_list(when((is_reclaimable | is_held) & is_directory, directory)),
+        "letters": functions.collect_list(when(is_settled, lit(None)).otherwise(_dead_letter())),
+        "barriers": functions.collect_list(when(col("verdict") == BARRIER, barrier)),
+        "view_version": functions.max("view_version"),
+        "first_offset": functions.min("offset"),
+        "entries": functions.count(lit(1)),
+        "reclaimable_rows": functions.count_if(is_reclaimable & ~is_directory),
+        "reclaimable_directories": functions.count_if(is_reclaimable & is_directory),
+        "held": functions.count_if(is_held),
+        "premature": functions.count_if(col("verdict") == PREMATURE),
+    }
+    return [column.alias(name) for name, column in collected.items()]
+
+
+def _dead_letter() -> Column:
+    error = when(col("verdict").isNull(), lit(DECODE_ERROR)).otherwise(col("verdict"))
+    message = (
+        when(
+            error == UNKNOWN_DEATH_ERROR,
+            functions.format_string(
+                "a death after %d snapshots of bucket %d, which never had so many by chain version %d; keep the row",
+                *("snapshots_before_death", "bucket_id", "view_version"),
+            ),
+        )
+        .when(
+            error == LIFETIME_ERROR,
+            functions.format_string(
+                "a version born at %d in bucket %d cannot die at %d after %d snapshots; keep the row",
+                *("birth", "bucket_id", "death", "snapshots_before_death"),
+            ),
+        )
+        .otherwise(lit("not a DeletedEntry of a schema that is known here; is the producer newer?"))
+    )
+    fields = {
+        "service": lit("streaming"),
+        "topic": lit(DELETED_ENTRIES.name),
+        "partition": col("shard"),
+        "offset": col("offset"),
+        "error": error,
+        "message": message,
+        "fingerprint": functions.coalesce(col("fingerprint"), lit(b"")),
+        "value": functions.coalesce(col("value"), lit(b"")),
+    }
+    return _struct(fields)
+
+
+def _observed() -> list[Column]:
+    """Counts of the whole batch, and its barriers."""
+    counts = {
+        "entries": col("entries"),
+        "reclaimable": col("reclaimable_rows") + col("reclaimable_directories"),
+        "held": col("held"),
+        "dead_letters": functions.size("letters").cast("long"),
+        "premature": col("premature"),
+    }
+    barriers = functions.to_json(functions.flatten(functions.collect_list("barriers")))
+    return [*(functions.sum(column).alias(name) for name, column in counts.items()), barriers.alias("barriers")]
+
+
+def _messages() -> list[Column]:
+    """Arrays of the messages that a group causes, one for each topic."""
+    no_barrier = lit(None).cast(_BARRIER_TYPE)
+    version = col("view_version")
+
+    def purge_keys(rows: Column) -> Column:
+        fields = {"chain_version": version, "rows": rows["name"], "snapshots_before_death": rows["number"]}
+        return _message(PURGE_KEYS, _struct({**fields, "barrier": no_barrier}))
+
+    def purge_directory(directories: Column) -> Column:
+        fields = {"chain_version": version, "directories": directories, "barrier": no_barrier}
+        return _message(PURGE_DIRECTORIES, _struct(fields))
+
+    counts = ("first_offset", "reclaimable_rows", "reclaimable_directories")
+    result = {name: col(name) for name in ("sweep_id", "sweep_page", *counts)}
+    result |= {"judged_rows": col("entries"), "chain_version": version, "barrier": no_barrier}
+    is_swept = (col("sweep_id") != 0) & (col("premature") == 0)
+    return [
+        functions.transform(_slices("rows"), purge_keys),
+        functions.transform(_slices("directories"), purge_directory),
+        when(is_swept, functions.array(_message(SWEEP_RESULTS, _struct(result)))).otherwise(functions.array()),
+        functions.transform(col("letters"), lambda letter: _message(DEAD_LETTERS, letter)),
+    ]
+
+
+def _slices(name: str) -> Column:
+    """An array cut into arrays of no more rows than a message carries."""
+    starts = functions.sequence(lit(1), functions.size(name), lit(ROWS_PER_MESSAGE))
+    cut: Callable[[Column], Column] = lambda start: functions.slice(name, start, ROWS_PER_MESSAGE)  # noqa: E731
+    return when(functions.size(name) > 0, functions.transform(starts, cut)).otherwise(functions.array())
+
+
+def _message(topic: Topic, record: Column) -> Column:
+    encoder = codec(topic.record)
+    body = to_avro(record, _as_text(resolved_schema(topic.record.__name__)))
+    return _struct({"topic": lit(topic.name), "value": body, "fingerprint": lit(encoder.fingerprint)})
+
+
+def _struct(fields: Mapping[str, Column]) -> Column:
+    return functions.struct(*(column.alias(name) for name, column in fields.items()))
+
+
+def _as_text(schema: JsonSchema) -> str:
+    """A schema without its docs: Spark writes the text into every plan."""
+    return json.dumps(_without_docs(schema), separators=(",", ":"))
+
+
+def _without_docs(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_docs(branch) for branch in node]
+    if isinstance(node, dict):
+        return {name: _without_docs(value) for name, value in node.items() if name != "doc"}
+    return node

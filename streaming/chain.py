@@ -1,0 +1,112 @@
+"""Follows gc.snapshot-chain in the driver, one view a shard.
+
+A batch's end offsets are fixed before the ends of the chain are asked for. metadata has the acknowledgement for a
+marker before it publishes anything later, so the view that is read up to there knows all that any entry of the batch
+knows.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.records import SnapshotChainRecord
+from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
+from streaming.errors import ChainError, TryAgainError
+from streaming.markers import follow
+
+ANSWER_SECONDS = 30.0
+MARKERS_PER_POLL = 1_000
+
+
+class ChainReader:
+    """Reads every shard's markers from the beginning of the topic on."""
+
+    def __init__(self, bootstrap_servers: str, shards: int) -> None:
+        self.views = [ChainView() for _ in range(shards)]
+        self._next_offsets = [0] * shards
+        self._partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(shards)]
+        # Asked by a client of its own: on the consumer's connection the answer would wait behind a fetch.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "deepclean-streaming",  # wanted by the client; no group is joined and nothing stored
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._consumer.assign([TopicPartition(SNAPSHOT_CHAIN.name, shard, OFFSET_BEGINNING) for shard in range(shards)])
+
+    def advance(self) -> set[tuple[int, int]]:
+        """Read on to the present end of every shard's chain; says which (shard, bucket) changed.
+
+        Raises:
+            ChainError: a marker is missing or cannot be read.
+            TryAgainError: the broker did not answer.
+        """
+        changed: set[tuple[int, int]] = set()
+        ends = self._ends()
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while any(have < end for have, end in zip(self._next_offsets, ends, strict=True)):
+            messages = self._consumer.consume(MARKERS_PER_POLL, timeout=min(1.0, ANSWER_SECONDS))
+            for message in messages:
+                changed |= self._follow(message)
+            if messages:
+                deadline = time.monotonic() + ANSWER_SECONDS
+            elif time.monotonic() > deadline:
+                raise TryAgainError(
+                    f"{SNAPSHOT_CHAIN.name} did not come within {ANSWER_SECONDS:g} seconds: see if the broker runs."
+                )
+        return changed
+
+    def _ends(self) -> list[int]:
+        try:
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            answers = self._admin.list_offsets(dict.fromkeys(self._partitions, latest), request_timeout=ANSWER_SECONDS)
+            ends = [answers[partition].result().offset for partition in self._partitions]
+        except KafkaException as error:
+            raise TryAgainError(f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({error}).") from error
+        for shard, (have, end) in enumerate(zip(self._next_offsets, ends, strict=True)):
+            if end < have:
+                raise ChainError(shard, f"it was read up to offset {have}, but it ends at {end} now")
+        return ends
+
+    def _follow(self, message: Message) -> set[tuple[int, int]]:
+        shard, error = message.partition(), message.error()
+        if error is not None:
+            if shard is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise ChainError(shard, f"offset {self._next_offsets[shard]} is not in the topic any more")
+            if error.fatal():
+                raise TryAgainError(f"The broker's client gave up ({error.str()}).")
+            return set()  # a passing trouble of the connection; the deadline ends a lasting one
+        offset = message.offset()
+        assert shard is not None  # noqa: S101  a message that came has a place
+        assert offset is not None  # noqa: S101
+        try:
+            marker = codec(SnapshotChainRecord).decode_message(message.value() or b"", _fingerprint(message))
+            changed = follow(self.views[shard], marker)
+        except DecodeError as unreadable:
+            raise ChainError(shard, f"offset {offset} cannot be read: {unreadable}") from unreadable
+        except (ChainGapError, ChainOrderError) as broken:
+            raise ChainError(shard, f"offset {offset}: {broken}") from broken
+        self._next_offsets[shard] = offset + 1
+        return {(shard, bucket_id) for bucket_id in changed or ()}
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+
+def _fingerprint(message: Message) -> bytes | None:
+    headers: Any = message.headers()
+    for name, value in headers or ():
+        if name == FINGERPRINT_HEADER:
+            return value or b""
+    return None

@@ -1,0 +1,72 @@
+"""Looks at the input topics before a run: they must be those that the checkpoint has read.
+
+Beside Spark's own files a checkpoint has ``topics.json``, which names the ids of the topics. An id tells a topic
+from one of the same name that was made anew, whose offsets mean something else.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
+from streaming.errors import StopError, TopicError, TryAgainError
+
+ANSWER_SECONDS = 30.0
+TOPIC_IDS_FILE = "topics.json"
+_INPUTS = (DELETED_ENTRIES.name, SNAPSHOT_CHAIN.name)
+
+
+def check_inputs(bootstrap_servers: str, shards: int, checkpoint: Path) -> None:
+    """Refuse topics that are missing, are not the ones of the checkpoint, or have other partitions than shards.
+
+    Raises:
+        TopicError: a person has to say what is to be done.
+        TryAgainError: the broker did not answer.
+    """
+    ids = _topic_ids(bootstrap_servers, shards)
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        file = checkpoint / TOPIC_IDS_FILE
+        if not file.is_file():
+            fresh = file.with_suffix(".new")
+            fresh.write_text(json.dumps(ids))
+            fresh.replace(file)
+        known = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise StopError(
+            f"The checkpoint {checkpoint} cannot be used ({error}): mend it or name another one."
+        ) from error
+    for name in _INPUTS:
+        if known.get(name) != ids[name]:
+            raise made_anew(name, checkpoint)
+
+
+def made_anew(topic: str, checkpoint: Path) -> TopicError:
+    """The error about a topic that is not the one that was read."""
+    return TopicError(
+        f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "
+        f"remove the checkpoint, after which every entry is judged again."
+    )
+
+
+def _topic_ids(bootstrap_servers: str, shards: int) -> dict[str, str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    ids = {}
+    for name, answer in admin.describe_topics(TopicCollection(list(_INPUTS)), request_timeout=ANSWER_SECONDS).items():
+        try:
+            described = answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
+            raise TryAgainError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
+        if len(described.partitions) != shards:
+            raise TopicError(
+                f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: the two must "
+                f"be the same."
+            )
+        ids[name] = str(described.topic_id)
+    return ids

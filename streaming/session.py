@@ -1,0 +1,103 @@
+"""Starts the Spark session of a job: jars, heap and settings that keep a small batch fast on two cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming.errors import StopError
+
+LOOPBACK = "127.0.0.1"
+LONGEST_STRING_BYTES = 65_536
+"""A string field that claims to be longer is broken bytes: without a bound, it would be given that much memory."""
+
+_SETTINGS = {
+    # One plan for every batch, compiled once; planning again after each stage costs more than it saves here.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    # The newer write path of the Kafka connector: only there are a batch's counts observed while it is written.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    # A map of hashed groups: a batch has a group for some thousand offsets, far more than the default allows.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # Renames by a system call; the default asks a child process about every file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.pollingDelay": "25ms",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    # Nobody looks at these, and they cost memory and time.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.maxPlanStringLength": "4096",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What differs from one start of a job to the next."""
+
+    jars_directory: Path
+    master: str = "local[2]"
+    heap: str = "1g"
+    shuffle_partitions: int = 2
+    name: str = "deepclean"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all of Spark runs in one JVM, started by this process."""
+        return self.master.startswith("local")
+
+
+@contextlib.contextmanager
+def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
+    """A session, stopped at the end. ``JAVA_HOME`` says which Java it runs on."""
+    jars = sorted(options.jars_directory.glob("*.jar"))
+    if not jars:
+        raise StopError(f"{options.jars_directory} has no jars: run make setup, or name it with --jars-directory.")
+    with tempfile.TemporaryDirectory(prefix="deepclean-spark-") as scratch:
+        log_settings = Path(scratch) / "log4j2.properties"
+        log_settings.write_text(resources.files("streaming").joinpath("log4j2.properties").read_text("utf-8"))
+        if options.is_local:
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        builder = SparkSession.builder.master(options.master).appName(options.name)
+        for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings)}.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Path) -> dict[str, str]:
+    java_options = (
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()} "
+        f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
+        "-XX:+UseParallelGC -XX:NewRatio=1"
+    )
+    settings = {
+        "spark.driver.memory": options.heap,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
+    }
+    if options.is_local:
+        settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
+    else:
+        settings["spark.jars"] = ",".join(map(str, jars))
+        settings["spark.executor.extraJavaOptions"] = (
+            f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES}"
+        )
+    return settings
