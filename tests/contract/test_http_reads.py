@@ -1,0 +1,204 @@
+"""Reads over HTTP answer what the tables say, back in the same records, and refuse with the same codes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from schemas.records import (
+    BlockRun,
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteKey,
+    KeyRow,
+    PutKey,
+)
+from services.client.errors import PlaneError, UnreachableError
+from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
+from services.client.plane import NamespaceCommand
+from services.metadata import http_api as metadata_api
+from services.mock_scm import http_api as scm_api
+from services.mock_scm.settings import MockScmSwitches
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from services.runtime import reads
+from services.snapshots import http_api as snapshots_api
+
+
+@dataclass
+class Reads:
+    """One plane, read directly and over HTTP."""
+
+    client: InMemoryClient
+    http: httpx.Client
+    address: str
+    switches: MockScmSwitches
+
+    def metadata(self, answered_txn: int = 0) -> HttpMetadataReads:
+        return HttpMetadataReads(HttpShard(self.http, "metadata", self.address, 0, lambda: answered_txn))
+
+    def snapshots(self) -> HttpSnapshotReads:
+        return HttpSnapshotReads(HttpShard(self.http, "snapshots", self.address, 0))
+
+    def scm(self) -> HttpScmReads:
+        return HttpScmReads(HttpShard(self.http, "mock_scm", self.address, 0))
+
+
+@contextmanager
+def serving(routes: list[Route]) -> Iterator[str]:
+    """A real HTTP server; says its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def served() -> Iterator[Reads]:
+    plane = InMemoryPlane()
+    client = InMemoryClient(plane)
+    switches = MockScmSwitches()
+    routes = [
+        *metadata_api.routes({0: plane.processes["metadata", 0].store}),
+        *snapshots_api.routes({0: plane.processes["snapshots", 0].store}),
+        *scm_api.routes({0: plane.processes["mock_scm", 0].store}, switches),
+    ]
+    commands: list[NamespaceCommand] = [
+        CreateVolume("vol1"),
+        CreateBucket("vol1", "tree", BucketLayout.FILE_SYSTEM_OPTIMIZED),
+        *(PutKey("vol1", "tree", f"dir/ключ {number}&=%", 1000, f"v{number}") for number in range(3)),
+    ]
+    for command in commands:
+        assert not client.answer(0, client.submit(0, command)).error
+    assert not client.request(0, CreateSnapshot("vol1", "tree", "snap1")).error
+    assert not client.answer(0, client.submit(0, DeleteKey("vol1", "tree", "dir/ключ 1&=%"))).error
+    with serving(routes) as address, httpx.Client(trust_env=False, base_url=address) as http:
+        yield Reads(client, http, address, switches)
+
+
+def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None:
+    direct, over_http = served.client.metadata(0), served.metadata()
+    snapshot_id = served.client.snapshots(0).snapshot("vol1", "tree", "snap1").snapshot_id
+    assert over_http.volumes() == direct.volumes()
+    assert over_http.buckets("vol1") == direct.buckets("vol1")
+    assert over_http.bucket("vol1", "tree") == direct.bucket("vol1", "tree")
+    assert over_http.entries("vol1", "tree") == direct.entries("vol1", "tree")
+    held = over_http.entries("vol1", "tree", snapshot_id=snapshot_id, prefix="dir/", start_after="dir/ключ 0&=%")
+    assert [entry.path for entry in held] == ["dir/ключ 1&=%", "dir/ключ 2&=%"]
+    assert over_http.entries("vol1", "tree", limit=1) == direct.entries("vol1", "tree", limit=1)
+    assert isinstance(over_http.stat("vol1", "tree", "dir/ключ 0&=%"), KeyRow)
+    for path in ("dir", "dir/ключ 1&=%"):
+        row = over_http.stat("vol1", "tree", path, snapshot_id=snapshot_id)
+        assert row == direct.stat("vol1", "tree", path, snapshot_id=snapshot_id)
+    assert over_http.space("vol1", "tree") == direct.space("vol1", "tree")
+    assert over_http.space("vol1", "tree").held_bytes == 1000
+
+
+def test_reads_of_snapshots_and_blocks_come_back_as_they_were(served: Reads) -> None:
+    assert served.snapshots().snapshots("vol1", "tree") == served.client.snapshots(0).snapshots("vol1", "tree")
+    assert served.snapshots().snapshot("vol1", "tree", "snap1").referenced_bytes == 3000
+    assert served.snapshots().snapshots("vol1", "none") == []
+    row = served.client.metadata(0).stat("vol1", "tree", "dir/ключ 0&=%")
+    assert isinstance(row, KeyRow)
+    assert row.blocks is not None
+    nowhere = BlockRun(0, 1, 1, 1, 1)
+    runs = [nowhere if number % 2 else row.blocks for number in range(25_000)]
+    assert served.client.plane.run_until(lambda: served.scm().totals().inventory_blocks == 3)
+    assert served.scm().exist(runs) == [not number % 2 for number in range(25_000)]
+    assert served.scm().totals() == served.client.scm(0).totals()
+
+
+def test_refusals_come_back_with_their_code(served: Reads) -> None:
+    refusals: list[tuple[str, Callable[[], object]]] = [
+        ("VOLUME_NOT_FOUND", lambda: served.metadata().buckets("none")),
+        ("VOLUME_NOT_FOUND", lambda: served.metadata().bucket("none", "tree")),
+        ("BUCKET_NOT_FOUND", lambda: served.metadata().bucket("vol1", "")),
+        ("KEY_NOT_FOUND", lambda: served.metadata().stat("vol1", "tree", "none")),
+        ("FILE_NOT_FOUND", lambda: served.metadata().entries("vol1", "tree", snapshot_id="../none")),
+        ("INVALID_REQUEST", lambda: served.metadata().entries("vol1", "tree", limit=10_001)),
+        ("FILE_NOT_FOUND", lambda: served.snapshots().snapshot("vol1", "tree", "none")),
+    ]
+    for code, refused in refusals:
+        with pytest.raises(PlaneError) as caught:
+            refused()
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/v1/shards/7/volumes", 404, "WRONG_SHARD"),
+        ("/v1/shards/0/buckets", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/volumes?limit=0", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/volumes?limit=many", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/volumes?after=1", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/volumes?after=1:2", 404, "WRONG_SHARD"),
+        ("/v1/shards/0/bucket?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
+        ("/v1/shards/0/snapshots?volume=vol1&bucket=tree&with_deleted=yes", 400, "INVALID_REQUEST"),
+    ],
+)
+def test_a_bad_request_says_what_is_wrong_with_it(served: Reads, path: str, status: int, code: str) -> None:
+    answer = served.http.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["message"]
+
+
+def test_a_read_waits_for_what_was_answered_and_gives_up_in_the_end(
+    served: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = served.client.metadata(0).space("vol1", "tree").txn
+    assert len(served.metadata(txn).volumes()) == 1
+    monkeypatch.setattr(reads, "AFTER_SECONDS", 0.05)
+    with pytest.raises(PlaneError, match=f"has applied txn {txn}, not yet {txn + 1}") as caught:
+        served.metadata(txn + 1).volumes()
+    assert caught.value.code == "NOT_YET_APPLIED"
+
+
+def test_switches_are_set_and_shown(served: Reads) -> None:
+    assert served.http.get("/v1/switches").json()["fail_share"] == 0
+    wanted = {"delay_ms": 5, "fail_share": 0.5, "failing_buckets": [3], "is_failing": False, "answers_twice": True}
+    assert served.http.put("/v1/switches", json=wanted).json() == wanted
+    assert served.switches == MockScmSwitches(5, 0.5, frozenset({3}), False, True)
+    mistakes: list[object] = [{"fail_share": 2}, {"delay": 5}, [], {"delay_ms": "soon"}]
+    for wrong in mistakes:
+        assert served.http.put("/v1/switches", json=wrong).json()["code"] == "INVALID_REQUEST"
+    assert served.http.post("/v1/shards/0/exist", content=b"[1").json()["code"] == "INVALID_REQUEST"
+    assert served.switches.delay_ms == 5
+    assert served.http.put("/v1/switches", json={}).is_success
+    assert served.switches == MockScmSwitches()
+
+
+def test_a_service_that_is_not_there_is_one_sentence() -> None:
+    with httpx.Client(trust_env=False) as http:
+        shard = HttpShard(http, "metadata", "http://127.0.0.1:1", 0)
+        with pytest.raises(UnreachableError, match=r"^metadata at http://127.0.0.1:1 cannot be reached .*status\)$"):
+            HttpMetadataReads(shard).volumes()
+
+
+def test_something_else_that_answers_is_not_taken_for_the_service() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200 if "volumes" in request.url.path else 502, text="<html>")
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+        metadata = HttpMetadataReads(HttpShard(http, "metadata", "http://somewhere", 0))
+        with pytest.raises(UnreachableError, match="is not metadata of this version"):
+            metadata.volumes()
+        with pytest.raises(UnreachableError, match="answered 502 without a reason"):
+            metadata.buckets("vol1")
