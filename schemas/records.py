@@ -901,11 +901,11 @@ class RenameRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRow:
-    """reclaimTable: a row out of reach, until SCM has confirmed its blocks."""
+    """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
 
-    deleted: DeletedKeyRow
-    bucket_id: int
+    birth: int
     claim_txn: int
+    blocks: BlockRun
 
 
 @dataclass(frozen=True, slots=True)

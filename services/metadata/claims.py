@@ -6,10 +6,7 @@ after that nothing can be undone.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from schemas.records import (
-    AccountRow,
     BlockGroup,
     BucketIdentity,
     ClaimedRow,
@@ -22,19 +19,18 @@ from schemas.records import (
     RowsFinished,
 )
 from services.domain.reclaimability import is_reclaimable_after
+from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.tables import (
-    ACCOUNT_TABLE,
     BUCKET_ID_TABLE,
     DELETED_TABLE,
     RECLAIM_TABLE,
     SNAPSHOT_RENAMED_TABLE,
 )
 from services.metadata.transaction import Transaction
-
-_NO_ACCOUNT = AccountRow(0, 0, 0, 0)
+from services.runtime.errors import InvariantError
 
 
 class _Claim:
@@ -75,37 +71,25 @@ class _Claim:
             self.refused.append(name)
             return
         work.table(DELETED_TABLE).delete(key)
-        claimed = ClaimedRow(row, name.bucket_id, self._transaction.txn)
+        if row.key.blocks is None:
+            raise InvariantError(f"a version without blocks is in deletedTable: {key!r}; stop and look at it")
+        claimed = ClaimedRow(row.key.birth, self._transaction.txn, row.key.blocks)
         work.table(RECLAIM_TABLE).put(key, claimed)
-        live = self._transaction.snapshots.of(work, name.bucket_id).live_txns
-        self._transaction.space.subtract(work, name.bucket_id, row.key.birth, row.death, live, key_cell(row.key))
-        accounts = work.table(ACCOUNT_TABLE)
-        before = accounts.get(bucket_id_key(name.bucket_id)) or _NO_ACCOUNT
-        accounts.put(
-            bucket_id_key(name.bucket_id),
-            replace(
-                before,
-                claimed_bytes=before.claimed_bytes + row.key.size_bytes,
-                claimed_versions=before.claimed_versions + 1,
-            ),
-        )
+        # A row that nobody holds is in the cell of nobody.
+        self._transaction.space.subtract(name.bucket_id, NOBODY, key_cell(row.key))
+        self._transaction.figures.claim(name.bucket_id, row.key.size_bytes)
         self._group(name, claimed)
 
     def _claimed_before(self, name: RowName, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
         claimed = self._transaction.work.table(RECLAIM_TABLE).get(key)
-        if claimed is None or claimed.deleted.key.birth != name.birth:
+        if claimed is None or claimed.birth != name.birth:
             self.gone.append(name)
         else:
             self._group(name, claimed)
 
     def _group(self, name: RowName, claimed: ClaimedRow) -> None:
-        if claimed.deleted.key.blocks is None:
-            self.gone.append(name)
-            return
-        self.groups.append(
-            BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, claimed.deleted.key.blocks)
-        )
+        self.groups.append(BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, claimed.blocks))
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -117,8 +101,7 @@ class _Claim:
             self.refused.append(name)
         else:
             work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
-            live = self._transaction.snapshots.of(work, name.bucket_id).live_txns
-            self._transaction.space.subtract(work, name.bucket_id, row.birth, row.death, live, RENAME_CELL)
+            self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
             self.removed.append(name)
 
     def _directory(self, name: RowName, identity: BucketIdentity) -> None:
@@ -142,26 +125,14 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed; what is not there is finished."""
     work = transaction.work
-    accounts = work.table(ACCOUNT_TABLE)
     for name in command.rows:
         identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
         if identity is None:
             continue
         key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
         claimed = work.table(RECLAIM_TABLE).get(key)
-        if claimed is None or claimed.deleted.key.birth != name.birth:
+        if claimed is None or claimed.birth != name.birth:
             continue
         work.table(RECLAIM_TABLE).delete(key)
-        size_bytes = claimed.deleted.key.size_bytes
-        before = accounts.get(bucket_id_key(name.bucket_id)) or _NO_ACCOUNT
-        accounts.put(
-            bucket_id_key(name.bucket_id),
-            AccountRow(
-                before.claimed_bytes - size_bytes,
-                before.claimed_versions - 1,
-                before.freed_bytes + size_bytes,
-                before.freed_versions + 1,
-            ),
-        )
-        transaction.figures.move(name.bucket_id, deleted_bytes=-size_bytes, deleted_names=-1)
+        transaction.figures.finish(name.bucket_id, claimed.blocks.size_bytes)
     return RowsFinished(command.task)

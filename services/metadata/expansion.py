@@ -26,6 +26,7 @@ from schemas.records import (
     SnapshotSize,
 )
 from services.domain.reclaimability import is_reclaimable_after
+from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
@@ -177,8 +178,8 @@ def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName)
     if transaction.counters.claims_stopped or not is_reclaimable_after(birth, snapshots.previous(row.death)):
         return _purged(name, parent_id, PurgeOutcome.HELD)
     table.delete(key)
-    transaction.space.subtract(work, name.bucket_id, birth, row.death, snapshots.live_txns, DIRECTORY_CELL)
-    transaction.figures.move(name.bucket_id, deleted_names=-1)
+    transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
+    transaction.figures.purge_directory(name.bucket_id)
     parent_key = garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id)
     parent = table.get(parent_key)
     if parent is not None:

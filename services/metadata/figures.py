@@ -1,94 +1,110 @@
-"""The used figures of buckets: summed up over a batch, written once at its end.
-
-Every command changes them, so that writing the bucket's row each time would cost more than the command itself.
-What a refused command has moved is dropped with it. A take reads figures that are written, as it is alone in its
-batch.
-"""
+"""The used figures of buckets and the bytes on their way to SCM: summed up over a batch, written once at its end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.records import AccountRow
 from services.domain.table_keys import bucket_id_key, bucket_key
-from services.metadata.tables import BUCKET_ID_TABLE, BUCKET_TABLE
+from services.metadata.batch_sums import BatchSums
+from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
 from services.runtime.service import Work
 
 MAX_BYTES = 2**63 - 1
+_NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
 class BucketFigures:
-    """What a batch has moved between the live and the deleted figures of each bucket."""
+    """What a batch has moved between the live, the deleted, the claimed and the freed figures of each bucket."""
 
     def __init__(self) -> None:
-        self._message: list[tuple[int, int, int, int, int]] = []
-        self._batch: dict[int, list[int]] = {}
+        self._used: BatchSums[int] = BatchSums()
+        self._accounts: BatchSums[int] = BatchSums()
+        self._last_txn: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
-        self._message.clear()
-        self._batch.clear()
+        self._used.clear()
+        self._accounts.clear()
+        self._last_txn.clear()
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message; what was not kept is dropped."""
-        self._message.clear()
+        self._used.begin_message()
+        self._accounts.begin_message()
 
-    def move(
-        self,
-        bucket_id: int,
-        *,
-        live_bytes: int = 0,
-        live_names: int = 0,
-        deleted_bytes: int = 0,
-        deleted_names: int = 0,
-    ) -> None:
-        """Add to the figures of a bucket, or take from them."""
-        self._message.append((bucket_id, live_bytes, live_names, deleted_bytes, deleted_names))
+    def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
+        """Bytes and names that have become live."""
+        self._used.add(bucket_id, (size_bytes, names, 0, 0))
 
     def bury(self, bucket_id: int, size_bytes: int, *, has_row: bool) -> None:
-        """Move one key or directory from the live figures to the deleted ones; without a row it is just gone."""
-        kept = 1 if has_row else 0
-        self._message.append((bucket_id, -size_bytes, -1, size_bytes * kept, kept))
+        """One key or directory has died; without a row in a garbage table it is just gone."""
+        self._used.add(bucket_id, (-size_bytes, -1, size_bytes, 1) if has_row else (-size_bytes, -1, 0, 0))
+
+    def purge_directory(self, bucket_id: int) -> None:
+        """The row of a deleted directory has gone."""
+        self._used.add(bucket_id, (0, 0, 0, -1))
+
+    def claim(self, bucket_id: int, size_bytes: int) -> None:
+        """A deleted version is claimed."""
+        self._accounts.add(bucket_id, (size_bytes, 1, 0, 0))
+
+    def finish(self, bucket_id: int, size_bytes: int) -> None:
+        """SCM has confirmed a claimed version."""
+        self._accounts.add(bucket_id, (-size_bytes, -1, size_bytes, 1))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -1))
 
     def live_bytes(self, bucket_id: int, written_bytes: int) -> int:
         """Live bytes of a bucket with what this batch has moved, given what is written."""
-        moved = self._batch.get(bucket_id)
-        total = written_bytes + (moved[1] if moved else 0)
-        return total + sum(move[1] for move in self._message if move[0] == bucket_id)
+        kept = self._used.of(bucket_id)
+        moving = sum(amounts[0] for moved_id, amounts in self._used.message() if moved_id == bucket_id)
+        return written_bytes + (kept[0] if kept else 0) + moving
 
     def moved_live(self) -> tuple[int, int]:
         """Bytes and names that the present message has taken off the live figures."""
-        return -sum(move[1] for move in self._message), -sum(move[2] for move in self._message)
+        moved = [amounts for _, amounts in self._used.message()]
+        return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved)
 
     def keep_message(self, txn: int) -> None:
         """The present message was applied at a txn."""
-        for bucket_id, live_bytes, live_names, deleted_bytes, deleted_names in self._message:
-            sums = self._batch.get(bucket_id)
-            if sums is None:
-                sums = self._batch[bucket_id] = [0, 0, 0, 0, 0]
-            sums[0] = txn
-            sums[1] += live_bytes
-            sums[2] += live_names
-            sums[3] += deleted_bytes
-            sums[4] += deleted_names
-        self._message.clear()
+        for bucket_id, _ in self._used.message():
+            self._last_txn[bucket_id] = txn
+        self._used.keep_message()
+        self._accounts.keep_message()
 
     def write(self, work: Work) -> None:
-        """Write the changed figures; a bucket that was deleted has none to correct."""
-        for bucket_id, (txn, live_bytes, live_names, deleted_bytes, deleted_names) in self._batch.items():
-            identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-            if identity is None or identity.is_deleted:
-                continue
-            key = bucket_key(identity.volume, identity.bucket)
-            bucket = work.table(BUCKET_TABLE).get(key)
-            if bucket is None or bucket.object_id != bucket_id:
-                continue
-            figures = replace(
-                bucket,
-                update_id=txn,
-                used_bytes=bucket.used_bytes + live_bytes,
-                used_namespace=bucket.used_namespace + live_names,
-                snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
-                snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
+        """Write the changed figures."""
+        for bucket_id, moved in self._used.items():
+            self._write_used(work, bucket_id, moved)
+        accounts = work.table(ACCOUNT_TABLE)
+        for bucket_id, (claimed_bytes, claimed_versions, freed_bytes, freed_versions) in self._accounts.items():
+            key = bucket_id_key(bucket_id)
+            before = accounts.get(key) or _NO_ACCOUNT
+            after = AccountRow(
+                before.claimed_bytes + claimed_bytes,
+                before.claimed_versions + claimed_versions,
+                before.freed_bytes + freed_bytes,
+                before.freed_versions + freed_versions,
             )
-            work.table(BUCKET_TABLE).put(key, figures)
-        self._batch.clear()
+            accounts.put(key, after)
+        self.clear()
+
+    def _write_used(self, work: Work, bucket_id: int, moved: list[int]) -> None:
+        """Correct a bucket's row; one that was deleted has no figures to correct."""
+        identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+        if identity is None or identity.is_deleted:
+            return
+        key = bucket_key(identity.volume, identity.bucket)
+        bucket = work.table(BUCKET_TABLE).get(key)
+        if bucket is None or bucket.object_id != bucket_id:
+            return
+        live_bytes, live_names, deleted_bytes, deleted_names = moved
+        figures = replace(
+            bucket,
+            update_id=self._last_txn[bucket_id],
+            used_bytes=bucket.used_bytes + live_bytes,
+            used_namespace=bucket.used_namespace + live_names,
+            snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
+            snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
+        )
+        work.table(BUCKET_TABLE).put(key, figures)

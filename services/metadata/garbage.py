@@ -15,7 +15,7 @@ from schemas.records import (
     RenameRow,
 )
 from schemas.topics import DELETED_ENTRIES
-from services.domain.space_matrix import SpaceCell
+from services.domain.space_matrix import holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
@@ -24,13 +24,14 @@ from services.metadata.tables import (
 )
 from services.metadata.transaction import Transaction
 
-DIRECTORY_CELL = SpaceCell(0, 0, 0, 1, 0)
-RENAME_CELL = SpaceCell(0, 0, 0, 0, 1)
+DIRECTORY_CELL = (0, 0, 0, 1, 0)
+RENAME_CELL = (0, 0, 0, 0, 1)
+"""What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
 
 
-def key_cell(key: KeyRow) -> SpaceCell:
+def key_cell(key: KeyRow) -> tuple[int, int, int, int, int]:
     """What a version counts in the space matrix."""
-    return SpaceCell(key.size_bytes, 1, 1, 0, 0)
+    return key.size_bytes, 1, 1, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyR
     row = DeletedKeyRow(key, death.txn, death.snapshots_before)
     work.table(DELETED_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, key.object_id), row)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(work, bucket_id, key.birth, death.txn, live, key_cell(key))
+    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
     _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
 
 
@@ -70,7 +71,7 @@ def bury_directory(
     work.table(DELETED_DIRECTORY_TABLE).put(key, row)
     birth = object_txn(directory.object_id)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(work, bucket_id, birth, death.txn, live, DIRECTORY_CELL)
+    transaction.space.add(bucket_id, holders(birth, death.txn, live), DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
     _send(transaction, bucket_id, DeletedKind.DIRECTORY, directory.object_id, birth, death)
 
@@ -87,7 +88,7 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
     row = RenameRow(object_id, birth, death.txn, death.snapshots_before, db_key.decode())
     key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
     work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
-    transaction.space.add(work, bucket.object_id, birth, death.txn, snapshots.live_txns, RENAME_CELL)
+    transaction.space.add(bucket.object_id, holders(birth, death.txn, snapshots.live_txns), RENAME_CELL)
     _send(transaction, bucket.object_id, DeletedKind.RENAME_ENTRY, object_id, birth, death)
 
 

@@ -56,7 +56,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
         tree.put_file(transaction, bucket, row)
     else:
         transaction.work.table(KEY_TABLE).put(flat_key(bucket.volume, bucket.bucket, command.key), row)
-    transaction.figures.move(bucket.object_id, live_bytes=command.size_bytes, live_names=1 + made_directories)
+    transaction.figures.put(bucket.object_id, command.size_bytes, 1 + made_directories)
     if existing:
         death = death_now(transaction, bucket.object_id)
         bury_key(transaction, bucket.volume_id, bucket.object_id, existing, death)

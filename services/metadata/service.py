@@ -99,6 +99,7 @@ class MetadataService:
         command: MetadataCommand = message.record
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
         self._figures.begin_message()
+        self._space.begin_message()
         transaction = Transaction(
             work, self._counters, self._snapshots, self._space, self._figures, self._counters.txn + 1, log_time_ms
         )
@@ -156,6 +157,7 @@ class MetadataService:
             return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
         self._counters.txn = transaction.txn
         self._figures.keep_message(transaction.txn)
+        self._space.keep_message()
         return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -181,6 +183,7 @@ class MetadataService:
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
         self._figures.keep_message(transaction.txn)
+        self._space.keep_message()
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -216,6 +219,7 @@ class MetadataService:
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
         self._figures.write(work)
+        self._space.write(work)
         self._space.send(work, self._counters.txn)
         state = self._counters.state()
         if state != self._saved_counters:

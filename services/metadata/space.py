@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.records import SnapshotSize, SpaceCellValue, SpaceUpdate, UnexpandedRow
 from schemas.topics import SPACE
-from services.domain.space_matrix import SpaceCell, holders, merged_after_drop
+from services.domain.space_matrix import EMPTY, Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import (
     ascending_death_key,
     bucket_id_prefix,
@@ -13,18 +13,21 @@ from services.domain.table_keys import (
     descending_death_key,
     holders_of_cell,
 )
+from services.metadata.batch_sums import BatchSums
 from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
+from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_CELLS_PER_UPDATE = 10_000
-_EMPTY = SpaceCell(0, 0, 0, 0, 0)
+Counts = tuple[int, int, int, int, int]
+"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable."""
 
 
 def _cell(value: SpaceCellValue | None) -> SpaceCell:
     if value is None:
-        return _EMPTY
+        return EMPTY
     return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
 
 
@@ -32,55 +35,79 @@ def _value(first: int, last: int, cell: SpaceCell) -> SpaceCellValue:
     return SpaceCellValue(first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows)
 
 
+def _counts(value: SpaceCellValue | None) -> Counts:
+    if value is None:
+        return 0, 0, 0, 0, 0
+    return value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows
+
+
+def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
+    key = cell_key(bucket_id, *holder)
+    if cell.is_empty:
+        work.table(SPACE_TABLE).delete(key)
+    else:
+        work.table(SPACE_TABLE).put(key, _value(*holder, cell))
+
+
 class SpaceChanges:
-    """What a batch has changed in the matrices: all of it is sent at the end of the batch, coalesced."""
+    """What a batch has changed in the matrices: written and sent at the end of the batch, coalesced."""
 
     def __init__(self) -> None:
-        self._cells: dict[int, dict[tuple[int, int], None]] = {}
+        self._rows: BatchSums[tuple[int, Holders]] = BatchSums()
+        self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
         self._is_barrier_due = False
 
     def clear(self) -> None:
         """Forget: the batch was written or thrown away."""
+        self._rows.clear()
         self._cells.clear()
         self._sizes.clear()
         self._is_barrier_due = False
 
-    def add(
-        self, work: Work, bucket_id: int, birth: int, death: int, live_txns: tuple[int, ...], cell: SpaceCell
-    ) -> None:
+    def begin_message(self) -> None:
+        """Whatever follows belongs to the next message; what was not kept is dropped."""
+        self._rows.begin_message()
+
+    def keep_message(self) -> None:
+        """The present message was applied."""
+        self._rows.keep_message()
+
+    def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Count a row that has entered a garbage table."""
-        self._change(work, bucket_id, holders(birth, death, live_txns), cell, is_added=True)
+        self._rows.add((bucket_id, holder), counts)
 
-    def subtract(
-        self, work: Work, bucket_id: int, birth: int, death: int, live_txns: tuple[int, ...], cell: SpaceCell
-    ) -> None:
+    def subtract(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Discount a row that leaves its garbage table."""
-        self._change(work, bucket_id, holders(birth, death, live_txns), cell, is_added=False)
+        self._rows.add((bucket_id, holder), tuple(-count for count in counts))
 
-    def _change(self, work: Work, bucket_id: int, holder: tuple[int, int], cell: SpaceCell, *, is_added: bool) -> None:
+    def write(self, work: Work) -> None:
+        """Write the changed cells.
+
+        Raises:
+            InvariantError: a cell would fall below zero: rows and matrix disagree.
+        """
         table = work.table(SPACE_TABLE)
-        key = cell_key(bucket_id, *holder)
-        before = _cell(table.get(key))
-        after = before + cell if is_added else before - cell
-        if after.is_empty:
-            table.delete(key)
-        else:
-            table.put(key, _value(*holder, after))
-        self._cells.setdefault(bucket_id, {})[holder] = None
+        for (bucket_id, holder), counts in self._rows.items():
+            key = cell_key(bucket_id, *holder)
+            before = table.get(key)
+            values = [old + more for old, more in zip(_counts(before), counts, strict=True)]
+            if min(values) < 0:
+                raise InvariantError(
+                    f"the space matrix of bucket {bucket_id} would fall below zero at {holder}: {values}"
+                )
+            _put(work, bucket_id, holder, SpaceCell(*values))
+            self._cells.setdefault(bucket_id, {})[holder] = None
+        self._rows.clear()
 
     def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
         """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held."""
         table = work.table(SPACE_TABLE)
         prefix = bucket_id_prefix(bucket_id)
         cells = {holders_of_cell(key): _cell(value) for key, value in table.scan(prefix, prefix_end(prefix))}
-        alone = cells.get((dropped, dropped), _EMPTY)
+        alone = cells.get((dropped, dropped), EMPTY)
         for holder, cell in merged_after_drop(cells, dropped, live_before).items():
-            key = cell_key(bucket_id, *holder)
-            if cell.is_empty:
-                table.delete(key)
-            else:
-                table.put(key, _value(*holder, cell))
+            _put(work, bucket_id, holder, cell)
             self._cells.setdefault(bucket_id, {})[holder] = None
         return alone.key_rows + alone.directory_rows + alone.rename_rows
 
@@ -118,7 +145,7 @@ class SpaceChanges:
     def _send_bucket(self, work: Work, txn: int, bucket_id: int) -> None:
         table = work.table(SPACE_TABLE)
         values = [
-            table.get(cell_key(bucket_id, *holder)) or _value(*holder, _EMPTY)
+            table.get(cell_key(bucket_id, *holder)) or _value(*holder, EMPTY)
             for holder in self._cells.get(bucket_id, ())
         ]
         sizes = tuple(self._sizes.get(bucket_id, {}).values())

@@ -117,7 +117,7 @@ def make_directory(transaction: Transaction, command: MakeDirectory) -> Committe
     check_key_path(command.directory, is_tree=True)
     names = _components(command.directory)
     object_id, made = _make_directories(transaction, bucket, names, ErrorCode.FILE_ALREADY_EXISTS)
-    transaction.figures.move(bucket.object_id, live_names=made)
+    transaction.figures.put(bucket.object_id, 0, made)
     return Committed(object_id)
 
 
