@@ -29,6 +29,7 @@ DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 MAX_BATCH_MESSAGES = 5_000
 
+_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _quiet = logging.getLogger("deepclean.client.connections")
 _quiet.propagate = False
 _quiet.addHandler(logging.NullHandler())
@@ -91,11 +92,10 @@ class KafkaCommands:
         """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
         consumer = Consumer(consumer_configuration(self._bootstrap_servers, self._name), logger=_quiet)
         try:
-            starts = []
-            for topic, shard in self._answers:
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=CONNECT_SECONDS)
-                starts.append(TopicPartition(topic, shard, end))
-            consumer.assign(starts)
+            deadline = time.monotonic() + CONNECT_SECONDS
+            consumer.assign(
+                [TopicPartition(topic, shard, _end(consumer, topic, shard, deadline)) for topic, shard in self._answers]
+            )
         except KafkaException as error:
             consumer.close()
             self._producer.close()
@@ -246,6 +246,20 @@ class KafkaCommands:
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
+
+
+def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:
+    """Where a partition ends; asked again while a broker that has just started is not yet sure of its own."""
+    pause = threading.Event()
+    while True:
+        try:
+            seconds = max(POLL_SECONDS, deadline - time.monotonic())
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=seconds)
+            return int(end)
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADERLESS or time.monotonic() > deadline:
+                raise
+            pause.wait(POLL_SECONDS)
 
 
 def _decode(message: Message) -> MetadataReply | SnapshotReply | None:

@@ -1,0 +1,131 @@
+"""Commands over a real broker: numbered, in order, bounded in flight, answered once, by metadata itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataReply, PutKey
+from schemas.topics import METADATA_REPLIES, TOPICS
+from services.client.errors import PlaneTimeoutError, UnreachableError
+from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.metadata.service import MetadataService
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.stack import TOPIC_SETTINGS
+from services.runtime.clock import SystemClock
+from services.runtime.kafka import KafkaLog
+from services.runtime.loop import Runner
+from services.storage.memory import MemoryStore
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+SHARDS = 2
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the plane's topics have fixed names."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("plane")) as broker:
+        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        yield broker.bootstrap_servers
+
+
+@contextmanager
+def metadata_running(servers: str) -> Iterator[None]:
+    """metadata of all shards, from the beginning of the log, with its tables in memory."""
+    stop = threading.Event()
+    log = KafkaLog(servers, "metadata")
+    runners = [Runner(MetadataService(), shard, MemoryStore(), log, SystemClock()) for shard in range(SHARDS)]
+
+    def run() -> None:
+        while not stop.is_set():
+            for runner in runners:
+                runner.step(0.01)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for runner in runners:
+            runner.close()
+
+
+def plane_of(servers: str, **options: float) -> KafkaPlane:
+    nowhere = "http://127.0.0.1:1"
+    return KafkaPlane(PlaneAddress(servers, SHARDS, nowhere, nowhere, nowhere), **options)  # type: ignore[arg-type]
+
+
+def test_answers_find_their_commands_in_any_order_of_asking(servers: str) -> None:
+    with metadata_running(servers), plane_of(servers, max_unanswered=500) as plane:
+        for shard in range(SHARDS):
+            plane.submit(shard, CreateVolume(f"any-order-{shard}"))
+            bucket = CreateBucket(f"any-order-{shard}", "bucket", BucketLayout.OBJECT_STORE)
+            assert plane.submit(shard, bucket) == 2
+        puts = [
+            (shard, plane.submit(shard, PutKey(f"any-order-{shard}", "bucket", f"key-{number}", number)))
+            for number in range(3_000)
+            for shard in range(SHARDS)
+        ]
+        assert [number for shard, number in puts if shard == 1] == list(range(3, 3_003))
+        replies = {put: plane.answer(*put) for put in reversed(puts)}
+        assert {reply.error for reply in replies.values()} == {""}
+        for shard in range(SHARDS):
+            txns = [replies[put].txn for put in puts if put[0] == shard]
+            assert txns == list(range(txns[0], txns[0] + 3_000))
+        assert plane.answer(0, 1).error in ("", "VOLUME_ALREADY_EXISTS")
+        with pytest.raises(ValueError, match="was not sent"):
+            plane.answer(0, 10_000)
+
+
+def test_two_clients_do_not_take_each_others_answers(servers: str) -> None:
+    with metadata_running(servers), plane_of(servers) as first, plane_of(servers) as second:
+        first.answer(0, first.submit(0, CreateVolume("shared")))
+        numbers = [(plane, plane.submit(0, CreateVolume("shared"))) for plane in (first, second, first, second)]
+        assert [plane.answer(0, number).error for plane, number in numbers] == ["VOLUME_ALREADY_EXISTS"] * 4
+
+
+def test_silence_ends_in_an_error_and_a_repeated_answer_is_taken_once(servers: str) -> None:
+    with plane_of(servers, answer_seconds=0.5, max_unanswered=3) as plane:
+        numbers = [plane.submit(0, CreateVolume("nobody-listens")) for _ in range(3)]
+        with pytest.raises(PlaneTimeoutError, match="3 commands are unanswered"):
+            plane.submit(0, CreateVolume("nobody-listens"))
+        with pytest.raises(PlaneTimeoutError, match="no answer to number 1 within"):
+            plane.answer(0, numbers[0])
+        with pytest.raises(PlaneTimeoutError, match="no answer to number 1 within"):
+            plane.request(0, CreateSnapshot("nobody", "listens", "here"))
+        client_id = plane._commands().client_id
+        with Producer({"bootstrap.servers": servers}) as producer:
+            encoder = codec(MetadataReply)
+            for txn in (7, 8):
+                reply = encoder.encode(MetadataReply(client_id, numbers[0], txn))
+                headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: encoder.fingerprint}
+                producer.produce(METADATA_REPLIES.name, reply, partition=0, headers=headers)
+                producer.flush()
+        assert plane.answer(0, numbers[0]).txn == 7
+    with metadata_running(servers):  # what nobody answered is in the log and does not disturb the next test
+        pass
+
+
+def test_no_use_in_waiting_is_noticed(servers: str) -> None:
+    def has_ended() -> None:
+        raise UnreachableError("metadata has ended")
+
+    nowhere = "http://127.0.0.1:1"
+    with KafkaPlane(PlaneAddress(servers, SHARDS, nowhere, nowhere, nowhere), check=has_ended) as plane:
+        number = plane.submit(0, CreateVolume("nobody-listens"))
+        with pytest.raises(UnreachableError, match="metadata has ended"):
+            plane.answer(0, number)
+
+
+def test_a_broker_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.client.kafka_commands.CONNECT_SECONDS", 1.0)
+    with plane_of("127.0.0.1:1") as plane, pytest.raises(UnreachableError, match=r"^the broker at 127.0.0.1:1 .*\)$"):
+        plane.submit(0, CreateVolume("nowhere"))
