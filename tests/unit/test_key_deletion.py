@@ -1,0 +1,629 @@
+"""key_deletion: the second judge, the way of a row to its freed blocks, sweeps, flags and barriers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from schemas.records import (
+    Barrier,
+    BlockGroup,
+    BlockRun,
+    BlocksDeleted,
+    ChainDrop,
+    ChainedBucket,
+    ChainedSnapshot,
+    ChainTake,
+    ClaimRows,
+    DeleteBlocks,
+    DeletedKind,
+    FinishRows,
+    FullChain,
+    MetadataProgress,
+    PurgeKeys,
+    RowName,
+    RowsClaimed,
+    RowsFinished,
+    ScmReply,
+    SetDeepClean,
+    SnapshotChainRecord,
+    SweepPage,
+    SweepPageSent,
+    SweepResult,
+)
+from schemas.topics import METADATA_PROGRESS, PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, SWEEP_RESULTS
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
+from services.key_deletion.tables import BARRIER_TABLE, STORE_TABLE, SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
+from services.runtime.errors import ChainBrokenError
+from tests.unit.service_desk import Desk, Sent, bodies, only, senders
+
+BUCKET = 7
+BUCKET_WITHOUT_SNAPSHOTS = 8
+SETTINGS = KeyDeletionSettings(
+    max_task_rows=10,
+    max_tasks_in_flight=4,
+    max_retries_in_flight=2,
+    first_retry_ms=100,
+    longest_retry_ms=400,
+    answer_timeout_ms=10_000,
+    max_sweeps_in_flight=2,
+    first_sweep_again_ms=1_000,
+    safety_sweep_interval_ms=3_600_000,
+)
+
+
+class Registry:
+    """The service's counters, read by name."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = KeyDeletionMetrics(self.registry)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        value = self.registry.get_sample_value(f"deepclean_key_deletion_{name}", labels)
+        assert value is not None, name
+        return value
+
+
+@pytest.fixture
+def counted() -> Registry:
+    return Registry()
+
+
+@pytest.fixture
+def desk(counted: Registry) -> Desk:
+    return Desk(lambda: KeyDeletionService(SETTINGS, counted.metrics))
+
+
+def row(number: int, birth: int = 0, death: int = 0, kind: DeletedKind = DeletedKind.KEY) -> RowName:
+    return RowName(kind, BUCKET, number, birth or 1_000 + number, death or 5_000 + number)
+
+
+def rows(*numbers: int) -> tuple[RowName, ...]:
+    return tuple(row(number) for number in numbers)
+
+
+def purge(*names: RowName, version: int = 0, before: int = 0) -> Sent:
+    return PURGE_KEYS, PurgeKeys(version, names, (before,) * len(names))
+
+
+def group(name: RowName) -> BlockGroup:
+    return BlockGroup(
+        name.bucket_id, name.object_id, name.birth, name.death, BlockRun(0, name.birth << 16, 1, 100, 100)
+    )
+
+
+def progress(body: RowsClaimed | RowsFinished | SweepPageSent) -> Sent:
+    return METADATA_PROGRESS, MetadataProgress(1, body)
+
+
+def claimed(claim: ClaimRows, **others: tuple[RowName, ...]) -> Sent:
+    """Metadata lets all rows of a claim go but those that are said to be removed, gone or refused."""
+    apart = {name for names in others.values() for name in names}
+    groups = tuple(group(name) for name in claim.rows if name not in apart)
+    return progress(RowsClaimed(claim.task, groups, *(others.get(key, ()) for key in ("removed", "gone", "refused"))))
+
+
+def deleted(command: DeleteBlocks, *failed: int) -> Sent:
+    return SCM_REPLIES, ScmReply(BlocksDeleted(command.task, command.attempt, failed))
+
+
+def finished(command: FinishRows) -> Sent:
+    return progress(RowsFinished(command.task))
+
+
+def take(version: int, txn: int, ordinal: int, snapshot_id: str = "") -> Sent:
+    marker = ChainTake(BUCKET, snapshot_id or f"s{ordinal}", ordinal, txn)
+    return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, marker)
+
+
+def drop(version: int, snapshot_id: str, txn: int, rows_held_alone: int) -> Sent:
+    marker = ChainDrop(BUCKET, snapshot_id, txn, rows_held_alone)
+    return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, marker)
+
+
+def barrier(topic: str, work: int = 0, round_number: int = 1, name: str = "settle") -> Sent:
+    mark = Barrier(name, round_number, work, "")
+    if topic == "purges":
+        return PURGE_KEYS, PurgeKeys(0, (), (), mark)
+    return SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, 0, mark)
+
+
+def pass_barrier(desk: Desk, round_number: int = 1) -> tuple[Barrier, list[Sent]]:
+    """Bring a barrier through; says it as it returns to metadata, and all that was sent meanwhile."""
+    sent = desk.give(barrier("purges", 0, round_number), barrier("sweeps", 0, round_number))
+    (to_scm,) = bodies(sent, Barrier)
+    back = desk.give((SCM_REPLIES, ScmReply(to_scm)))
+    return bodies(back, Barrier)[0], sent + back
+
+
+def sent_page(page: SweepPage, sent_rows: int, next_table: int = 3, unexpanded: int = 0) -> Sent:
+    next_key = b"" if next_table == 3 else b"key"
+    return progress(SweepPageSent(page.sweep_id, page.page, sent_rows, unexpanded, next_table, next_key))
+
+
+def result(page: SweepPage, judged: int, first_offset: int = 0, found: int = 0, directories: int = 0) -> Sent:
+    return SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, first_offset, judged, found, directories, 1)
+
+
+def clean(desk: Desk, page: SweepPage) -> list[Sent]:
+    """End a sweep that finds nothing."""
+    return desk.give(sent_page(page, 0))
+
+
+def pages(sent: list[Sent]) -> list[SweepPage]:
+    return bodies(sent, SweepPage)
+
+
+def flags(sent: list[Sent]) -> list[tuple[str, int]]:
+    return [(flag.snapshot_id, flag.chain_version) for flag in bodies(sent, SetDeepClean)]
+
+
+def chain_of_clean_stores(desk: Desk, *txns: int) -> None:
+    """Snapshots s1, s2, … whose stores are flagged."""
+    for ordinal, txn in enumerate(txns, start=1):
+        (page,) = pages(desk.give(take(ordinal, txn, ordinal)))
+        assert flags(clean(desk, page)) == [(f"s{ordinal}", ordinal)]
+
+
+class TestJudging:
+    def test_a_purge_waits_for_the_chain_that_judged_it(self, desk: Desk) -> None:
+        name = row(1, birth=510, death=550)
+        assert not desk.give(purge(name, version=2, before=1))
+        assert not bodies(desk.give(take(1, 500, 1)), ClaimRows)
+        desk.restart()
+        sent = desk.give(take(2, 600, 2))
+        (claim,) = bodies(sent, ClaimRows)
+        assert (claim.rows, claim.chain_version) == ((name,), 2)
+        assert senders(sent) == {"key_deletion"}
+
+    def test_a_held_row_is_kept_and_counted(self, desk: Desk, counted: Registry) -> None:
+        desk.give(take(1, 500, 1))
+        held = row(1, birth=500, death=600)
+        free = row(2, birth=501, death=600)
+        sent = desk.give(purge(held, free, version=1, before=1))
+        assert bodies(sent, ClaimRows)[0].rows == (free,)
+        assert counted("rows_judged_total", verdict="exclusive_to_previous") == 1
+        assert counted("rows_judged_total", verdict="reclaimable") == 1
+
+    @pytest.mark.parametrize(
+        ("name", "before"),
+        [(row(1), 3), (row(1, birth=9, death=9), 0), (row(1, birth=600, death=700), 0)],
+        ids=["beyond the chain", "dead at birth", "a snapshot too few"],
+    )
+    def test_a_row_that_cannot_be_judged_is_kept(
+        self, desk: Desk, counted: Registry, name: RowName, before: int
+    ) -> None:
+        desk.give(take(1, 500, 1))
+        assert not bodies(desk.give(purge(name, version=1, before=before)), ClaimRows)
+        assert counted("rows_judged_total", verdict="unjudgeable") == 1
+        assert not desk.rows(WAITING_TABLE)
+
+    def test_a_purge_without_places_in_the_chain_is_refused_alone(self, desk: Desk) -> None:
+        broken = PURGE_KEYS, PurgeKeys(0, rows(1, 2), (0,))
+        (claim,) = bodies(desk.give(purge(row(3)), broken, purge(row(4))), ClaimRows)
+        assert claim.rows == rows(3, 4)
+        assert desk.refused == [broken[1]]
+
+    def test_a_missing_marker_stops_everything(self, desk: Desk) -> None:
+        with pytest.raises(ChainBrokenError):
+            desk.give(take(2, 500, 1))
+        with pytest.raises(ChainBrokenError):
+            desk.give(drop(1, "never", 3, 0))
+
+
+class TestLimits:
+    def test_a_task_holds_so_many_rows(self, desk: Desk) -> None:
+        claims = bodies(desk.give(purge(*rows(*range(25)))), ClaimRows)
+        assert [len(claim.rows) for claim in claims] == [10, 10, 5]
+        assert tuple(name for claim in claims for name in claim.rows) == rows(*range(25))
+        assert len({claim.task for claim in claims}) == 3
+
+    def test_a_task_holds_so_many_bytes(self) -> None:
+        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_task_bytes=200)))
+        claims = bodies(desk.give(purge(*rows(*range(4)))), ClaimRows)
+        assert [len(claim.rows) for claim in claims] == [2, 2]
+
+    def test_small_purges_make_one_task_and_a_row_is_in_it_once(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(row(1)), purge(row(2), row(1)), purge(row(3))), ClaimRows)
+        assert claim.rows == rows(1, 2, 3)
+
+    def test_what_has_no_room_waits_over_a_restart(self, desk: Desk) -> None:
+        claims = bodies(desk.give(purge(*rows(*range(45)))), ClaimRows)
+        assert len(claims) == 4
+        assert [len(waiting.rows) for waiting in desk.rows(WAITING_TABLE)] == [5]
+        assert not desk.give(purge(row(50)))
+        desk.restart()
+        sent = desk.give(claimed(claims[0], gone=claims[0].rows))
+        assert only(sent, ClaimRows).rows == rows(40, 41, 42, 43, 44, 50)
+        assert not desk.rows(WAITING_TABLE)
+
+    def test_failed_groups_leave_room_for_new_rows(self, desk: Desk) -> None:
+        for number in range(1, 5):
+            claim = only(desk.give(purge(row(number))), ClaimRows)
+            desk.give(deleted(only(desk.give(claimed(claim)), DeleteBlocks), 0))
+        assert len(bodies(desk.wait(100), DeleteBlocks)) == 2, "so many retries at once"
+        assert len(bodies(desk.give(purge(*rows(*range(10, 40)))), ClaimRows)) == 2
+
+
+class TestTasks:
+    def test_a_row_is_claimed_then_deleted_then_finished(self, desk: Desk, counted: Registry) -> None:
+        claim = only(desk.give(purge(*rows(1, 2))), ClaimRows)
+        command = only(desk.give(claimed(claim)), DeleteBlocks)
+        assert command.groups == (group(row(1)), group(row(2)))
+        assert (command.attempt, counted("unconfirmed_bytes")) == (1, 200)
+        finish = only(desk.give(deleted(command)), FinishRows)
+        assert finish.rows == rows(1, 2)
+        assert counted("unconfirmed_bytes") == 0
+        assert not desk.give(finished(finish))
+        assert not desk.rows(TASK_TABLE)
+
+    def test_scm_hears_only_of_what_was_claimed(self, desk: Desk, counted: Registry) -> None:
+        rename = row(4, kind=DeletedKind.RENAME_ENTRY)
+        claim = only(desk.give(purge(*rows(1, 2, 3), rename)), ClaimRows)
+        sent = desk.give(claimed(claim, gone=rows(2), refused=rows(3), removed=(rename,)))
+        assert only(sent, DeleteBlocks).groups == (group(row(1)),)
+        assert counted("claims_refused_total") == 1
+        assert counted("claim_rows_total", outcome="gone") == 1
+
+    def test_a_claim_that_lets_nothing_go_ends_its_task(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(row(1))), ClaimRows)
+        assert not desk.give(claimed(claim, gone=rows(1)))
+        assert not desk.rows(TASK_TABLE)
+
+    def test_one_failed_group_leaves_that_one_and_no_other(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(*rows(1, 2, 3))), ClaimRows)
+        command = only(desk.give(claimed(claim)), DeleteBlocks)
+        finish = only(desk.give(deleted(command, 1)), FinishRows)
+        assert finish.rows == rows(1, 3)
+        desk.give(finished(finish))
+        retry = only(desk.wait(100), DeleteBlocks)
+        assert (retry.groups, retry.attempt) == ((group(row(2)),), 2)
+        assert retry.task != command.task
+        assert only(desk.give(deleted(retry)), FinishRows).rows == rows(2)
+
+    def test_the_back_off_doubles_up_to_its_cap(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(row(1))), ClaimRows)
+        command = only(desk.give(claimed(claim)), DeleteBlocks)
+        for pause_ms in (100, 200, 400, 400):
+            desk.give(deleted(command, 0))
+            desk.restart()
+            assert not desk.wait(pause_ms - 1)
+            retry = only(desk.wait(1), DeleteBlocks)
+            assert retry == replace(command, attempt=command.attempt + 1)
+            command = retry
+
+    def test_an_answer_that_comes_again_does_nothing(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(*rows(1, 2))), ClaimRows)
+        command = only(desk.give(claimed(claim)), DeleteBlocks)
+        assert not desk.give(claimed(claim))
+        finish = only(desk.give(deleted(command, 1)), FinishRows)
+        assert not desk.give(deleted(command, 1), claimed(claim))
+        retry = only(desk.wait(100), DeleteBlocks)
+        assert not desk.give(deleted(replace(retry, attempt=1))), "of an older attempt"
+        desk.give(finished(finish), finished(finish))
+        assert [state.state for state in desk.rows(TASK_TABLE)] == ["DELETING"]
+
+    def test_answers_to_nobody_do_nothing(self, desk: Desk) -> None:
+        stranger = ClaimRows(4711, 0, rows(1))
+        assert not desk.give(claimed(stranger), deleted(DeleteBlocks(4711, 1, ())), finished(FinishRows(4711, ())))
+
+    def test_an_answer_for_other_rows_is_not_for_this_claim(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(*rows(1, 2))), ClaimRows)
+        assert not desk.give(claimed(replace(claim, rows=rows(1, 3))), claimed(replace(claim, rows=rows(1))))
+        assert only(desk.give(claimed(claim)), DeleteBlocks).groups == (group(row(1)), group(row(2)))
+
+    def test_without_an_answer_the_same_is_asked_again(self, desk: Desk, counted: Registry) -> None:
+        claim = only(desk.give(purge(row(1))), ClaimRows)
+        assert not desk.wait(9_999)
+        assert only(desk.wait(1), ClaimRows) == claim
+        command = only(desk.give(claimed(claim)), DeleteBlocks)
+        desk.restart()
+        assert only(desk.wait(10_000), DeleteBlocks) == command
+        finish = only(desk.give(deleted(command)), FinishRows)
+        assert only(desk.wait(10_000), FinishRows) == finish
+        assert counted("asked_again_total", step="deleting") == 1
+        assert not desk.give(deleted(command)), "the late answer to the first question"
+
+    def test_numbers_are_not_used_again_on_a_new_database(self, desk: Desk) -> None:
+        first = only(desk.give(purge(row(1))), ClaimRows)
+        other = Desk(lambda: KeyDeletionService(SETTINGS), now_ms=desk.now_ms + 1)
+        assert only(other.give(purge(row(2))), ClaimRows).task > first.task
+
+
+class TestBarrier:
+    def test_it_needs_both_topics(self, desk: Desk) -> None:
+        assert not desk.give(barrier("purges", work=2))
+        desk.restart()
+        sent = desk.give(barrier("sweeps", work=3))
+        assert only(sent, Barrier).work == 3
+        assert sent[0][0] is SCM_COMMANDS
+        assert not desk.rows(BARRIER_TABLE)
+
+    def test_it_needs_the_same_round(self, desk: Desk) -> None:
+        assert not desk.give(barrier("purges", round_number=1), barrier("sweeps", round_number=2))
+        assert only(desk.give(barrier("purges", round_number=2)), Barrier).round == 2
+        assert not desk.give(barrier("sweeps", round_number=1, name="other"))
+
+    def test_two_requests_do_not_mix(self, desk: Desk) -> None:
+        desk.give(barrier("purges", name="one"), barrier("purges", name="two"))
+        assert only(desk.give(barrier("sweeps", name="one")), Barrier).barrier_id == "one"
+        assert only(desk.give(barrier("sweeps", name="two")), Barrier).barrier_id == "two"
+
+    def test_it_returns_to_metadata_with_the_work_of_both_passes(self, desk: Desk) -> None:
+        returned, _ = pass_barrier(desk)
+        assert returned == Barrier("settle", 1, 0, "key_deletion")
+        claim = only(desk.give(purge(row(1))), ClaimRows)
+        assert pass_barrier(desk, 2)[0].work > 0
+        assert pass_barrier(desk, 3)[0].work > 0, "the task is still on its way"
+        desk.give(claimed(claim, gone=rows(1)))
+        desk.restart()
+        assert pass_barrier(desk, 4)[0].work > 0, "something was done since"
+        assert pass_barrier(desk, 5)[0].work == 0
+
+    def test_it_counts_what_waits_for_the_chain(self, desk: Desk) -> None:
+        desk.give(purge(row(1), version=1))
+        pass_barrier(desk)
+        assert pass_barrier(desk, 2)[0].work > 0
+
+    def test_it_ends_back_offs(self, desk: Desk) -> None:
+        claim = only(desk.give(purge(row(1))), ClaimRows)
+        desk.give(deleted(only(desk.give(claimed(claim)), DeleteBlocks), 0))
+        _, sent = pass_barrier(desk)
+        (retry,) = bodies(sent, DeleteBlocks)
+        assert retry.attempt == 2
+        _, sent = pass_barrier(desk, 2)
+        assert not bodies(sent, DeleteBlocks), "one that is on its way is not asked again"
+
+    def test_it_counts_stores_until_they_are_flagged(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        desk.give(sent_page(page, 1), result(page, 1, found=1))
+        _, sent = pass_barrier(desk)
+        (again,) = pages(sent)
+        assert pass_barrier(desk, 2)[0].work > 0
+        assert flags(clean(desk, again)) == [("s1", 1)]
+        assert pass_barrier(desk, 3)[0].work > 0
+        assert pass_barrier(desk, 4)[0].work == 0
+
+
+class TestSweeps:
+    def test_a_new_store_is_swept_once_over_its_range(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        (page,) = pages(desk.give(take(2, 800, 2)))
+        assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (500, 800, 0, 0)
+        assert (page.page, page.start_table, page.start_key) == (1, 0, b"")
+        assert flags(clean(desk, page)) == [("s2", 2)]
+        assert not desk.rows(SWEEP_TABLE)
+
+    def test_pages_follow_one_another_once_all_parts_are_judged(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        assert not desk.give(result(page, 2, first_offset=10)), "the judge was faster than the answer"
+        assert not desk.give(sent_page(page, 5, next_table=1))
+        assert not desk.give(result(page, 2, first_offset=10)), "the same part again"
+        desk.restart()
+        assert not desk.give(result(page, 2, first_offset=12))
+        second = only(desk.give(result(page, 1, first_offset=14)), SweepPage)
+        assert (second.page, second.start_table, second.start_key) == (2, 1, b"key")
+        assert second.sweep_id == page.sweep_id
+        assert not desk.give(result(page, 5, first_offset=99), sent_page(page, 0)), "of the page before"
+        assert not desk.give(sent_page(second, 1), sent_page(second, 0))
+        assert flags(desk.give(result(second, 1, first_offset=20))) == [("s1", 1)]
+        assert not desk.give(result(second, 1, first_offset=20))
+
+    def test_a_store_is_swept_until_nothing_is_found(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        assert not desk.give(sent_page(page, 3), result(page, 3, found=1))
+        for pause_ms, unexpanded in ((1_000, 1), (2_000, 0)):
+            assert not desk.wait(pause_ms - 1)
+            desk.restart()
+            again = only(desk.wait(1), SweepPage)
+            assert again.sweep_id != page.sweep_id
+            assert (again.after_death, again.until_death) == (page.after_death, page.until_death)
+            sent = desk.give(sent_page(again, 0, unexpanded=unexpanded))
+            assert flags(sent) == ([] if unexpanded else [("s1", 1)])
+            page = again
+
+    def test_something_found_on_the_first_page_counts_at_the_end(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        second = only(desk.give(sent_page(page, 1, next_table=1), result(page, 1, found=1)), SweepPage)
+        assert not desk.give(sent_page(second, 0))
+        assert only(desk.wait(1_000), SweepPage).page == 1
+
+    def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_store_dirty(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        assert flags(desk.give(sent_page(page, 1), result(page, 1, directories=1))) == [("s1", 1)]
+
+    def test_so_many_at_once(self, desk: Desk) -> None:
+        sent = desk.give(take(1, 500, 1), take(2, 600, 2), take(3, 700, 3))
+        first, second = pages(sent)
+        third = pages(clean(desk, first))
+        assert len(third) == 1
+        assert {page.until_death for page in (first, second, *third)} == {500, 600, 700}
+
+    def test_a_sweep_without_an_answer_begins_again_under_another_number(self, desk: Desk) -> None:
+        (page,) = pages(desk.give(take(1, 500, 1)))
+        second = only(desk.give(sent_page(page, 0, next_table=2)), SweepPage)
+        again = only(desk.wait(10_000), SweepPage)
+        assert (again.page, again.start_table) == (1, 0)
+        assert not desk.give(sent_page(second, 0)), "an answer to the one before"
+        assert flags(clean(desk, again)) == [("s1", 1)]
+
+    def test_now_and_then_every_bucket_is_swept_as_a_whole(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        desk.give(drop(2, "s1", 500, 0))
+        page = only(desk.wait(SETTINGS.safety_sweep_interval_ms), SweepPage)
+        assert (page.after_death, page.until_death, page.until_birth) == (0, 0, 0)
+        assert not desk.give(sent_page(page, 1), result(page, 1, found=1)), "what it found goes the usual way"
+        assert not desk.rows(SWEEP_TABLE)
+        desk.restart()
+        assert not desk.wait(SETTINGS.safety_sweep_interval_ms - 1)
+        assert pages(desk.wait(1))
+
+
+class TestDrops:
+    def test_rows_held_alone_are_swept_in_the_next_store(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500, 600, 700, 800)
+        sent = desk.give(drop(5, "s2", 600, rows_held_alone=3))
+        (page,) = pages(sent)
+        assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (600, 700, 500, 600)
+        assert flags(sent) == [("s4", 5)], "the store after the next one is clean still, by the new chain"
+        assert flags(clean(desk, page)) == [("s3", 5)]
+
+    def test_without_rows_held_alone_nothing_is_read(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500, 600, 700)
+        sent = desk.give(drop(4, "s1", 500, rows_held_alone=0))
+        assert not pages(sent)
+        assert flags(sent) == [("s2", 4), ("s3", 4)]
+        assert {store.snapshot_id for store in desk.rows(STORE_TABLE)} == {"s2", "s3"}
+
+    def test_a_store_that_is_not_clean_is_not_flagged_by_a_drop(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        (page,) = pages(desk.give(take(2, 600, 2)))
+        assert not flags(desk.give(drop(3, "s1", 500, rows_held_alone=0)))
+        assert flags(clean(desk, page)) == [("s2", 3)], "the sweep that was on its way answers for the new chain"
+
+    def test_a_sweep_from_before_a_drop_does_not_flag(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        (before,) = pages(desk.give(take(2, 600, 2)))
+        (after,) = pages(desk.give(drop(3, "s1", 500, rows_held_alone=1)))
+        assert not clean(desk, before)
+        assert (after.after_death, after.until_death, after.until_birth) == (500, 600, 0), "over both ranges"
+        assert flags(clean(desk, after)) == [("s2", 3)]
+
+    def test_an_unfinished_sweep_goes_on_in_the_next_store(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        (unfinished,) = pages(desk.give(take(2, 600, 2)))
+        (third,) = pages(desk.give(take(3, 700, 3)))
+        clean(desk, third)
+        (page,) = pages(desk.give(drop(4, "s2", 600, rows_held_alone=0)))
+        assert (page.after_death, page.until_death) == (500, 600)
+        assert not clean(desk, unfinished)
+        assert flags(clean(desk, page)) == [("s3", 4)]
+
+    def test_the_newest_snapshots_rows_are_swept_in_the_active_store(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500, 600)
+        page = only(desk.give(drop(3, "s2", 600, rows_held_alone=2)), SweepPage)
+        assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (600, 0, 500, 600)
+        assert not desk.give(sent_page(page, 2), result(page, 2, found=2))
+        assert not desk.rows(SWEEP_TABLE)
+
+    def test_a_marker_that_comes_again_changes_nothing(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500, 600)
+        desk.give(drop(3, "s1", 500, rows_held_alone=0))
+        assert not desk.give(drop(3, "s1", 500, rows_held_alone=0), take(2, 600, 2))
+
+    def test_a_full_chain_record_starts_over(self, desk: Desk) -> None:
+        chain_of_clean_stores(desk, 500)
+        snapshots = tuple(ChainedSnapshot(f"s{n}", n, 100 * (n + 4), n != 2) for n in range(1, 4))
+        record = SnapshotChainRecord(9, 9, FullChain((ChainedBucket(BUCKET, snapshots),)))
+        found = pages(desk.give((SNAPSHOT_CHAIN, record)))
+        desk.restart()
+        for page in found:
+            found += pages(clean(desk, page))
+        assert {(page.after_death, page.until_death) for page in found} == {(0, 0), (0, 500), (500, 700)}
+        assert not pages(desk.give((SNAPSHOT_CHAIN, record)))
+
+
+class World:
+    """The services around key_deletion, played at random from a seed: late, twice, and failing."""
+
+    def __init__(self, seed: int, *, is_restored: bool) -> None:
+        self.random = Random(seed)
+        settings = replace(SETTINGS, max_task_rows=3, max_tasks_in_flight=3, answer_timeout_ms=2_000)
+        self.desk = Desk(lambda: KeyDeletionService(settings), is_restored)
+        self.answers: list[Sent] = []
+        self.live: list[tuple[str, int]] = []
+        self.version = self.ever = self.txn = self.rows = self.rounds = 0
+
+    def play(self, steps: int) -> list[Sent]:
+        for _ in range(steps):
+            self.desk.now_ms += self.random.choice([0, 1, 60, 1_500])
+            inputs = [self.message() for _ in range(self.random.randrange(3))]
+            for topic, record in self.desk.give(*inputs):
+                self.hear(topic, record)
+        return self.desk.sent
+
+    def message(self) -> Sent:
+        if self.answers and self.random.random() < 0.7:
+            place = self.random.randrange(len(self.answers))
+            return self.answers[place] if self.random.random() < 0.2 else self.answers.pop(place)
+        choice = self.random.randrange(8)
+        if choice < 4:
+            self.rows += 7
+            numbers = range(self.rows, self.rows + self.random.randrange(1, 6))
+            names = (replace(row(number), bucket_id=BUCKET_WITHOUT_SNAPSHOTS) for number in numbers)
+            return purge(*names, version=self.version + self.random.choice([0, 0, 1]))
+        if choice == 4:
+            self.rounds += 1
+            self.answers.append(barrier("sweeps", round_number=self.rounds))
+            return barrier("purges", round_number=self.rounds)
+        self.version += 1
+        self.txn += 10
+        if choice == 5 or not self.live:
+            self.ever += 1
+            self.live.append((f"s{self.ever}", self.txn))
+            return take(self.version, self.txn, self.ever)
+        gone = self.live.pop(self.random.randrange(len(self.live)))
+        return drop(self.version, *gone, rows_held_alone=self.random.randrange(2))
+
+    def hear(self, _: object, record: object) -> None:
+        body = getattr(record, "body", None)
+        if isinstance(body, ClaimRows):
+            some = body.rows[: self.random.randrange(2)]
+            self.answers.append(claimed(body, gone=some))
+        elif isinstance(body, DeleteBlocks):
+            self.answers.append(deleted(body, *(n for n in range(len(body.groups)) if self.random.random() < 0.3)))
+        elif isinstance(body, FinishRows):
+            self.answers.append(finished(body))
+        elif isinstance(body, SweepPage):
+            sent_rows = self.random.randrange(3)
+            self.answers.append(sent_page(body, sent_rows, self.random.choice([3, 3, 1]), self.random.randrange(2)))
+            self.answers += [result(body, 1, first_offset=part, found=part % 2) for part in range(sent_rows)]
+        elif isinstance(body, Barrier):
+            self.answers.append((SCM_REPLIES, ScmReply(body)))
+
+
+def _identity(one: RowName | BlockGroup) -> tuple[int, int]:
+    return one.object_id, one.death
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=50, deadline=None)
+def test_a_restart_between_any_two_messages_changes_nothing(seed: int) -> None:
+    straight = World(seed, is_restored=False).play(60)
+    assert World(seed, is_restored=True).play(60) == straight
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=50, deadline=None)
+def test_scm_gets_what_was_claimed_and_metadata_what_was_confirmed(seed: int) -> None:
+    world = World(seed, is_restored=False)
+    let_go: set[BlockGroup] = set()
+    confirmed: set[tuple[int, int]] = set()
+    finished_rows = 0
+    open_commands: dict[tuple[int, int], DeleteBlocks] = {}
+    for _ in range(60):
+        world.desk.now_ms += 60
+        topic, record = world.message()
+        body = getattr(record, "body", None)
+        if isinstance(body, RowsClaimed):
+            let_go |= set(body.groups)
+        if isinstance(body, BlocksDeleted) and (command := open_commands.get((body.task, body.attempt))):
+            confirmed |= {_identity(g) for n, g in enumerate(command.groups) if n not in body.failed}
+        for sent in world.desk.give((topic, record)):
+            world.hear(*sent)
+            body = getattr(sent[1], "body", None)
+            if isinstance(body, DeleteBlocks):
+                open_commands[body.task, body.attempt] = body
+                assert set(body.groups) <= let_go
+            if isinstance(body, FinishRows):
+                assert {_identity(name) for name in body.rows} <= confirmed
+                finished_rows += len(body.rows)
+    event("rows were finished" if finished_rows else "nothing was finished")
