@@ -20,7 +20,7 @@ from services.runtime.errors import DeepcleanError, InvariantError, PositionErro
 from services.runtime.log import LogRecord
 
 ANSWER_SECONDS = 10.0
-FLUSH_SECONDS = 30.0
+FLUSH_SECONDS = 15.0
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 """A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
 MAX_QUEUED_MESSAGES = 500_000

@@ -5,6 +5,7 @@ One writer; any number of readers in other threads, each through a view of its o
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,13 +101,16 @@ class RocksStore(RocksView):
 
     def size_bytes(self) -> int:
         """What the database takes on its disk, without checkpoints."""
-        total = 0
-        for file in self.path.iterdir():
-            try:
-                total += file.stat().st_size
-            except FileNotFoundError:  # compacted away meanwhile
-                continue
-        return total
+        return sum(_files(self.path).values())
+
+    def checkpoint_sizes(self) -> tuple[int, int]:
+        """How many checkpoints there are, and the bytes that only they hold: a linked file counts once."""
+        names = self._checkpoints.names()
+        files: dict[int, int] = {}
+        for directory in self._checkpoints.directories():
+            files |= _files(directory)
+        own = _files(self.path)
+        return len(names), sum(size for number, size in files.items() if number not in own)
 
     def close(self) -> None:
         """Close the database with everything that was opened from it."""
@@ -139,3 +143,18 @@ def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: Ro
         )
     except Exception as error:
         raise store_error(directory, "opened", error) from error
+
+
+def _files(directory: Path) -> dict[int, int]:
+    """Size of each file by its number on the disk, which links to it share."""
+    files = {}
+    try:
+        for file in directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # compacted away meanwhile
+                status = file.stat()
+                files[status.st_ino] = status.st_size
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise store_error(directory, "read", error) from error
+    return files

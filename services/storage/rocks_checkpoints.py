@@ -112,6 +112,10 @@ class Checkpoints:
         entries = (entry.name for entry in self._entries())
         return sorted(unquote(name) for name in entries if not name.startswith(".") and name not in removed)
 
+    def directories(self) -> list[Path]:
+        """Where checkpoints are, also those that are still in use though removed."""
+        return [path for path in self._entries() if not path.name.startswith(".")]
+
     def _entries(self) -> list[Path]:
         try:
             return list(self.directory.iterdir())

@@ -1,0 +1,29 @@
+"""Runs mock_scm: ``python -m services.mock_scm --help``."""
+
+from __future__ import annotations
+
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from services.mock_scm.http_api import routes
+from services.mock_scm.metrics import MockScmMetrics
+from services.mock_scm.service import MockScmService
+from services.mock_scm.settings import MockScmSettings, MockScmSwitches
+from services.runtime.hosted_shard import ServiceParts
+from services.runtime.process import run_process
+from services.runtime.settings import ServiceSettings, read_limits
+
+
+def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
+    """The parts of this service; its switches are those of all its shards."""
+    limits, switches = read_limits(MockScmSettings, "mock_scm"), MockScmSwitches()
+    metrics = MockScmMetrics(registry)
+    return ServiceParts(
+        make_service=lambda _: MockScmService(limits, switches, metrics),
+        routes=lambda stores: routes(stores, switches),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_process("mock_scm", build))

@@ -1,0 +1,209 @@
+"""One shard of a service within a process: opens its database, then steps its runner until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from starlette.routing import BaseRoute
+
+from services.runtime.clock import Clock
+from services.runtime.errors import InvariantError, RetryableError
+from services.runtime.log import Log
+from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
+from services.runtime.reads import Stores
+from services.runtime.service import Service
+from services.runtime.settings import ServiceSettings
+from services.storage.rocks import RocksStore
+from services.storage.store import Store
+
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
+LAG_SECONDS = 1.0
+STUCK_SECONDS = 120.0
+TRIMMED_AT_ONCE = 5
+
+logger = structlog.get_logger(__name__)
+
+
+def _no_routes(stores: Stores) -> Sequence[BaseRoute]:  # noqa: ARG001 there are none for any stores
+    return ()
+
+
+def _nothing_to_prepare(store: Store) -> None:
+    """Nothing."""
+
+
+def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same for all
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """What a service brings into its process."""
+
+    make_service: Callable[[int], Service]
+    """The service of a shard."""
+    routes: Callable[[Stores], Sequence[BaseRoute]] = _no_routes
+    """Its reads over HTTP."""
+    checkpointed: frozenset[str] = frozenset()
+    """The families that its checkpoints keep."""
+    prepare: Callable[[Store], object] = _nothing_to_prepare
+    """Done once a database is open, before anything is applied."""
+    after_write: Callable[[Service, Store], None] | None = None
+    """Done after each unit of work, outside of it."""
+    why_unready: Callable[[Service], Sequence[str]] = _always_ready
+    """Why the service should not be asked now, if so."""
+
+
+class HostedShard:
+    """A thread that runs one shard, and what others may know of it."""
+
+    def __init__(
+        self,
+        shard: int,
+        parts: ServiceParts,
+        settings: ServiceSettings,
+        log: Log,
+        clock: Clock,
+        metrics: RuntimeMetrics,
+        stop: threading.Event,
+        on_ready: Callable[[HostedShard], None],
+    ) -> None:
+        self.shard = shard
+        self.service = parts.make_service(shard)
+        self.failure = ""
+        self.store: RocksStore | None = None
+        self._parts = parts
+        self._settings = settings
+        self._log = log
+        self._clock = clock
+        self._stop = stop
+        self._on_ready = on_ready
+        topics = [topic.name for topic in self.service.inputs]
+        self._metrics = RunnerMetrics(metrics, shard, topics, clock)
+        self._runner: Runner | None = None
+        self._trouble = "it is starting"
+        self._is_caught_up = False
+        self._behind = 0
+        self._stepped = self._lag_asked = time.monotonic()
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._thread = threading.Thread(target=self._run, name=f"shard-{shard}")
+
+    @property
+    def directory(self) -> Path:
+        """Where the database is; its checkpoints are beside it."""
+        return self._settings.directory / self.service.name / str(self.shard) / "db"
+
+    def start(self) -> None:
+        """Run it in a thread of its own."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until the batch under way is finished."""
+        self._thread.join()
+
+    def close(self) -> None:
+        """Close the database; when nobody reads it any more."""
+        if self.store is not None:
+            self.store.close()
+
+    def _run(self) -> None:
+        try:
+            self._open_store()
+            while not self._stop.is_set():
+                self._try(self._step if self._runner else self._open_runner)
+        except (InvariantError, OSError) as error:
+            self._fail(str(error))
+        except Exception as error:
+            logger.exception("unexpected error", shard=self.shard)
+            self._fail(f"unexpected {type(error).__name__}: {error}; this is a defect: report it with the log above")
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+
+    def _fail(self, sentence: str) -> None:
+        self.failure = self._trouble = sentence
+        self._stop.set()
+
+    def _open_store(self) -> None:
+        self.store = RocksStore(self.directory, (*self.service.tables, *RUNTIME_TABLES), self._parts.checkpointed)
+        self._parts.prepare(self.store)
+
+    def _open_runner(self) -> None:
+        store = self._opened_store()
+        after_write = self._parts.after_write
+        self._runner = Runner(
+            self.service,
+            self.shard,
+            store,
+            self._log,
+            self._clock,
+            max_batch_messages=self._settings.max_batch_messages,
+            metrics=self._metrics,
+            after_write=None if after_write is None else lambda: after_write(self.service, store),
+        )
+        self._metrics.positions_known(self._runner.positions())
+        self._on_ready(self)
+
+    def _opened_store(self) -> RocksStore:
+        if self.store is None:
+            raise InvariantError(f"shard {self.shard} has no database: start again")
+        return self.store
+
+    def _try(self, attempt: Callable[[], None]) -> None:
+        """Do it; when it may succeed later, wait a little, each time longer."""
+        try:
+            attempt()
+        except RetryableError as error:
+            self._trouble = str(error)
+            self._metrics.retried()
+            logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=self._retry_seconds)
+            self._stop.wait(self._retry_seconds)
+            self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
+        else:
+            self._trouble = ""
+            self._retry_seconds = FIRST_RETRY_SECONDS
+        self._stepped = time.monotonic()
+        self._metrics.stepped()
+
+    def _step(self) -> None:
+        runner = self._runner
+        if runner is None:
+            return
+        taken = runner.step(self._settings.poll_seconds)
+        if time.monotonic() - self._lag_asked >= LAG_SECONDS or not self._is_caught_up:
+            lag = runner.lag()
+            self._metrics.lag_known(lag)
+            self._behind = sum(lag.values())
+            # Nothing polled yet looks like nothing to poll: so a step without any must confirm it.
+            self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken
+            self._lag_asked = time.monotonic()
+
+    def keep_house(self) -> None:
+        """Look at the disk, and free what new checkpoints need not hold. Not in the runner's thread."""
+        store = self.store
+        if store is None or self._runner is None:
+            return
+        store.trim_checkpoints(TRIMMED_AT_ONCE)
+        self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
+
+    def why_unhealthy(self) -> list[str]:
+        """Why the process should be started anew."""
+        silent_seconds = time.monotonic() - self._stepped
+        if silent_seconds > STUCK_SECONDS:
+            return [f"shard {self.shard} has not gone round its loop for {silent_seconds:.0f} seconds"]
+        return []
+
+    def why_unready(self) -> list[str]:
+        """Why this shard should not be asked yet."""
+        reasons = [f"shard {self.shard}: {reason}" for reason in self._parts.why_unready(self.service)]
+        if self._trouble:
+            reasons.append(f"shard {self.shard}: {self._trouble}")
+        elif not self._is_caught_up:
+            reasons.append(f"shard {self.shard} is {self._behind} messages behind since its start")
+        return reasons

@@ -1,0 +1,133 @@
+"""What every service process serves over HTTP: its metrics, its health, and the reads that it adds."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from services.runtime.errors import DeepcleanError
+
+START_SECONDS = 10.0
+STOP_SECONDS = 5.0
+
+Reasons = Callable[[], Sequence[str]]
+"""Why something is not so; none when it is."""
+
+
+class ServerError(DeepcleanError):
+    """The address cannot be served on; the message says why and what to do."""
+
+
+def http_app(
+    registry: CollectorRegistry, why_unhealthy: Reasons, why_unready: Reasons, routes: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """The application of one process.
+
+    ``/healthz`` fails when a loop has stopped going round: restart the process. ``/readyz`` fails while the process
+    is behind or misses something: wait, or look at the reasons.
+    """
+
+    def metrics(_: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(
+        routes=[
+            Route("/metrics", metrics),
+            Route("/healthz", _answer(why_unhealthy)),
+            Route("/readyz", _answer(why_unready)),
+            *routes,
+        ]
+    )
+
+
+def _answer(reasons: Reasons) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        found = list(reasons())
+        return JSONResponse({"ok": not found, "reasons": found}, status_code=503 if found else 200)
+
+    return answer
+
+
+class _Server(uvicorn.Server):
+    """Says when it serves, and leaves the process's signals alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_serving = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_serving.set()
+
+    def install_signal_handlers(self) -> None:
+        """They belong to the process."""
+
+
+class HttpServer:
+    """Serves an application in a thread of its own, from ``start`` until ``stop``."""
+
+    def __init__(self, app: Starlette, host: str, port: int) -> None:
+        self._host = host
+        self._socket = _bound(host, port)
+        self.port = int(self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            app, log_level="warning", log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
+        self._server = _Server(config)
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    def _serve(self) -> None:
+        try:
+            self._server.run([self._socket])
+        except Exception:
+            logging.getLogger(__name__).exception("the HTTP server ended")
+
+    def start(self) -> None:
+        """Serve; returns when requests are answered."""
+        self._thread.start()
+        if not self._server.is_serving.wait(START_SECONDS):
+            raise ServerError(f"nothing is served on {self.url} after {START_SECONDS:g} seconds: start again")
+
+    def stop(self) -> None:
+        """Finish the requests under way, and stop."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        self._socket.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ServerError(
+                f"port {port} on {host} is in use: stop the program that holds it, or set another --http-port"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise ServerError(f"port {port} may not be used by this user: set an --http-port above 1023") from error
+        raise ServerError(
+            f"{host}:{port} cannot be served on ({error.strerror or error}): set another --http-host or --http-port"
+        ) from error
+    return listening

@@ -1,0 +1,192 @@
+"""Runs a service as a process: its shards, its HTTP server, its log; from the command line until SIGTERM.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when a shard had to stop (the last line of the log says why and what to do),
+2 when a setting is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, disable_created_metrics
+from prometheus_client.process_collector import ProcessCollector
+
+from services.runtime.clock import Clock, SystemClock
+from services.runtime.errors import DeepcleanError
+from services.runtime.hosted_shard import HostedShard, ServiceParts
+from services.runtime.http import HttpServer, ServerError, http_app
+from services.runtime.kafka import KafkaLog
+from services.runtime.log import Log
+from services.runtime.metrics import RuntimeMetrics
+from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
+from services.storage.store import Store
+
+HOUSE_SECONDS = 5.0
+SIGNAL_SECONDS = 0.2
+
+BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
+
+logger = structlog.get_logger(__name__)
+
+
+class ServiceProcess:
+    """All that one process runs. ``run`` returns its exit code."""
+
+    def __init__(
+        self,
+        name: str,
+        parts: ServiceParts,
+        settings: ServiceSettings,
+        registry: CollectorRegistry,
+        log: Log,
+        clock: Clock | None = None,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._stop = threading.Event()
+        self._stores: dict[int, Store] = {}
+        self._starting = set(settings.shards)
+        self._lock = threading.Lock()
+        metrics = RuntimeMetrics(registry, name)
+        self._shards = [
+            HostedShard(shard, parts, settings, log, clock or SystemClock(), metrics, self._stop, self._shard_is_ready)
+            for shard in settings.shards
+        ]
+        app = http_app(registry, self._why_unhealthy, self._why_unready, parts.routes(self._stores))
+        self._server = HttpServer(app, settings.http_host, settings.http_port)
+        self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached over HTTP."""
+        return self._server.url
+
+    def stop(self) -> None:
+        """Have it finish its batches and end."""
+        self._stop.set()
+
+    def run(self, signals: SimpleQueue[int] | None = None) -> int:
+        """Run until it is stopped, or a signal comes (0), or it has to stop (1)."""
+        self._server.start()
+        for shard in self._shards:
+            shard.start()
+        self._house.start()
+        try:
+            self._await_end(signals or SimpleQueue())
+        finally:
+            self._end()
+        failures = [shard.failure for shard in self._shards if shard.failure]
+        for failure in failures:
+            logger.critical("stopped", service=self._name, reason=failure)
+        return 1 if failures else 0
+
+    def _await_end(self, signals: SimpleQueue[int]) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(Empty):
+                number = signals.get(timeout=SIGNAL_SECONDS)
+                logger.info("stopping", signal=signal.Signals(number).name)
+                return
+
+    def _end(self) -> None:
+        """Writers first, then readers, then what both stand on."""
+        self._stop.set()
+        for shard in self._shards:
+            shard.join()
+        self._server.stop()
+        self._house.join()
+        for shard in self._shards:
+            shard.close()
+
+    def _shard_is_ready(self, shard: HostedShard) -> None:
+        with self._lock:
+            if shard.store is not None:
+                self._stores[shard.shard] = shard.store
+            self._starting.discard(shard.shard)
+            if not self._starting:
+                ready = {"event": "ready", "service": self._name, "shards": sorted(self._stores), "url": self.url}
+                print(json.dumps(ready), flush=True)
+
+    def _keep_house(self) -> None:
+        while not self._stop.wait(HOUSE_SECONDS):
+            for shard in self._shards:
+                try:
+                    shard.keep_house()
+                except (DeepcleanError, OSError) as error:  # the writer finds out by itself whether it can go on
+                    logger.warning("the disk could not be looked at", shard=shard.shard, reason=str(error))
+
+    def _why_unhealthy(self) -> Sequence[str]:
+        return [reason for shard in self._shards for reason in shard.why_unhealthy()]
+
+    def _why_unready(self) -> Sequence[str]:
+        return [reason for shard in self._shards for reason in shard.why_unready()]
+
+
+def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
+    """Run a service as its command line and environment say; returns the exit code."""
+    try:
+        settings = read_settings(name, arguments)
+        configure_logging(name, settings.log_level)
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        parts = build(settings, registry)
+        log = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}")
+        process = ServiceProcess(name, parts, settings, registry, log)
+    except InvalidSettingsError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except ServerError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+
+    # A handler may come at any point of the main thread, also while that holds a lock: it only hands the signal on.
+    signals: SimpleQueue[int] = SimpleQueue()
+    for expected in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(expected, lambda number, _: signals.put(number))
+    logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
+    status = process.run(signals)
+    logger.info("ended", status=status)
+    return status
+
+
+def configure_logging(service: str, level: str) -> None:
+    """One JSON object a line on standard error (readable text on a terminal), of libraries too."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: Any = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+    def add_service(_: Any, __: str, event: Any) -> Any:
+        event["service"] = service
+        return event
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, add_service, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -1,0 +1,128 @@
+"""What may be set for a service process: by option on its command line, else by environment variable.
+
+``--http-port 8080`` and ``DEEPCLEAN_HTTP_PORT=8080`` say the same. A service's own limits are a frozen dataclass of
+its own; each field is set by ``DEEPCLEAN_<SERVICE>_<FIELD>``, as in ``DEEPCLEAN_KEY_DELETION_MAX_TASK_ROWS=500``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
+
+from services.runtime.errors import DeepcleanError
+
+PREFIX = "DEEPCLEAN_"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+Limits = TypeVar("Limits")
+
+
+class InvalidSettingsError(DeepcleanError):
+    """A setting that is missing, unknown or out of range; the message says which and what is allowed."""
+
+
+class ServiceSettings(BaseSettings):
+    """Settings that every service process has."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        extra="ignore",
+        frozen=True,
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+    )
+
+    directory: Path = Field(description="Where databases and checkpoints are kept.")
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, separated by commas.")
+    shards: Annotated[tuple[int, ...], NoDecode] = Field(
+        (0,), description="Shards to run here, separated by commas; each is run by one process only."
+    )
+    http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
+    http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
+    log_level: str = Field("info", description="debug, info, warning or error.")
+    max_batch_messages: int = Field(2_000, ge=1, le=100_000, description="Messages of one unit of work, at most.")
+    poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
+
+    @field_validator("shards", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.split(",")
+        if isinstance(value, list | tuple):
+            return tuple(part.strip() if isinstance(part, str) else part for part in value)
+        return (value,)
+
+    @field_validator("shards")
+    @classmethod
+    def _check_shards(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 0 or max(value) > 1023 or len(set(value)) < len(value):
+            raise ValueError("different shards from 0 to 1023 are wanted, as in 0,1")
+        return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _check_level(cls, value: str) -> str:
+        if value.lower() not in LOG_LEVELS:
+            raise ValueError(f"one of {', '.join(LOG_LEVELS)} is wanted")
+        return value.lower()
+
+
+def read_settings(name: str, arguments: Sequence[str] | None = None) -> ServiceSettings:
+    """The settings of this process.
+
+    Raises:
+        InvalidSettingsError: one is missing or out of range.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    program = type(
+        "ServiceSettings",
+        (ServiceSettings,),
+        {"model_config": SettingsConfigDict(cli_prog_name=f"python -m services.{name}"), "__doc__": None},
+    )
+    try:
+        return CliApp.run(program, cli_args=arguments, cli_exit_on_error=False)
+    except ValidationError as error:
+        raise _invalid(error, lambda field: f"--{field.replace('_', '-')} ({PREFIX}{field.upper()})") from error
+    except SettingsError as error:
+        raise InvalidSettingsError(f"{error}: --help lists the options") from error
+
+
+def read_limits(limits_class: type[Limits], service: str, environment: Mapping[str, str] | None = None) -> Limits:
+    """A service's own dataclass, with each field that is set in the environment.
+
+    Raises:
+        InvalidSettingsError: a field is unknown or its value does not fit.
+    """
+    prefix = f"{PREFIX}{service.upper()}_"
+    environment = os.environ if environment is None else environment
+    known = {field.name for field in dataclasses.fields(limits_class)}  # type: ignore[arg-type]
+    given = {name[len(prefix) :].lower(): text for name, text in environment.items() if name.startswith(prefix)}
+    for name in given:
+        if name not in known:
+            allowed = ", ".join(sorted(prefix + field.upper() for field in known))
+            raise InvalidSettingsError(f"{prefix}{name.upper()} is not a setting: {service} has {allowed}")
+    try:
+        limits = TypeAdapter(limits_class).validate_python(given)
+    except ValidationError as error:
+        raise _invalid(error, lambda field: prefix + field.upper()) from error
+    for name in given:
+        if isinstance(value := getattr(limits, name), int | float) and value < 0:
+            raise InvalidSettingsError(f"{prefix}{name.upper()} is {value}: it cannot be below 0")
+    return limits
+
+
+def _invalid(error: ValidationError, title: Any) -> InvalidSettingsError:
+    first = error.errors(include_url=False)[0]
+    field = str(first["loc"][0]) if first["loc"] else "?"
+    if first["type"] == "missing":
+        return InvalidSettingsError(f"{title(field)} is missing: set it")
+    reason = first["msg"].removeprefix("Value error, ")
+    return InvalidSettingsError(f"{title(field)} is {first['input']!r}: {reason[0].lower()}{reason[1:]}")
