@@ -43,12 +43,12 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         return {"JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
     return {
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
-        "DEEPCLEAN_SHARDS": str(plane.shards),
-        "DEEPCLEAN_DATA_DIRECTORY": str(plane.home / "data" / name),
+        "DEEPCLEAN_SHARDS": ",".join(map(str, range(plane.shards))),
+        "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:
     """Whether snapshots may be renamed."""
-    return {"DEEPCLEAN_SNAPSHOT_RENAME_ALLOWED": "true" if is_allowed else "false"}
+    return {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_allowed else "false"}
