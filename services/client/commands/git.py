@@ -24,7 +24,8 @@ from services.client.outcome_check import ModelTruth
 from services.client.plane import Plane
 
 GENERATED_SEED = 1
-console = Console()
+console = Console(width=None if Console().is_terminal else 120)
+"""Where nobody looks on, lines are wide enough for the tables."""
 
 
 def git(
@@ -116,17 +117,17 @@ def _bytes(count: int) -> str:
 
 def _print(report: HistoryReport) -> None:
     table = Table(title=f"Snapshots after the {report.source}", caption=_closing_sentence(report))
-    for column in ("snapshot", "created", "keys", "referenced", "exclusive", "deleting it frees"):
-        table.add_column(column, justify="left" if column in ("snapshot", "created") else "right")
+    for column in ("snapshot", "taken (UTC)", "keys", "referenced", "exclusive", "deleting it frees"):
+        table.add_column(column, justify="left" if column in ("snapshot", "taken (UTC)") else "right", no_wrap=True)
     for snapshot in report.snapshots:
-        created = datetime.fromtimestamp(snapshot.created_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+        taken = datetime.fromtimestamp(snapshot.created_ms / 1000, tz=UTC).strftime("%m-%d %H:%M:%S")
         table.add_row(
             snapshot.name,
-            created,
+            taken,
             f"{snapshot.keys:,}",
             _bytes(snapshot.referenced_bytes),
             _bytes(snapshot.exclusive_bytes),
-            f"{_bytes(snapshot.frees_bytes)} in {snapshot.frees_versions:,} versions",
+            f"{_bytes(snapshot.frees_bytes)}, {snapshot.frees_versions:,} versions",
         )
     console.print(table)
     console.print(_amounts_table(report))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.client.plane import Plane
+from services.runtime.clock import SystemClock, VirtualClock
 
 
 @contextmanager
@@ -17,7 +18,8 @@ def open_plane(*, in_memory: bool, is_running: bool, say: Callable[[str], None],
         from services.plane.in_memory import InMemoryPlane  # noqa: PLC0415 a real plane needs none of it
         from services.plane.in_memory_client import InMemoryClient  # noqa: PLC0415
 
-        yield InMemoryClient(InMemoryPlane(shards=shards))
+        clock = VirtualClock(SystemClock().now_ms())
+        yield InMemoryClient(InMemoryPlane(shards=shards, clock=clock))
         return
     from services.plane.stack import Stack, running_client  # noqa: PLC0415 a plane in memory needs none of it
 
