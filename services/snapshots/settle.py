@@ -93,7 +93,7 @@ class Settling:
     def end_rounds(self, space_txn: int, work: Work) -> list[str]:
         """End the rounds that are complete; says which requests are settled."""
         settled = []
-        for row in list(self._requests.values()):
+        for _, row in sorted(self._requests.items()):  # the order that a restart would find
             if len(row.returned) == len(BRANCHES) and space_txn >= self._needed_space_txn(row):
                 quiet_rounds = 0 if row.work else row.quiet_rounds + 1
                 if quiet_rounds < QUIET_ROUNDS:
@@ -106,7 +106,7 @@ class Settling:
 
     def give_up(self, error: CommandError, work: Work) -> None:
         """Answer every request that it cannot be met."""
-        for row in list(self._requests.values()):
+        for _, row in sorted(self._requests.items()):
             self._end(row, SnapshotReply(row.client_id, row.number, error.code, str(error), rounds=row.round), work)
 
     def _needed_space_txn(self, row: SettleRow) -> int:

@@ -85,7 +85,7 @@ def table_rows(desk: Desk) -> dict[str, dict[bytes, bytes]]:
     return {name: dict(family.rows) for name, family in families.items() if family.rows}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10**9), st.randoms(use_true_random=False))
 def test_crashes_change_nothing_that_is_sent_or_kept(seed: int, crashes: Random) -> None:
     calm, shaken = play(seed, None), play(seed, crashes)
@@ -93,7 +93,7 @@ def test_crashes_change_nothing_that_is_sent_or_kept(seed: int, crashes: Random)
     assert table_rows(shaken) == table_rows(calm)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10**9))
 def test_rows_are_what_metadata_holds(seed: int) -> None:
     """Nobody holds what nobody was given, and the chain is that of the takes."""
