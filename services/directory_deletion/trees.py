@@ -81,6 +81,7 @@ class Trees:
         for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
             queue.clear()
         self._unscheduled.clear()
+        self._arrivals = 0
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -167,7 +168,7 @@ class Trees:
             if row is not None:
                 self._step(row, TreeState.EXPANDED, work)
         while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
-            waiting = self._to_expand.pop_due(_AT_ONCE)
+            waiting = self._to_expand.pop_due(now_ms)
             if waiting is None:
                 break
             row = work.table(TREE_TABLE).get(waiting)
@@ -250,7 +251,10 @@ class Trees:
         if row is None:
             return
         pause_ms = self._settings.answer_timeout_ms
-        if row.state == TreeState.BLOCKED:
+        if row.state == TreeState.WAITING:
+            # First come, first served: sweeps bring the same held ones again and again, ahead of all others by key.
+            pause_ms = 0
+        elif row.state == TreeState.BLOCKED:
             pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
         self._put(row, replace(row, due_ms=now_ms + pause_ms), work)
 
@@ -265,6 +269,9 @@ class Trees:
     def _put(self, before: TreeRow | None, row: TreeRow, work: Work) -> None:
         if before is not None:
             self._delist(before)
+        if row.state == TreeState.WAITING and (before is None or before.state != TreeState.WAITING):
+            # First come, first served: sweeps bring those that are held again and again, and would keep others waiting.
+            row = replace(row, due_ms=self._arrivals + 1)
         work.table(TREE_TABLE).put(_key(row), row)
         self._enlist(row)
 
@@ -276,12 +283,12 @@ class Trees:
         key = _key(row)
         self._states[row.state] += 1
         self._work += _is_work(row)
-        if row.state == TreeState.WAITING:
-            self._to_expand.set(key, _AT_ONCE)
-        elif row.state == TreeState.EXPANDED:
+        if row.state == TreeState.EXPANDED:
             self._to_purge.set(key, row.chain_version)
         elif not row.due_ms:
             self._unscheduled[key] = None
+        elif row.state == TreeState.WAITING:
+            self._to_expand.set(key, row.due_ms)
         elif row.state == TreeState.BLOCKED:
             self._blocked.set(key, row.due_ms)
         else:
