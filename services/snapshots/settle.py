@@ -56,9 +56,6 @@ class Settling:
         """Commands that are still to be answered."""
         return {(row.client_id, row.number) for row in self._requests.values() if row.client_id}
 
-    def __len__(self) -> int:
-        return len(self._requests)
-
     def begin(self, command: SnapshotCommand, request: Settle, work: Work) -> None:
         """Send the first barrier of a request."""
         if not request.barrier_id or len(request.barrier_id) > 256 or "/" in request.barrier_id:
