@@ -12,7 +12,7 @@ UNJUDGEABLE = "unjudgeable"
 
 
 class DirectoryDeletionMetrics:
-    """All that directory_deletion reports. A label's values are a closed set, never a path or an id."""
+    """Counters and gauges of one process; gauges are per shard. A label's values are a closed set, never an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.rows_judged = Counter(
@@ -49,7 +49,7 @@ class DirectoryDeletionMetrics:
         self.directories = Gauge(
             "deepclean_directory_deletion_directories",
             "Deleted directories on their way, by step.",
-            ["step"],
+            ["shard", "step"],
             registry=registry,
         )
         for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
@@ -58,4 +58,3 @@ class DirectoryDeletionMetrics:
             self.purges.labels(outcome.value.lower())
         for state in TreeState:
             self.asked_again.labels(state.value.lower())
-            self.directories.labels(state.value.lower())

@@ -41,6 +41,7 @@ class DirectoryDeletionService:
         self._chain = ChainFollower()
         self._trees = Trees(settings or DirectoryDeletionSettings(), metrics)
         self._is_stale = False
+        self._is_reported = False
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
@@ -107,5 +108,6 @@ class DirectoryDeletionService:
 
     def end_batch(self, work: Work) -> None:
         """Report."""
-        if work.is_changed():
-            self._trees.report()
+        if work.is_changed() or not self._is_reported:
+            self._is_reported = True
+            self._trees.report(str(work.shard))

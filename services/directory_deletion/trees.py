@@ -179,10 +179,10 @@ class Trees:
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
 
-    def report(self) -> None:
+    def report(self, shard: str) -> None:
         """Set the gauges."""
         for state in TreeState:
-            self._metrics.directories.labels(state.value.lower()).set(self._states[state])
+            self._metrics.directories.labels(shard, state.value.lower()).set(self._states[state])
 
     def _expand(self, row: TreeRow, work: Work) -> None:
         page = ExpandDirectory(

@@ -14,7 +14,7 @@ SWEEP_OUTCOMES = ("clean", "found", "timed_out")
 
 
 class KeyDeletionMetrics:
-    """All that key_deletion reports. A label's values are a closed set, never a path or an id."""
+    """Counters and gauges of one process; gauges are per shard. A label's values are a closed set, never an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.rows_judged = Counter(
@@ -56,20 +56,28 @@ class KeyDeletionMetrics:
             "deepclean_key_deletion_stores_flagged_total", "Stores reported as deep clean.", registry=registry
         )
         self.tasks = Gauge(
-            "deepclean_key_deletion_tasks", "Batches of rows on their way, by step.", ["step"], registry=registry
+            "deepclean_key_deletion_tasks",
+            "Batches of rows on their way, by step.",
+            ["shard", "step"],
+            registry=registry,
         )
         self.unconfirmed_bytes = Gauge(
             "deepclean_key_deletion_unconfirmed_bytes",
             "Bytes that SCM was told to delete and has not yet confirmed.",
+            ["shard"],
             registry=registry,
         )
         self.waiting_purges = Gauge(
             "deepclean_key_deletion_waiting_purges",
             "Purges that wait for the chain or for room.",
+            ["shard"],
             registry=registry,
         )
         self.sweeps_open = Gauge(
-            "deepclean_key_deletion_sweeps_open", "Stores that are to be swept or are being swept.", registry=registry
+            "deepclean_key_deletion_sweeps_open",
+            "Stores that are to be swept or are being swept.",
+            ["shard"],
+            registry=registry,
         )
         self._start_at_zero()
 
@@ -85,4 +93,3 @@ class KeyDeletionMetrics:
             self.sweeps.labels(outcome)
         for state in TaskState:
             self.asked_again.labels(state.value.lower())
-            self.tasks.labels(state.value.lower())

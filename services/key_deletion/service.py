@@ -67,6 +67,7 @@ class KeyDeletionService:
         self._sweeps = Sweeps(settings, metrics)
         self._stores = Stores(self._sweeps, settings, metrics)
         self._is_stale = False
+        self._is_reported = False
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
@@ -169,7 +170,9 @@ class KeyDeletionService:
 
     def end_batch(self, work: Work) -> None:
         """Report."""
-        if work.is_changed():
-            self._metrics.waiting_purges.set(len(self._purges))
-            self._tasks.report()
-            self._sweeps.report()
+        if work.is_changed() or not self._is_reported:
+            self._is_reported = True
+            shard = str(work.shard)
+            self._metrics.waiting_purges.labels(shard).set(len(self._purges))
+            self._tasks.report(shard)
+            self._sweeps.report(shard)

@@ -192,9 +192,9 @@ class Sweeps:
                 break
             self._start(due, now_ms, work)
 
-    def report(self) -> None:
+    def report(self, shard: str) -> None:
         """Set the gauges."""
-        self._metrics.sweeps_open.set(len(self._rows))
+        self._metrics.sweeps_open.labels(shard).set(len(self._rows))
 
     def _start(self, key: bytes, now_ms: int, work: Work) -> None:
         row = replace(self._rows[key], sweep_id=next_number(SWEEP, work, now_ms), page=1)

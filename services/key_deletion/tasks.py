@@ -163,14 +163,14 @@ class Tasks:
                 self._enter(failed, replace(row, state=TaskState.DELETING), work)
                 self._schedule(failed, now_ms, work)
 
-    def report(self) -> None:
+    def report(self, shard: str) -> None:
         """Set the gauges."""
-        self._metrics.unconfirmed_bytes.set(self._unconfirmed_bytes)
+        self._metrics.unconfirmed_bytes.labels(shard).set(self._unconfirmed_bytes)
         steps = dict.fromkeys(TaskState, 0)
         for open_task in self._open.values():
             steps[open_task.state] += 1
         for state, tasks in steps.items():
-            self._metrics.tasks.labels(state.value.lower()).set(tasks)
+            self._metrics.tasks.labels(shard, state.value.lower()).set(tasks)
 
     def _enter(self, task: int, row: TaskRow, work: Work) -> None:
         """Take a step: the row, the message that it asks with; its time is set at the end of the unit of work."""

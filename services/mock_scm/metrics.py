@@ -17,7 +17,7 @@ class GroupOutcome(StrEnum):
 
 
 class MockScmMetrics:
-    """All that mock_scm reports. A label's values are a closed set, never a path or an id."""
+    """Counters and gauges of one process; gauges are per shard. A label's values are a closed set, never an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.groups = Counter(
@@ -30,11 +30,12 @@ class MockScmMetrics:
             "deepclean_mock_scm_deleted_bytes_total", "Bytes that were deleted.", registry=registry
         )
         self.inventory_bytes = Gauge(
-            "deepclean_mock_scm_inventory_bytes", "Bytes of all blocks in the store.", registry=registry
+            "deepclean_mock_scm_inventory_bytes", "Bytes of all blocks in the store.", ["shard"], registry=registry
         )
         self.waiting_deletions = Gauge(
             "deepclean_mock_scm_waiting_deletions",
             "Deletions that wait for their blocks to be reported, or for their time.",
+            ["shard"],
             registry=registry,
         )
         for outcome in GroupOutcome:

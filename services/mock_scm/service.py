@@ -65,6 +65,7 @@ class MockScmService:
         self._settings = settings or MockScmSettings()
         self._metrics = metrics or MockScmMetrics(CollectorRegistry())
         self._is_stale = False
+        self._is_reported = False
         # Keys of three tables in order, so that looking whether anything is due costs nothing.
         self._waiting: list[bytes] = []
         self._delayed: list[bytes] = []
@@ -192,9 +193,11 @@ class MockScmService:
     def end_batch(self, work: Work) -> None:
         """Report; what was logged in this unit of work is for the datanodes from the next one on."""
         self._written_log_rows = len(self._logged)
-        if work.is_changed():
-            self._metrics.inventory_bytes.set(inventory.scm_state(work).inventory_bytes)
-            self._metrics.waiting_deletions.set(len(self._waiting) + len(self._delayed))
+        if work.is_changed() or not self._is_reported:
+            self._is_reported = True
+            shard = str(work.shard)
+            self._metrics.inventory_bytes.labels(shard).set(inventory.scm_state(work).inventory_bytes)
+            self._metrics.waiting_deletions.labels(shard).set(len(self._waiting) + len(self._delayed))
 
 
 def _newest_txn(group: BlockGroup) -> int:
