@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from services.client.commands.planes import open_plane
@@ -90,7 +90,7 @@ def _run(plane: Plane, repository: Path, every: int | None, tags: bool, max_comm
 
 
 @contextmanager
-def _progress() -> Iterator[tuple[Progress, int]]:
+def _progress() -> Iterator[tuple[Progress, TaskID]]:
     """A bar with commits, operations and their rate."""
     columns = (
         SpinnerColumn(),
