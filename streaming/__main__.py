@@ -49,7 +49,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
     parser.add_argument("--metrics-address", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
-    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="serve /metrics, /healthz and /readyz there")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="serve /metrics, /healthz and /readyz (0: a free one)"
+    )
     return parser.parse_args(arguments)
 
 
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
                 job.start()
                 if server is not None:
                     server.is_alive = server.is_ready = lambda: job.is_active
-                logger.info("streaming runs", shards=options.shards)
+                logger.info("streaming runs", shards=options.shards, metrics_port=server.port if server else None)
                 _run_until(stop, job)
             finally:
                 job.close()

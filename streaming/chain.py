@@ -102,6 +102,7 @@ class ChainReader:
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
+        self._admin.__exit__(None, None, None)  # it has no other way to be closed
 
 
 def _fingerprint(message: Message) -> bytes | None:

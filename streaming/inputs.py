@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -54,19 +55,21 @@ def made_anew(topic: str, checkpoint: Path) -> TopicError:
 
 
 def _topic_ids(bootstrap_servers: str, shards: int) -> dict[str, str]:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    ids = {}
-    for name, answer in admin.describe_topics(TopicCollection(list(_INPUTS)), request_timeout=ANSWER_SECONDS).items():
-        try:
-            described = answer.result()
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
-            raise TryAgainError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
-        if len(described.partitions) != shards:
-            raise TopicError(
-                f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: the two must "
-                f"be the same."
-            )
-        ids[name] = str(described.topic_id)
-    return ids
+    with AdminClient({"bootstrap.servers": bootstrap_servers}) as admin:
+        answers = admin.describe_topics(TopicCollection(list(_INPUTS)), request_timeout=ANSWER_SECONDS)
+        return {name: _topic_id(name, answer, bootstrap_servers, shards) for name, answer in answers.items()}
+
+
+def _topic_id(name: str, answer: Any, bootstrap_servers: str, shards: int) -> str:
+    try:
+        described = answer.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TopicError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
+        raise TryAgainError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
+    if len(described.partitions) != shards:
+        raise TopicError(
+            f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: the two must be the "
+            f"same."
+        )
+    return str(described.topic_id)

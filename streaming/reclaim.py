@@ -88,6 +88,10 @@ class BarrierSender:
             reason = failures[0] if failures else f"no answer within {PUBLISH_SECONDS:g} seconds"
             raise TryAgainError(f"Barriers could not be published ({reason}): see whether the broker runs.")
 
+    def close(self) -> None:
+        """Stop publishing."""
+        self._producer.close()
+
 
 class ReclaimJob:
     """One run of the job over a session. ``start`` returns at once, ``wait`` when the run is over."""
@@ -170,6 +174,7 @@ class ReclaimJob:
     def close(self) -> None:
         """Let go of the broker; the session belongs to the caller."""
         self._chain.close()
+        self._barriers.close()
 
     def _started(self) -> StreamingQuery:
         if self._query is None:

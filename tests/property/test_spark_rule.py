@@ -12,17 +12,12 @@ from pyspark.sql.functions import col
 from schemas.records import ChainDrop, ChainTake, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
-from services.plane.home import jars_directory
 from streaming.markers import follow
 from streaming.rule import HELD, RECLAIMABLE, verdict
-from streaming.session import SessionOptions, spark_session
 from streaming.view_table import ViewTable
+from tests.spark_session import SPARK_MARKS, started_session
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # py4j's connections
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
 
 Row = tuple[int, int | None, int | None, int | None]
 """Bucket, birth, death and snapshots before the death."""
@@ -32,7 +27,7 @@ UNKNOWN_BUCKET = 999_999
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    with spark_session(SessionOptions(jars_directory() / "spark")) as started:
+    with started_session() as started:
         yield started
 
 

@@ -1,0 +1,429 @@
+"""The reclaim job on a real broker: what goes in on gc.deleted-entries, and what comes out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import (
+    Barrier,
+    ChainDrop,
+    ChainTake,
+    DeadLetter,
+    DeletedEntry,
+    DeletedKind,
+    JudgedDirectory,
+    PurgeKeys,
+    RowName,
+    SnapshotChainRecord,
+    SweepResult,
+)
+from schemas.topics import (
+    DEAD_LETTERS,
+    DELETED_ENTRIES,
+    PURGE_DIRECTORIES,
+    PURGE_KEYS,
+    SNAPSHOT_CHAIN,
+    SWEEP_RESULTS,
+    TOPICS,
+    Topic,
+)
+from services.domain.chain_view import ChainView
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.home import jars_directory
+from streaming.chain import ChainReader
+from streaming.errors import ChainError, TopicError
+from streaming.inputs import TOPIC_IDS_FILE, check_inputs
+from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
+from streaming.markers import follow
+from streaming.metrics import ReclaimMetrics
+from streaming.reclaim import ReclaimJob, ReclaimOptions
+from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
+
+pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(180)]
+
+SHARDS = 2
+OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS)
+NEWEST = codec(DeletedEntry).fingerprint
+ANSWER_SECONDS = 60.0
+
+
+class Wire:
+    """Both ends of the job: sends entries and markers, and reads what the job says of them."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.views = [ChainView() for _ in range(SHARDS)]
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 1})
+        self._next_offsets: Counter[tuple[str, int]] = Counter()
+        self._barriers = count(1)
+        self._buckets = count(256)
+
+    def new_bucket(self) -> int:
+        return next(self._buckets)
+
+    def send_bytes(self, body: bytes | None, fingerprint: bytes | None = NEWEST, shard: int = 0) -> int:
+        """Send a body of an entry, whatever it is; says at which offset it lies."""
+        headers: list[tuple[str, Any]] = [("other", b"x")]
+        if fingerprint is not None:
+            headers.append((FINGERPRINT_HEADER, fingerprint))
+        return self._send(DELETED_ENTRIES, body, headers, shard)
+
+    def send(self, *entries: DeletedEntry, shard: int = 0) -> list[int]:
+        return [self.send_bytes(codec(DeletedEntry).encode(entry), shard=shard) for entry in entries]
+
+    def send_many(self, entries: list[DeletedEntry], shard: int = 0) -> None:
+        encode = codec(DeletedEntry).encode
+        for entry in entries:
+            headers: list[tuple[str, Any]] = [(FINGERPRINT_HEADER, NEWEST)]
+            self._producer.produce(DELETED_ENTRIES.name, encode(entry), partition=shard, headers=headers)
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+
+    def mark(self, body: ChainTake | ChainDrop, shard: int = 0) -> int:
+        """Send the next marker of a chain; says its version."""
+        view = self.views[shard]
+        marker = SnapshotChainRecord(view.version + 1, view.version, body)
+        follow(view, marker)
+        encoder = codec(SnapshotChainRecord)
+        headers: list[tuple[str, Any]] = [(FINGERPRINT_HEADER, encoder.fingerprint)]
+        self._send(SNAPSHOT_CHAIN, encoder.encode(marker), headers, shard)
+        return view.version
+
+    def _send(self, topic: Topic, body: bytes | None, headers: list[tuple[str, Any]], shard: int) -> int:
+        offsets: list[int | None] = []
+        self._producer.produce(
+            topic.name,
+            body,
+            partition=shard,
+            headers=headers,
+            on_delivery=lambda error, message: offsets.append(-1 if error else message.offset()),
+        )
+        assert self._producer.flush(30) == 0
+        (offset,) = offsets
+        assert offset is not None
+        assert offset >= 0
+        return offset
+
+    def settle(self, shard: int = 0) -> dict[Topic, list[Any]]:
+        """Send a barrier, and read all topics up to where it comes out."""
+        barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "")
+        self.send(DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, 0, barrier=barrier), shard=shard)
+        read = {topic: self._read(topic, shard, barrier) for topic in OUTPUTS}
+        return {**read, DEAD_LETTERS: self._read(DEAD_LETTERS, shard, None)}
+
+    def _read(self, topic: Topic, shard: int, barrier: Barrier | None) -> list[Any]:
+        """Records from where the last read ended: up to a barrier, or up to the present end."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test"})
+        place = TopicPartition(topic.name, shard, self._next_offsets[topic.name, shard])
+        records: list[Any] = []
+        try:
+            _, end = consumer.get_watermark_offsets(place, timeout=30)
+            consumer.assign([place])
+            while barrier is not None or place.offset + len(records) < end:
+                (message,) = consumer.consume(1, timeout=ANSWER_SECONDS)
+                assert message.error() is None
+                writer = dict(message.headers() or [])[FINGERPRINT_HEADER]
+                record = codec(topic.record).decode_message(message.value() or b"", writer)  # type: ignore[arg-type]
+                records.append(record)
+                if barrier is not None and record.barrier == barrier:
+                    break
+        finally:
+            consumer.close()
+        self._next_offsets[topic.name, shard] += len(records)
+        return records
+
+
+@dataclass(slots=True)
+class Stand:
+    """A broker with topics, a session, and the checkpoint that the tests' runs share."""
+
+    wire: Wire
+    session: SparkSession
+    checkpoint: Path
+
+    @contextlib.contextmanager
+    def running(self, checkpoint: Path | None = None) -> Iterator[CollectorRegistry]:
+        """The job, running while this lasts."""
+        registry = CollectorRegistry()
+        options = ReclaimOptions(self.wire.bootstrap_servers, SHARDS, checkpoint or self.checkpoint)
+        check_inputs(options.bootstrap_servers, SHARDS, options.checkpoint)
+        job = ReclaimJob(self.session, options, ReclaimMetrics(registry))
+        ended: list[BaseException | None] = []
+
+        def wait() -> None:
+            try:
+                job.wait()
+                ended.append(None)
+            except BaseException as error:  # shown by the assertion below
+                ended.append(error)
+
+        job.start()
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        try:
+            yield registry
+        finally:
+            job.stop()
+            waiting.join(30)
+            job.close()
+        assert ended == [None]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the job's topics have fixed names."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        create_topics(started.bootstrap_servers, {topic.name: {} for topic in TOPICS}, SHARDS)
+        yield started.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def stand(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    with started_session() as session:
+        yield Stand(Wire(broker), session, tmp_path_factory.mktemp("checkpoint"))
+
+
+def named(entry: DeletedEntry) -> RowName:
+    return RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
+
+
+def rows(read: dict[Topic, list[Any]]) -> list[RowName]:
+    return [row for purge in read[PURGE_KEYS] for row in purge.rows]
+
+
+def free_entry(wire: Wire, object_id: int = 1, bucket_id: int = 256) -> DeletedEntry:
+    version = wire.views[0].version
+    return DeletedEntry(bucket_id, object_id, DeletedKind.KEY, 5, 9, 0, version)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) -> None:
+    wire, bucket_id = stand.wire, stand.wire.new_bucket()
+    wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), shard)
+    wire.mark(ChainTake(bucket_id, f"{bucket_id}/2", 2, 200), shard)
+    version = wire.mark(ChainDrop(bucket_id, f"{bucket_id}/1", 100, 1), shard)
+    entries = [
+        DeletedEntry(
+            bucket_id, number, kind, birth, death, sum(txn < death for txn in (100, 200)), version, sweep, page
+        )
+        for number, (kind, birth, death, (sweep, page)) in enumerate(
+            (kind, birth, death, sweep)
+            for kind in DeletedKind
+            for birth, death in ((50, 150), (50, 250), (150, 250), (210, 250), (1, 2), (150, 140))
+            for sweep in ((0, 0), (7, 1), (7, 2))
+        )
+    ]
+    with stand.running() as registry:
+        wire.settle(shard)
+        offsets = wire.send(*entries, shard=shard)
+        read = wire.settle(shard)
+    expected = judge_batch([LoggedEntry(*one) for one in zip(offsets, entries, strict=True)], wire.views[shard])
+    assert sorted(rows(read), key=repr) == sorted(
+        (row for purge in expected.purge_keys for row in purge.rows), key=repr
+    )
+    numbers = {named(entry): entry.snapshots_before_death for entry in entries}
+    for purge in read[PURGE_KEYS]:
+        assert purge.chain_version == version
+        assert list(purge.snapshots_before_death) == [numbers[row] for row in purge.rows]
+    assert all_directories(read[PURGE_DIRECTORIES]) == all_directories(expected.purge_directories)
+    assert swept(read[SWEEP_RESULTS]) == swept(expected.sweep_results)
+    letters = {letter.offset: letter for letter in read[DEAD_LETTERS]}
+    assert {offset: letter.error for offset, letter in letters.items()} == {
+        refused.logged.offset: refused.error for refused in expected.refused
+    }
+    for refused in expected.refused:
+        letter = letters[refused.logged.offset]
+        assert (letter.service, letter.topic, letter.partition) == ("streaming", DELETED_ENTRIES.name, shard)
+        assert codec(DeletedEntry).decode_message(letter.value, letter.fingerprint) == refused.logged.entry
+    assert registry.get_sample_value("deepclean_streaming_dead_letters_total") == len(letters)
+    assert registry.get_sample_value("deepclean_streaming_chain_version", {"shard": str(shard)}) == version
+
+
+def all_directories(messages: list[Any]) -> list[JudgedDirectory]:
+    return sorted((one for message in messages for one in message.directories), key=lambda one: one.object_id)
+
+
+def swept(results: list[SweepResult]) -> Counter[tuple[int, int, str]]:
+    """Counts of each page, over all its parts."""
+    total: Counter[tuple[int, int, str]] = Counter()
+    parts = [(result.sweep_id, result.sweep_page, result.first_offset) for result in results if not result.barrier]
+    assert len(set(parts)) == len(parts)
+    for result in results:
+        if not result.barrier:
+            for name in ("judged_rows", "reclaimable_rows", "reclaimable_directories"):
+                total[result.sweep_id, result.sweep_page, name] += getattr(result, name)
+    return total
+
+
+def test_a_barrier_comes_out_behind_all_that_was_sent_before_it(stand: Stand) -> None:
+    wire = stand.wire
+    keys = [free_entry(wire, number) for number in range(2_500)]
+    directories = [replace(entry, kind=DeletedKind.DIRECTORY) for entry in keys[:1_100]]
+    wire.send_many([*keys, *directories])
+    with stand.running():
+        read = wire.settle()
+    assert set(rows(read)) == {named(entry) for entry in keys}
+    assert {one.object_id for one in all_directories(read[PURGE_DIRECTORIES])} == set(range(1_100))
+    sizes = [len(purge.rows) for purge in read[PURGE_KEYS]]
+    assert max(sizes) <= ROWS_PER_MESSAGE
+    assert sizes[-1] == 0
+    assert read[PURGE_KEYS][-1].barrier.work == 3
+
+
+def test_an_entry_is_judged_with_every_marker_that_was_there_before_it(stand: Stand) -> None:
+    wire, bucket_id = stand.wire, stand.wire.new_bucket()
+    with stand.running():
+        for ordinal in range(1, 6):
+            version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/{ordinal}", ordinal, 100 * ordinal))
+            held = DeletedEntry(
+                bucket_id, ordinal, DeletedKind.KEY, 100 * ordinal, 100 * ordinal + 50, ordinal, version
+            )
+            free = replace(held, birth=100 * ordinal + 1)
+            wire.send(held, free)
+            read = wire.settle()
+            assert rows(read) == [named(free)]
+            assert read[PURGE_KEYS][-1].chain_version == version
+
+
+def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
+    """Messages that are no entries: body and fingerprint."""
+    body = codec(DeletedEntry).encode(free_entry(wire))
+    return {
+        "nothing": (b"", NEWEST),
+        "tombstone": (None, NEWEST),
+        "too short": (body[:-1], NEWEST),
+        "bytes behind": (body + b"\x00", NEWEST),
+        "another kind": (body[:3] + b"\x0e" + body[4:], NEWEST),
+        "endless": (b"\xff" * 40, NEWEST),
+        "text of a gigabyte": (body[:-1] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
+        "page beyond 32 bits": (body[:-2] + b"\x80\x80\x80\x80\x80\x01\x00", NEWEST),
+        "unknown schema": (body, b"\x01" * 8),
+        "short fingerprint": (body, NEWEST[:7]),
+        "empty fingerprint": (body, b""),
+        "another record": (codec(PurgeKeys).encode(PurgeKeys(1, (), ())), codec(PurgeKeys).fingerprint),
+    }
+
+
+def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
+    wire = stand.wire
+    sent = {wire.send_bytes(*message): message for message in garbage(wire).values()}
+    good = free_entry(wire, object_id=77)
+    wire.send(good)
+    with stand.running():
+        read = wire.settle()
+    letters: list[DeadLetter] = read[DEAD_LETTERS]
+    assert {letter.offset: (letter.value, letter.fingerprint) for letter in letters} == {
+        offset: (body or b"", fingerprint) for offset, (body, fingerprint) in sent.items()
+    }
+    assert {letter.error for letter in letters} == {"DecodeError"}
+    assert rows(read) == [named(good)]
+
+
+def test_a_message_without_the_header_is_of_the_first_schema(stand: Stand) -> None:
+    wire, entry = stand.wire, free_entry(stand.wire, object_id=78)
+    wire.send_bytes(codec(DeletedEntry).encode(entry), fingerprint=None)
+    with stand.running():
+        read = wire.settle()
+    assert rows(read) == [named(entry)]
+    assert read[DEAD_LETTERS] == []
+
+
+def test_a_start_goes_on_where_the_checkpoint_ends_and_without_one_at_the_beginning(
+    stand: Stand, tmp_path: Path
+) -> None:
+    wire = stand.wire
+    before, after = free_entry(wire, object_id=101), free_entry(wire, object_id=102)
+    with stand.running():
+        wire.send(before)
+        wire.settle()
+    wire.send(after)
+    with stand.running():
+        assert rows(wire.settle()) == [named(after)]
+    with stand.running(tmp_path / "fresh"):
+        assert {named(before), named(after)} <= set(rows(wire.settle()))
+
+
+def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tmp_path: Path) -> None:
+    check_inputs(broker, SHARDS, tmp_path)
+    check_inputs(broker, SHARDS, tmp_path)
+    file = tmp_path / TOPIC_IDS_FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), DELETED_ENTRIES.name: "another"}))
+    with pytest.raises(TopicError, match="was made anew"):
+        check_inputs(broker, SHARDS, tmp_path)
+    with pytest.raises(TopicError, match="has 2 partitions, but --shards says 3"):
+        check_inputs(broker, 3, tmp_path / "other")
+
+
+@pytest.fixture
+def process_arguments(stand: Stand) -> Iterator[tuple[list[str], dict[str, str]]]:
+    command = [sys.executable, "-m", "streaming", "--bootstrap-servers", stand.wire.bootstrap_servers]
+    command += ["--shards", str(SHARDS), "--jars-directory", str(jars_directory() / "spark")]
+    with java_for_spark() as environment:
+        yield command, environment
+
+
+def test_the_process_answers_and_ends_when_told(
+    stand: Stand, process_arguments: tuple[list[str], dict[str, str]]
+) -> None:
+    command, environment = process_arguments
+    command += ["--checkpoint", str(stand.checkpoint), "--metrics-port", "0"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            port = next(json.loads(line)["metrics_port"] for line in process.stderr if '"streaming runs"' in line)
+            entry = free_entry(stand.wire, object_id=201)
+            stand.wire.send(entry)
+            assert rows(stand.wire.settle()) == [named(entry)]
+            for page, expected in (("metrics", 'verdict="reclaimable"} 1.0'), ("healthz", "yes"), ("readyz", "yes")):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+                    assert expected in answer.read().decode()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_a_broken_chain_ends_the_run_with_one_sentence(
+    stand: Stand, process_arguments: tuple[list[str], dict[str, str]]
+) -> None:
+    """The last test here: from now on nobody can follow the topic."""
+    wire = stand.wire
+    registry = CollectorRegistry()
+    options = ReclaimOptions(wire.bootstrap_servers, SHARDS, stand.checkpoint)
+    job = ReclaimJob(stand.session, options, ReclaimMetrics(registry))
+    job.start()
+    wire._send(SNAPSHOT_CHAIN, b"\xff", [(FINGERPRINT_HEADER, codec(SnapshotChainRecord).fingerprint)], 1)
+    entry = free_entry(wire, object_id=301)
+    wire.send(entry)
+    with pytest.raises(ChainError, match=r"Shard 1: the snapshot chain cannot be followed"):
+        job.wait()
+    job.close()
+    assert named(entry) not in rows({PURGE_KEYS: wire._read(PURGE_KEYS, 0, None)})
+    reader = ChainReader(wire.bootstrap_servers, SHARDS)
+    with pytest.raises(ChainError, match="cannot be read"):
+        reader.advance()
+    reader.close()
+    command, environment = process_arguments
+    command += ["--checkpoint", str(stand.checkpoint)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("Shard 1: the snapshot chain cannot be followed (offset ")

@@ -1,0 +1,39 @@
+"""A Spark session for tests, on whatever Java this machine has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+from services.plane.home import jars_directory
+from services.plane.java import find_java, spark_java_home
+from streaming.session import SessionOptions, spark_session
+
+SPARK_MARKS = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # py4j leaves its connections to the end
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@contextlib.contextmanager
+def java_for_spark() -> Iterator[dict[str, str]]:
+    """The environment with a ``JAVA_HOME`` that runs Spark, set while this lasts."""
+    with tempfile.TemporaryDirectory(prefix="deepclean-java-") as directory:
+        home = spark_java_home(find_java(), Path(directory))
+        with mock.patch.dict(os.environ, {"JAVA_HOME": str(home)}):
+            yield dict(os.environ)
+
+
+@contextlib.contextmanager
+def started_session() -> Iterator[SparkSession]:
+    """A session as the jobs have it. One process has one JVM: a later session gets the same one."""
+    with java_for_spark(), spark_session(SessionOptions(jars_directory() / "spark")) as session:
+        yield session
