@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands import bucket, directory, git, key, replay, snapshot, up_down, volume
+from services.client.commands import bucket, directory, git, key, replay, snapshot, status, up_down, volume
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(up_down.up)
 app.command()(up_down.down)
+app.command()(status.status)
 app.command()(replay.replay)
 app.command()(git.git)
 for group, name in (

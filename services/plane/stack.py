@@ -2,7 +2,7 @@
 
     <home>/plane.json    which processes, where they answer      <home>/logs/<name>.log   what each of them says
     <home>/plane.lock    held by whoever runs the plane          <home>/broker            the broker and its records
-    <home>/data/<name>   databases, checkpoints, Spark's state
+    <home>/data/<name>   databases and checkpoints by shard, Spark's state
 
 Everything is on loopback. Started again on the same home it goes on where it was.
 """

@@ -1,0 +1,135 @@
+"""``deepclean status``: processes, throughput, backlog by age and bytes, lag, dead letters, disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table
+from services.client.commands.session import JsonOption, Session
+from services.client.plane_status import (
+    PlaneStatus,
+    ProcessStatus,
+    Reported,
+    backlog,
+    disk_use,
+    observe_processes,
+    process_status,
+    throughput,
+)
+from services.plane.errors import StackError
+from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
+
+
+def status(
+    context: typer.Context,
+    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Measure rates over so many seconds.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
+    session = context.find_object(Session)
+    assert session is not None  # noqa: S101  the root command makes it
+    plane = read_plane_file(session.home)
+    if plane is None:
+        raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or name another home (--home).")
+    observed = observe_plane(plane, seconds)
+    if as_json:
+        print_json(observed)
+    else:
+        _print(observed)
+    if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
+        raise typer.Exit(1)
+
+
+def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
+    """How a plane does; rates are measured over some seconds."""
+    urls = {name: process.url for name, process in plane.processes.items() if process.url}
+    reported = observe_processes(urls, seconds)
+    processes = tuple(
+        process_status(
+            name,
+            process.identity.pid,
+            process.url or plane.bootstrap_servers,
+            reported.get(name, Reported(None, None)),
+            is_alive=process.identity.is_alive(),
+        )
+        for name, process in plane.processes.items()
+    )
+    is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
+    return PlaneStatus(
+        state="abandoned" if is_lost else plane.state,
+        reason="whoever ran it was killed: stop what is left of it (deepclean down)" if is_lost else plane.reason,
+        home=plane.home,
+        shards=plane.shards,
+        processes=processes,
+        throughput=throughput(reported),
+        backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
+        disk=disk_use(reported, Path(plane.home)),
+        dead_letters=sum(process.dead_letters for process in processes),
+    )
+
+
+def _print(plane: PlaneStatus) -> None:
+    shards = f"{plane.shards} shard{'s' if plane.shards > 1 else ''}"
+    typer.echo(f"The plane on {plane.home} is {plane.state} ({shards}).")
+    if plane.reason:
+        typer.echo(plane.reason)
+    typer.echo("")
+    print_table(
+        ["PROCESS", "PID", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
+        (
+            (
+                process.name,
+                process.pid,
+                _process_state(process),
+                f"{process.messages_per_second:,.0f}",
+                f"{process.lag_messages:,}",
+                f"{process.lag_seconds:.1f} s",
+                process.dead_letters,
+                process.url,
+            )
+            for process in plane.processes
+        ),
+        numbers=["PID", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"],
+    )
+    rates, waiting, disk = plane.throughput, plane.backlog, plane.disk
+    for title, fields in {
+        "throughput, per second": [
+            ("commands applied", f"{rates.commands_applied:,.0f}"),
+            ("deleted entries judged", f"{rates.entries_judged:,.0f}"),
+            ("versions deleted from the store", f"{rates.groups_deleted:,.0f} ({bytes_text(rates.bytes_deleted)})"),
+        ],
+        "backlog": [
+            ("oldest message not taken in", f"{waiting.oldest_seconds:.1f} s"),
+            ("held by nobody, not claimed", _amount(waiting.pending_bytes, waiting.pending_versions)),
+            ("claimed, not confirmed", _amount(waiting.claimed_bytes, waiting.claimed_versions)),
+            ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
+            ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
+        ],
+        "deleted so far": [
+            ("held by snapshots", _amount(waiting.held_bytes, waiting.held_versions)),
+            ("freed", _amount(waiting.freed_bytes, waiting.freed_versions)),
+        ],
+        "disk": [
+            ("log", bytes_text(disk.log_bytes)),
+            ("databases", bytes_text(disk.database_bytes)),
+            (f"checkpoints ({disk.checkpoints:,})", bytes_text(disk.checkpoint_bytes)),
+            ("Spark's state", bytes_text(disk.spark_bytes)),
+            ("logs of the processes", bytes_text(disk.process_log_bytes)),
+            ("free", bytes_text(disk.free_bytes)),
+        ],
+    }.items():
+        typer.echo(f"\n{title}")
+        print_fields((f"  {name}", value) for name, value in fields)
+
+
+def _process_state(process: ProcessStatus) -> str:
+    if not process.is_alive:
+        return "gone"
+    return "running" if process.is_answering or process.name == "broker" else "silent"
+
+
+def _amount(size_bytes: int, versions: int) -> str:
+    return f"{bytes_text(size_bytes)} in {versions:,} versions"

@@ -1,0 +1,243 @@
+"""How a running plane does, put together from what its processes report on /metrics and what lies on its disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from schemas.answers import ShardBacklog
+from services.client.errors import UnreachableError
+from services.client.http_reads import HttpShard
+
+SCRAPE_SECONDS = 5.0
+LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_entries_behind")
+LAG_SECONDS = "deepclean_input_lag_seconds"
+DEAD_LETTERS = ("deepclean_dead_letters_total", "deepclean_streaming_dead_letters_total")
+TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one process reports at one moment."""
+
+    at_seconds: float
+    samples: tuple[Sample, ...]
+
+    def total(self, *names: str, **labels: str) -> float:
+        """Sum of these metrics over all labels but the given ones."""
+        return sum(
+            sample.value
+            for sample in self.samples
+            if sample.name in names and all(sample.labels.get(name) == value for name, value in labels.items())
+        )
+
+    def largest(self, name: str) -> float:
+        """Largest value of a metric; 0 when there is none."""
+        return max((sample.value for sample in self.samples if sample.name == name), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What one process reports now and reported a little earlier; None when it did not answer."""
+
+    before: Scrape | None
+    now: Scrape | None
+
+    def rate(self, *names: str, **labels: str) -> float:
+        """Counters per second; 0 for a process that did not answer, or began anew."""
+        if self.before is None or self.now is None:
+            return 0.0
+        seconds = self.now.at_seconds - self.before.at_seconds
+        return max(0.0, self.now.total(*names, **labels) - self.before.total(*names, **labels)) / seconds
+
+    def total(self, *names: str, **labels: str) -> int:
+        """The present sum."""
+        return int(self.now.total(*names, **labels)) if self.now is not None else 0
+
+    def largest(self, name: str) -> float:
+        """The present largest value."""
+        return self.now.largest(name) if self.now is not None else 0.0
+
+
+_SILENT = Reported(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One process."""
+
+    name: str
+    pid: int
+    is_alive: bool
+    is_answering: bool
+    url: str
+    messages_per_second: float
+    lag_messages: int
+    lag_seconds: float
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What the plane does per second."""
+
+    commands_applied: float
+    entries_judged: float
+    groups_deleted: float
+    bytes_deleted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is deleted and not yet out of the store, and what somebody still holds."""
+
+    oldest_seconds: float
+    """Age of the oldest message that some process has not taken in."""
+    pending_bytes: int
+    pending_versions: int
+    claimed_bytes: int
+    claimed_versions: int
+    held_bytes: int
+    held_versions: int
+    freed_bytes: int
+    freed_versions: int
+    directories_on_their_way: int
+    stores_to_sweep: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """What the plane takes on its disk."""
+
+    log_bytes: int
+    database_bytes: int
+    checkpoint_bytes: int
+    """What only checkpoints hold."""
+    checkpoints: int
+    spark_bytes: int
+    process_log_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """How a plane does."""
+
+    state: str
+    reason: str
+    home: str
+    shards: int
+    processes: tuple[ProcessStatus, ...]
+    throughput: Throughput
+    backlog: Backlog
+    disk: DiskUse
+    dead_letters: int
+
+
+def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:
+    """What each process reports, twice, so many seconds apart."""
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+        before = {name: _scrape(http, url) for name, url in urls.items()}
+        threading.Event().wait(seconds)
+        return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
+
+
+def _scrape(http: httpx.Client, url: str) -> Scrape | None:
+    try:
+        response = http.get(f"{url}/metrics")
+        response.raise_for_status()
+    except httpx.HTTPError:
+        return None
+    families = text_string_to_metric_families(response.text)
+    return Scrape(time.monotonic(), tuple(sample for family in families for sample in family.samples))
+
+
+def process_status(name: str, pid: int, url: str, reported: Reported, *, is_alive: bool) -> ProcessStatus:
+    """One process, by its id and by what it reports."""
+    return ProcessStatus(
+        name=name,
+        pid=pid,
+        is_alive=is_alive,
+        is_answering=reported.now is not None,
+        url=url,
+        messages_per_second=reported.rate(*TAKEN_IN),
+        lag_messages=reported.total(*LAG_MESSAGES),
+        lag_seconds=reported.largest(LAG_SECONDS),
+        dead_letters=reported.total(*DEAD_LETTERS),
+    )
+
+
+def throughput(reported: Mapping[str, Reported]) -> Throughput:
+    """What the plane does per second."""
+    scm = reported.get("mock_scm", _SILENT)
+    return Throughput(
+        commands_applied=reported.get("metadata", _SILENT).rate("deepclean_messages_applied_total"),
+        entries_judged=reported.get("streaming", _SILENT).rate("deepclean_streaming_entries_judged_total"),
+        groups_deleted=scm.rate("deepclean_mock_scm_groups_total", outcome="deleted"),
+        bytes_deleted=scm.rate("deepclean_mock_scm_deleted_bytes_total"),
+    )
+
+
+def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int) -> Backlog:
+    """What is on its way; sums that metadata cannot give now are 0."""
+    sums = _shard_backlogs(metadata_url, shards)
+    return Backlog(
+        oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
+        pending_bytes=sum(one.pending_bytes for one in sums),
+        pending_versions=sum(one.pending_versions for one in sums),
+        claimed_bytes=sum(one.claimed_bytes for one in sums),
+        claimed_versions=sum(one.claimed_versions for one in sums),
+        held_bytes=sum(one.held_bytes for one in sums),
+        held_versions=sum(one.held_versions for one in sums),
+        freed_bytes=sum(one.freed_bytes for one in sums),
+        freed_versions=sum(one.freed_versions for one in sums),
+        directories_on_their_way=reported.get("directory_deletion", _SILENT).total(
+            "deepclean_directory_deletion_directories"
+        ),
+        stores_to_sweep=reported.get("key_deletion", _SILENT).total("deepclean_key_deletion_sweeps_open"),
+    )
+
+
+def _shard_backlogs(metadata_url: str, shards: int) -> list[ShardBacklog]:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+        try:
+            return [
+                HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)
+                for shard in range(shards if metadata_url else 0)
+            ]
+        except UnreachableError:
+            return []
+
+
+def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:
+    """What the plane takes on its disk."""
+    return DiskUse(
+        log_bytes=_bytes_below(home / "broker" / "records"),
+        database_bytes=sum(process.total("deepclean_database_bytes") for process in reported.values()),
+        checkpoint_bytes=sum(process.total("deepclean_checkpoint_bytes") for process in reported.values()),
+        checkpoints=sum(process.total("deepclean_checkpoints") for process in reported.values()),
+        spark_bytes=_bytes_below(home / "data" / "streaming"),
+        process_log_bytes=_bytes_below(home / "logs"),
+        free_bytes=shutil.disk_usage(home).free,
+    )
+
+
+def _bytes_below(directory: Path) -> int:
+    """Bytes that the files below a directory take; broker's indexes are mostly holes, so blocks are counted."""
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += Path(parent, name).lstat().st_blocks * 512
+            except FileNotFoundError:  # removed meanwhile
+                continue
+    return total
