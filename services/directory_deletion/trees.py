@@ -81,7 +81,6 @@ class Trees:
         for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
             queue.clear()
         self._unscheduled.clear()
-        self._arrivals = 0
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -269,9 +268,6 @@ class Trees:
     def _put(self, before: TreeRow | None, row: TreeRow, work: Work) -> None:
         if before is not None:
             self._delist(before)
-        if row.state == TreeState.WAITING and (before is None or before.state != TreeState.WAITING):
-            # First come, first served: sweeps bring those that are held again and again, and would keep others waiting.
-            row = replace(row, due_ms=self._arrivals + 1)
         work.table(TREE_TABLE).put(_key(row), row)
         self._enlist(row)
 

@@ -1,7 +1,7 @@
 """The whole plane in one process: the real services over a log and databases in memory, the pure rule in Spark's place.
 
-It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it moves only when nothing else
-can happen, so that no back-off is ever waited for.
+It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it creeps while there is something
+to do and leaps when there is nothing, so that no back-off is ever waited for.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class InMemoryPlane:
         return service
 
     def step(self) -> int:
-        """Let every service take one step; says how many messages were read."""
+        """Let every service take one step, which takes a millisecond; says how many messages were read."""
+        self.clock.advance(1)
         return sum(process.runner.step() for process in list(self.processes.values()))
 
     def run_until(self, is_done: Callable[[], bool], max_idle_advances: int = 1_000) -> bool:
