@@ -1,0 +1,130 @@
+"""The worked example of a client that has nothing of ours but the schema files: it writes what metadata accepts."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from schemas.codec import codec
+from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, MetadataCommand, PutKey
+from schemas.topics import METADATA_COMMANDS, TOPICS
+from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.client.plane import NamespaceCommand
+from services.metadata.service import MetadataService
+from services.metadata.tables import DELETED_TABLE, FILE_TABLE
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.stack import TOPIC_SETTINGS
+from services.runtime.clock import SystemClock
+from services.runtime.kafka import KafkaLog
+from services.runtime.log import LogRecord
+from services.runtime.loop import Runner
+from services.storage.memory import MemoryStore
+from services.storage.tables import TablesReader
+
+pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "docs" / "examples" / "plain_producer.py"
+SHARD, SHARDS = 1, 2
+VOLUME, BUCKET, KEYS = "sales", "figures", ("2026/january", "2026/february")
+
+
+def test_it_needs_kafka_and_avro_and_nothing_of_ours() -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(EXAMPLE.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").split(".")[0])
+    assert imported - sys.stdlib_module_names == {"confluent_kafka", "fastavro"}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the plane's topics have fixed names."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("plain")) as broker:
+        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        yield broker.bootstrap_servers
+
+
+@contextmanager
+def metadata_running(servers: str) -> Iterator[MemoryStore]:
+    """metadata of one shard; its tables are given out."""
+    stop, store = threading.Event(), MemoryStore()
+    runner = Runner(MetadataService(), SHARD, store, KafkaLog(servers, "metadata"), SystemClock())
+
+    def run() -> None:
+        while not stop.is_set():
+            runner.step(0.01)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield store
+    finally:
+        stop.set()
+        thread.join()
+        runner.close()
+
+
+def _two_keys(servers: str) -> None:
+    nowhere = "http://127.0.0.1:1"
+    with KafkaPlane(PlaneAddress(servers, SHARDS, nowhere, nowhere, nowhere)) as plane:
+        bucket = CreateBucket(VOLUME, BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+        commands: list[NamespaceCommand] = [CreateVolume(VOLUME), bucket]
+        commands += [PutKey(VOLUME, BUCKET, key, 10) for key in KEYS]
+        numbers = [plane.submit(SHARD, command) for command in commands]
+        assert {plane.answer(SHARD, number).error for number in numbers} == {""}
+
+
+def _run_example(servers: str, key: str) -> subprocess.CompletedProcess[str]:
+    options = ["--bootstrap-servers", servers, "--shard", str(SHARD)]
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLE), *options, VOLUME, BUCKET, key],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def _last_commands(servers: str, count: int) -> list[LogRecord]:
+    log = KafkaLog(servers, "reader")
+    end = log.end_offset(METADATA_COMMANDS.name, SHARD)
+    source = log.open_source([METADATA_COMMANDS.name], SHARD, {METADATA_COMMANDS.name: end - count})
+    records: list[LogRecord] = []
+    while len(records) < count:
+        records += source.poll(count, 1.0)
+    source.close()
+    return records
+
+
+@pytest.mark.broker
+def test_a_key_is_deleted_and_a_missing_one_refused(servers: str) -> None:
+    with metadata_running(servers) as store:
+        _two_keys(servers)
+        deleted, refused = _run_example(servers, KEYS[0]), _run_example(servers, KEYS[0])
+    assert (deleted.returncode, deleted.stderr) == (0, "")
+    assert deleted.stdout.startswith("deleted at txn ")
+    assert (refused.returncode, refused.stderr) == (1, "")
+    assert refused.stdout.startswith("KEY_NOT_FOUND: ")
+
+    first, second = _last_commands(servers, 2)
+    encoder = codec(MetadataCommand)
+    assert first.fingerprint == encoder.fingerprint
+    commands = [encoder.decode_message(record.value, record.fingerprint) for record in (first, second)]
+    assert [command.body for command in commands] == [DeleteKey(VOLUME, BUCKET, KEYS[0])] * 2
+    assert [(command.shard, command.number) for command in commands] == [(SHARD, 1)] * 2
+    assert commands[0].client_id != commands[1].client_id
+
+    tables = TablesReader(store)
+    assert [row.name for _, row in tables.table(FILE_TABLE).scan(b"", b"\xff")] == ["february"]
+    assert [row.key.name for _, row in tables.table(DELETED_TABLE).scan(b"", b"\xff")] == ["january"]
