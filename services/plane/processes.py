@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from services.plane.errors import StackError, disk_error
 LAST_LINES = 12
 LAST_LINES_BYTES = 16 * 1024
 POLL_SECONDS = 0.05
+REASON_LETTERS = 300
 _STARTED_FIELD = 22
 """Where /proc/<pid>/stat says when a process started, counted from 1 as in proc(5)."""
 
@@ -87,7 +88,8 @@ class ChildProcess:
         log_file: Path,
         ready_url: str,
         *,
-        ready_seconds: float = 60,
+        answer_seconds: float = 90,
+        ready_seconds: float = 900,
         stop_seconds: float = 30,
     ) -> None:
         self.name = name
@@ -95,6 +97,7 @@ class ChildProcess:
         self._command = list(command)
         self._environment = dict(environment)
         self._ready_url = ready_url
+        self._answer_seconds = answer_seconds
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,16 +136,30 @@ class ChildProcess:
             raise disk_error(self.log_file, error) from error
         self._identity = identify(self._process.pid)
 
-    def await_ready(self) -> None:
-        """Wait until it says that it is ready; raises StackError when it ends or takes too long."""
-        deadline = time.monotonic() + self._ready_seconds
+    def await_ready(self, check: Callable[[], None] | None = None) -> None:
+        """Wait until it says that it is ready; raises StackError when it ends or takes too long.
+
+        It must answer soon, but may then take its time: after a long absence there is much to catch up with.
+        ``check`` is called meanwhile, and raises when there is no use in waiting.
+        """
+        started = time.monotonic()
+        limit_seconds, reason = self._answer_seconds, "it does not answer"
         pause = threading.Event()
-        with httpx.Client(timeout=2.0, trust_env=False) as http:
-            while not _is_ready(http, self._ready_url):
+        with httpx.Client(timeout=5.0, trust_env=False) as http:
+            while True:
+                try:
+                    answer = http.get(self._ready_url)
+                    if answer.is_success:
+                        return
+                    limit_seconds, reason = self._ready_seconds, answer.text.strip()[:REASON_LETTERS]
+                except httpx.HTTPError:
+                    pass
                 self.require_running()
-                if time.monotonic() > deadline:
+                if check is not None:
+                    check()
+                if time.monotonic() - started > limit_seconds:
                     raise StackError(
-                        f"{self.name} was not ready within {self._ready_seconds:g} seconds: read {self.log_file}, "
+                        f"{self.name} was not ready within {limit_seconds:g} seconds ({reason}): read {self.log_file}, "
                         f"or start again when the machine is less busy.\n{self.last_lines()}"
                     )
                 pause.wait(POLL_SECONDS)
@@ -189,13 +206,6 @@ class ChildProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-
-
-def _is_ready(http: httpx.Client, url: str) -> bool:
-    try:
-        return http.get(url).is_success
-    except httpx.HTTPError:
-        return False
 
 
 def _status(status: int | None) -> str:

@@ -51,8 +51,6 @@ from services.runtime.kafka import MAX_MESSAGE_BYTES
 
 LOCK_NAME = "plane.lock"
 WATCH_SECONDS = 0.5
-READY_SECONDS = 60.0
-SPARK_READY_SECONDS = 180.0
 TOPIC_SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -206,7 +204,7 @@ class Stack:
             for name, port in ports.items():
                 _require_free(name, port)
             return ports
-        return dict(zip(names, _free_ports(len(names)), strict=True))
+        return dict(zip(names, free_ports(len(names)), strict=True))
 
     def _start_children(self) -> None:
         """Start all, then wait for all: Spark takes longest, so it goes first."""
@@ -215,7 +213,7 @@ class Stack:
             self._children[name].start()
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
-            self._children[name].await_ready()
+            self._children[name].await_ready(self.require_running)
 
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before
@@ -228,7 +226,6 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
-            ready_seconds=SPARK_READY_SECONDS if name == STREAMING else READY_SECONDS,
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -282,7 +279,7 @@ def stopping_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on just now; held open together, so that they differ."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
