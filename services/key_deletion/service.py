@@ -149,8 +149,11 @@ class KeyDeletionService:
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + self._work(work))))
 
     def _work(self, work: Work) -> int:
-        """What is still to be done here, and what was done since this was last asked."""
-        left = len(self._tasks) + len(self._purges) + len(self._sweeps) + self._stores.unflagged
+        """What is still to be done here, and what was done since this was last asked.
+
+        A store that is not flagged has a sweep, queued or on its way, until it is.
+        """
+        left = len(self._tasks) + len(self._purges) + len(self._sweeps)
         return left + take_done(work)
 
     def tick(self, now_ms: int, work: Work) -> None:

@@ -46,11 +46,6 @@ class Stores:
         self._rows = {row.snapshot_id: row for _, row in tables.table(STORE_TABLE).scan(FIRST, BEYOND)}
         self._safety_sweep_ms = count(SAFETY_SWEEP_MS, tables)
 
-    @property
-    def unflagged(self) -> int:
-        """Stores that are not known to be clean."""
-        return sum(not row.is_flagged for row in self._rows.values())
-
     def follow(self, record: SnapshotChainRecord, view: ChainView, work: Work) -> None:
         """Do what a new marker asks for; the view has followed it already."""
         body = record.body

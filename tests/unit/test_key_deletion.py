@@ -432,8 +432,9 @@ class TestSweeps:
 
     def test_something_found_on_the_first_page_counts_at_the_end(self, desk: Desk) -> None:
         (page,) = pages(desk.give(take(1, 500, 1)))
-        second = only(desk.give(sent_page(page, 1, next_table=1), result(page, 1, found=1)), SweepPage)
-        assert not desk.give(sent_page(second, 0))
+        parts = result(page, 1, first_offset=4, found=1), result(page, 1, first_offset=5)
+        second = only(desk.give(sent_page(page, 2, next_table=1), *parts), SweepPage)
+        assert not desk.give(sent_page(second, 1), result(second, 1, first_offset=6))
         assert only(desk.wait(1_000), SweepPage).page == 1
 
     def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_store_dirty(self, desk: Desk) -> None:
