@@ -102,6 +102,7 @@ class ChildProcess:
         self._stop_seconds = stop_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._identity: ProcessIdentity | None = None
+        self._is_asked = False
 
     @property
     def identity(self) -> ProcessIdentity | None:
@@ -185,8 +186,9 @@ class ChildProcess:
         return ""
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM."""
-        if self._process is not None and self.is_running:
+        """Send SIGTERM, once: a second one could meet a process that is at its very end and has no handler left."""
+        if self._process is not None and self.is_running and not self._is_asked:
+            self._is_asked = True
             self._process.terminate()
 
     def stop(self) -> int | None:

@@ -94,6 +94,8 @@ class Stack:
     def start(self) -> Self:
         """Start everything, and return when all of it is ready; raises StackError with what to do."""
         self._take_lock()
+        self._children = {}
+        self._reason = ""
         try:
             self._start_broker()
             self._start_children()
