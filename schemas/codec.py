@@ -134,7 +134,8 @@ class Codec(Generic[R]):
         return self._read(body, self._writers[writer])
 
     def _read(self, body: bytes, writer: Any) -> R:
-        buffer = io.BytesIO(body)
+        # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
+        buffer = io.BytesIO(body + b"\0")
         name = self.record_class.__name__
         try:
             if writer is self._parsed:
@@ -150,7 +151,9 @@ class Codec(Generic[R]):
             raise
         except Exception as error:  # fastavro raises many kinds for broken bytes
             raise DecodeError(f"not a {name}: {type(error).__name__}: {error}") from error
-        if buffer.tell() != len(body):
+        if buffer.tell() > len(body):
+            raise DecodeError(f"not a {name}: the bytes end early")
+        if buffer.tell() < len(body):
             raise DecodeError(f"{len(body) - buffer.tell()} bytes follow after a {name}")
         return record
 
