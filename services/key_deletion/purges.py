@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 
 import structlog
 
@@ -75,16 +75,20 @@ class WaitingPurges:
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> list[RowName]:
         """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing."""
         reclaimable = []
+        counted: Counter[str] = Counter()
         for row, before in zip(purge.rows[:max_rows], purge.snapshots_before_death[:max_rows], strict=True):
             try:
                 verdict = view.judge(row.bucket_id, row.birth, row.death, before)
             except (ChainViewError, LifetimeError) as error:
-                self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
+                counted[UNJUDGEABLE] += 1
                 logger.error("row cannot be judged: kept", row=row, snapshots_before_death=before, reason=str(error))
                 continue
-            self._metrics.rows_judged.labels(verdict.value).inc()
             if verdict is Verdict.RECLAIMABLE:
                 reclaimable.append(row)
             else:
+                counted[verdict.value] += 1
                 logger.error("first judge let a held row pass: kept", row=row, verdict=verdict.value)
+        counted[Verdict.RECLAIMABLE.value] = len(reclaimable)
+        for value, rows in counted.items():
+            self._metrics.rows_judged.labels(value).inc(rows)
         return reclaimable

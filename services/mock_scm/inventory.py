@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import structlog
@@ -38,84 +39,86 @@ def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
 
 
-def add_written(written: BlocksWritten, work: Work) -> bool:
-    """Take blocks into the inventory; says no when their txn is not above the mark: they are known, or gone again."""
+def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[bool, int | None]:
+    """Take blocks into the inventory, unless their txn is not above the mark: they are known, or gone again.
+
+    Says whether they were new, and the id of the next container when the newest one is full now.
+    """
     state = scm_state(work)
     if written.txn <= state.mark_txn:
-        return False
+        return False, None
     run = written.blocks
     work.table(INVENTORY_TABLE).put(inventory_key(run), InventoryRow(written.bucket_id, run))
-    container = _container(run.container_id, work)
-    _put_container(
-        replace(
-            container,
-            block_count=container.block_count + run.block_count,
-            used_bytes=container.used_bytes + run.size_bytes,
-            written_bytes=container.written_bytes + run.size_bytes,
+    before = _container(run.container_id, work)
+    container = ContainerRow(
+        run.container_id,
+        before.block_count + run.block_count,
+        before.used_bytes + run.size_bytes,
+        before.written_bytes + run.size_bytes,
+    )
+    _put_container(container, work)
+    is_full = run.container_id == state.container_id and container.written_bytes >= container_size_bytes
+    newest_container_id = state.container_id + 1 if is_full else state.container_id
+    _put_state(
+        ScmState(
+            written.txn,
+            newest_container_id,
+            state.deletion_txn,
+            state.inventory_bytes + run.size_bytes,
+            state.inventory_blocks + run.block_count,
+            state.deleted_bytes,
+            state.deleted_blocks,
         ),
         work,
     )
-    put_state(
-        replace(
-            state,
-            mark_txn=written.txn,
-            inventory_bytes=state.inventory_bytes + run.size_bytes,
-            inventory_blocks=state.inventory_blocks + run.block_count,
-        ),
-        work,
-    )
-    return True
+    return True, newest_container_id if is_full else None
 
 
-def next_container(container_size_bytes: int, work: Work) -> int | None:
-    """The id of a new container when the newest one is full, else None."""
-    state = scm_state(work)
-    if _container(state.container_id, work).written_bytes < container_size_bytes:
-        return None
-    put_state(replace(state, container_id=state.container_id + 1), work)
-    return state.container_id + 1
+def remove_groups(groups: Iterable[BlockGroup], work: Work) -> tuple[list[GroupOutcome], list[bytes]]:
+    """Take groups out of the inventory and write the deletedBlocks log: one row, with the next delTxnId, a container.
 
-
-def remove_group(group: BlockGroup, work: Work) -> GroupOutcome:
-    """Take a group's blocks out of the inventory; a group that is not in it was deleted before."""
+    Says what became of each group, and the keys of the log's rows. A group that is not there was deleted before.
+    """
     table = work.table(INVENTORY_TABLE)
-    key = inventory_key(group.blocks)
-    row = table.get(key)
-    if row is None:
-        return GroupOutcome.ABSENT
-    if row.blocks != group.blocks or row.bucket_id != group.bucket_id:
-        logger.error("group does not match the inventory: kept", group=group, inventory=row)
-        return GroupOutcome.MISMATCHED
-    table.delete(key)
-    state = scm_state(work)
-    run = group.blocks
-    put_state(
-        replace(
-            state,
-            inventory_bytes=state.inventory_bytes - run.size_bytes,
-            inventory_blocks=state.inventory_blocks - run.block_count,
-            deleted_bytes=state.deleted_bytes + run.size_bytes,
-            deleted_blocks=state.deleted_blocks + run.block_count,
-        ),
-        work,
-    )
-    return GroupOutcome.DELETED
+    outcomes = []
+    removed: dict[int, list[BlockRun]] = {}
+    for group in groups:
+        key = inventory_key(group.blocks)
+        row = table.get(key)
+        if row is None:
+            outcomes.append(GroupOutcome.ABSENT)
+        elif row.blocks != group.blocks or row.bucket_id != group.bucket_id:
+            outcomes.append(GroupOutcome.MISMATCHED)
+            logger.error("group does not match the inventory: kept", group=group, inventory=row)
+        else:
+            table.delete(key)
+            outcomes.append(GroupOutcome.DELETED)
+            removed.setdefault(group.blocks.container_id, []).append(group.blocks)
+    return outcomes, _log_deletion(removed, work) if removed else []
 
 
-def log_deletion(runs: list[BlockRun], work: Work) -> list[bytes]:
-    """Write the deletedBlocks log: one row, with the next delTxnId, for each container. Says their keys."""
-    by_container: dict[int, list[BlockRun]] = {}
-    for run in runs:
-        by_container.setdefault(run.container_id, []).append(run)
+def _log_deletion(removed: dict[int, list[BlockRun]], work: Work) -> list[bytes]:
     state = scm_state(work)
     deletion_txn = state.deletion_txn
+    size_bytes = block_count = 0
     keys = []
-    for container_id, of_container in sorted(by_container.items()):
+    for container_id, runs in sorted(removed.items()):
         deletion_txn += 1
-        row = DeletedBlocksRow(deletion_txn, container_id, tuple(of_container), 0)
         keys.append(number_key(deletion_txn))
-        work.table(DELETED_BLOCKS_TABLE).put(keys[-1], row)
-    put_state(replace(state, deletion_txn=deletion_txn), work)
+        work.table(DELETED_BLOCKS_TABLE).put(keys[-1], DeletedBlocksRow(deletion_txn, container_id, tuple(runs), 0))
+        size_bytes += sum(run.size_bytes for run in runs)
+        block_count += sum(run.block_count for run in runs)
+    _put_state(
+        replace(
+            state,
+            deletion_txn=deletion_txn,
+            inventory_bytes=state.inventory_bytes - size_bytes,
+            inventory_blocks=state.inventory_blocks - block_count,
+            deleted_bytes=state.deleted_bytes + size_bytes,
+            deleted_blocks=state.deleted_blocks + block_count,
+        ),
+        work,
+    )
     return keys
 
 
@@ -136,8 +139,7 @@ def carry_out(key: bytes, work: Work) -> None:
     work.table(DELETED_BLOCKS_TABLE).delete(key)
 
 
-def put_state(state: ScmState, work: Work) -> None:
-    """Set the counters of the shard."""
+def _put_state(state: ScmState, work: Work) -> None:
     work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
 
 

@@ -8,6 +8,7 @@ too, carry that out in a later unit of work.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import replace
 from zlib import crc32
 
@@ -44,8 +45,6 @@ from services.mock_scm.tables import (
 )
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
-
-_CONFIRMED = (GroupOutcome.DELETED, GroupOutcome.ABSENT)
 
 
 class MockScmService:
@@ -105,10 +104,10 @@ class MockScmService:
             raise
 
     def _take_in(self, written: BlocksWritten, work: Work) -> None:
-        if not inventory.add_written(written, work):
+        is_new, container_id = inventory.add_written(written, self._settings.container_size_bytes, work)
+        if not is_new:
             return
         self._metrics.written_bytes.inc(written.blocks.size_bytes)
-        container_id = inventory.next_container(self._settings.container_size_bytes, work)
         if container_id is not None:
             grant = MetadataCommand(
                 work.shard, "", 0, GrantContainer(container_id), sender=self.name, wants_reply=False
@@ -141,27 +140,31 @@ class MockScmService:
         _insert(self._waiting, key)
 
     def _delete(self, command: DeleteBlocks, work: Work) -> None:
-        failed, deleted = [], []
-        for place, group in enumerate(command.groups):
-            if self._is_failing(group, command.attempt):
-                outcome = GroupOutcome.FAILED
-            else:
-                outcome = inventory.remove_group(group, work)
-            self._metrics.groups.labels(outcome.value).inc()
-            if outcome not in _CONFIRMED:
-                failed.append(place)
-            elif outcome is GroupOutcome.DELETED:
-                deleted.append(group.blocks)
-                self._metrics.deleted_bytes.inc(group.blocks.size_bytes)
-        if deleted:
-            self._logged += inventory.log_deletion(deleted, work)
+        places = range(len(command.groups))
+        refused = {place for place in places if self._is_failing(command.groups[place], command.attempt)}
+        tried = [place for place in places if place not in refused]
+        outcomes, logged = inventory.remove_groups((command.groups[place] for place in tried), work)
+        self._logged += logged
+        kept = {place for place, outcome in zip(tried, outcomes, strict=True) if outcome is GroupOutcome.MISMATCHED}
+        failed = sorted(refused | kept)
+        self._count(command, refused, dict(zip(tried, outcomes, strict=True)))
         answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(failed)))
         for _ in range(2 if self.switches.answers_twice else 1):
             work.send(SCM_REPLIES, answer)
 
+    def _count(self, command: DeleteBlocks, refused: set[int], outcomes: dict[int, GroupOutcome]) -> None:
+        counted = Counter(outcomes.values())
+        counted[GroupOutcome.FAILED] += len(refused)
+        for outcome, groups in counted.items():
+            self._metrics.groups.labels(outcome.value).inc(groups)
+        deleted = (place for place, outcome in outcomes.items() if outcome is GroupOutcome.DELETED)
+        self._metrics.deleted_bytes.inc(sum(command.groups[place].blocks.size_bytes for place in deleted))
+
     def _is_failing(self, group: BlockGroup, attempt: int) -> bool:
         if self.switches.is_failing or group.bucket_id in self.switches.failing_buckets:
             return True
+        if not self.switches.fail_share:
+            return False
         identity = b"%d/%d/%d/%d" % (group.bucket_id, group.object_id, group.death, attempt)
         return crc32(identity) < self.switches.fail_share * (1 << 32)
 
