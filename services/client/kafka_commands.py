@@ -7,6 +7,7 @@ comes twice is answered once by its number.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -22,6 +23,7 @@ from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotComm
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.runtime.errors import DeepcleanError
 from services.runtime.kafka import consumer_configuration, producer_configuration
 
 CONNECT_SECONDS = 15.0
@@ -143,8 +145,12 @@ class KafkaCommands:
         return self._answers[METADATA_REPLIES.name, shard].answered_txn
 
     def close(self) -> None:
-        """Deliver what was submitted, and leave."""
-        self._producer.flush(self._answer_seconds)
+        """Deliver what was submitted, as long as there is anybody to take it, and leave."""
+        deadline = time.monotonic() + self._answer_seconds
+        with contextlib.suppress(DeepcleanError):
+            while self._producer.flush(POLL_SECONDS) and not self._failure and time.monotonic() < deadline:
+                self._check()
+        self._producer.purge()
         self._stop.set()
         self._reader.join()
         self._consumer.close()
