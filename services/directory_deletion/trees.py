@@ -41,7 +41,7 @@ logger = structlog.get_logger(__name__)
 
 MAX_NAME_BYTES = 41
 """The most that a row's name takes in a message, as numbers of 64 bits are written."""
-_AT_ONCE = 1
+_UNSET, _AT_ONCE = 0, 1
 
 
 def _key(row: TreeRow) -> bytes:
@@ -68,6 +68,13 @@ class Trees:
         self._blocked: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
+        self._queues: dict[str, DueQueue[bytes]] = {
+            TreeState.WAITING: self._to_expand,
+            TreeState.EXPANDING: self._timeouts,
+            TreeState.EXPANDED: self._to_purge,
+            TreeState.PURGING: self._timeouts,
+            TreeState.BLOCKED: self._blocked,
+        }
 
     @property
     def work(self) -> int:
@@ -78,7 +85,7 @@ class Trees:
         """Make what is kept in memory anew."""
         self._states.clear()
         self._work = 0
-        for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
+        for queue in self._queues.values():
             queue.clear()
         self._unscheduled.clear()
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
@@ -99,7 +106,7 @@ class Trees:
                 is_reclaimable=judged.is_reclaimable,
                 state=TreeState.WAITING,
                 attempt=1,
-                due_ms=0,
+                due_ms=_UNSET,
             )
             self._put(None, row, work)
         elif row.state == TreeState.BLOCKED:
@@ -161,7 +168,7 @@ class Trees:
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
-            self._ask_again(late, work)
+            self._ask_again(late, now_ms, work)
         while (blocked := self._blocked.pop_due(now_ms)) is not None:
             row = work.table(TREE_TABLE).get(blocked)
             if row is not None:
@@ -172,25 +179,23 @@ class Trees:
                 break
             row = work.table(TREE_TABLE).get(waiting)
             if row is not None:
-                self._expand(row, work)
-        while self._purge_some(view, work):
+                self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
+        while self._purge_some(view, now_ms, work):
             pass
-        for key in list(self._unscheduled):
-            self._schedule(key, now_ms, work)
 
     def report(self, shard: str) -> None:
         """Set the gauges."""
         for state in TreeState:
             self._metrics.directories.labels(shard, state.value.lower()).set(self._states[state])
 
-    def _expand(self, row: TreeRow, work: Work) -> None:
+    def _expand(self, row: TreeRow, work: Work, due_ms: int = _UNSET) -> None:
         page = ExpandDirectory(
             row.bucket_id, row.object_id, row.death, self._settings.max_page_entries, self._settings.max_page_bytes
         )
         self._send(page, work)
-        self._step(row, TreeState.EXPANDING, work)
+        self._step(row, TreeState.EXPANDING, work, due_ms=due_ms)
 
-    def _purge_some(self, view: ChainView, work: Work) -> bool:
+    def _purge_some(self, view: ChainView, now_ms: int, work: Work) -> bool:
         """One command to purge; says whether there may be another one."""
         in_flight = self._states[TreeState.PURGING]
         rows: list[TreeRow] = []
@@ -209,7 +214,7 @@ class Trees:
         names = tuple(RowName(DeletedKind.DIRECTORY, r.bucket_id, r.object_id, r.birth, r.death) for r in rows)
         self._send(PurgeDirectories(view.version, names), work)
         for row in rows:
-            self._step(row, TreeState.PURGING, work)
+            self._step(row, TreeState.PURGING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
         return len(rows) == max_rows
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
@@ -233,14 +238,14 @@ class Trees:
         if parent is not None and parent.state == TreeState.BLOCKED:
             self._step(parent, TreeState.EXPANDED, work, attempt=1)
 
-    def _ask_again(self, key: bytes, work: Work) -> None:
+    def _ask_again(self, key: bytes, now_ms: int, work: Work) -> None:
         row = work.table(TREE_TABLE).get(key)
         if row is None:
             return
         logger.warning("no answer in time: asked again", row=row)
         self._metrics.asked_again.labels(row.state.lower()).inc()
         if row.state == TreeState.EXPANDING:
-            self._expand(row, work)
+            self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
         else:
             self._step(row, TreeState.EXPANDED, work)
 
@@ -261,9 +266,11 @@ class Trees:
         command = MetadataCommand(work.shard, "", 0, body, sender="directory_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
 
-    def _step(self, row: TreeRow, state: TreeState, work: Work, attempt: int | None = None) -> None:
-        """Let a row take a step; how long it may wait there is set at the end of the unit of work."""
-        self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=0), work)
+    def _step(
+        self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = _UNSET
+    ) -> None:
+        """Let a row take a step; how long it may wait there is set at the end of the unit of work, unless it is."""
+        self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=due_ms), work)
 
     def _put(self, before: TreeRow | None, row: TreeRow, work: Work) -> None:
         if before is not None:
@@ -276,24 +283,17 @@ class Trees:
         work.table(TREE_TABLE).delete(_key(row))
 
     def _enlist(self, row: TreeRow) -> None:
-        key = _key(row)
         self._states[row.state] += 1
         self._work += _is_work(row)
         if row.state == TreeState.EXPANDED:
-            self._to_purge.set(key, row.chain_version)
-        elif not row.due_ms:
-            self._unscheduled[key] = None
-        elif row.state == TreeState.WAITING:
-            self._to_expand.set(key, row.due_ms)
-        elif row.state == TreeState.BLOCKED:
-            self._blocked.set(key, row.due_ms)
+            self._to_purge.set(_key(row), row.chain_version)
+        elif row.due_ms == _UNSET:
+            self._unscheduled[_key(row)] = None
         else:
-            self._timeouts.set(key, row.due_ms)
+            self._queues[row.state].set(_key(row), row.due_ms)
 
     def _delist(self, row: TreeRow) -> None:
-        key = _key(row)
         self._states[row.state] -= 1
         self._work -= _is_work(row)
-        for queue in (self._to_expand, self._to_purge, self._blocked, self._timeouts):
-            queue.discard(key)
-        self._unscheduled.pop(key, None)
+        self._queues[row.state].discard(_key(row))
+        self._unscheduled.pop(_key(row), None)
