@@ -345,4 +345,5 @@ def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
 
 
 def _log_error(error: KafkaError) -> None:
-    _logger.info("kafka: %s", error.str())
+    """Each failed attempt to connect, many a second: what comes of it is raised where something was asked for."""
+    _logger.debug("kafka: %s", error.str())

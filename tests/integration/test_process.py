@@ -1,0 +1,323 @@
+"""A service as a process: what it says and how it ends, over a log in memory and, as a real child, over a broker."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from schemas.codec import codec
+from schemas.records import Barrier, MetadataCommand, MetadataProgress
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.runtime.clock import SystemClock
+from services.runtime.errors import InvariantError, RetryableError
+from services.runtime.hosted_shard import ServiceParts
+from services.runtime.kafka import KafkaLog
+from services.runtime.memory_log import MemoryLog
+from services.runtime.process import ServiceProcess
+from services.runtime.service import Message, Work
+from services.runtime.settings import ServiceSettings
+from services.storage.tables import TableDefinition, TablesReader
+
+pytestmark = pytest.mark.timeout(180)
+NOTES = TableDefinition("notes", Barrier)
+PATIENCE_SECONDS = 30.0
+
+
+class Recorder:
+    """Notes every barrier, passes it on, and fails as it is told to."""
+
+    name = "recorder"
+    inputs: Sequence[Topic] = (METADATA_PROGRESS,)
+    tables: Sequence[TableDefinition[Any]] = (NOTES,)
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def restore(self, tables: TablesReader) -> None:
+        """It keeps nothing in memory."""
+
+    def stands_alone(self, message: Message) -> bool:
+        return False
+
+    def apply(self, message: Message, work: Work) -> None:
+        if self.error is not None:
+            raise self.error
+        barrier = message.record.body
+        work.table(NOTES).put(b"%08d" % barrier.round, barrier)
+        work.send(METADATA_COMMANDS, MetadataCommand(0, "", 0, barrier, "recorder"))
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Nothing is ever due."""
+
+    def end_batch(self, work: Work) -> None:
+        """Nothing."""
+
+
+class Playground:
+    """One process over a log in memory, in a thread of this one."""
+
+    def __init__(self, directory: Path, shards: tuple[int, ...] = (0,)) -> None:
+        self.log = MemoryLog(SystemClock())
+        self.services = {shard: Recorder() for shard in shards}
+        given = {"directory": directory, "shards": shards, "poll_seconds": 0.01}
+        self.settings = ServiceSettings.model_validate(given)
+        self.status: int | None = None
+        self.signals: SimpleQueue[int] = SimpleQueue()
+
+    def send(self, *rounds: int, shard: int = 0) -> None:
+        encoder = codec(MetadataProgress)
+        for number in rounds:
+            value = encoder.encode(MetadataProgress(number, Barrier("", number, 0, "")))
+            self.log.append(METADATA_PROGRESS.name, shard, value, encoder.fingerprint)
+
+    def passed_on(self, shard: int = 0) -> int:
+        return len(self.log.records(METADATA_COMMANDS.name, shard))
+
+    def rounds_passed_on(self) -> list[int]:
+        records = self.log.records(METADATA_COMMANDS.name, 0)
+        bodies = [codec(MetadataCommand).decode(record.value).body for record in records]
+        return [body.round for body in bodies if isinstance(body, Barrier)]
+
+    @contextmanager
+    def running(self) -> Iterator[httpx.Client]:
+        registry = CollectorRegistry()
+        parts = ServiceParts(make_service=self.services.__getitem__)
+        process = ServiceProcess("recorder", parts, self.settings, registry, self.log)
+
+        def run() -> None:
+            self.status = process.run(self.signals)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            with httpx.Client(base_url=process.url, trust_env=False) as client:
+                yield client
+        finally:
+            process.stop()
+            thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.02)
+
+
+def is_up(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").is_success
+    except httpx.ConnectError:
+        return False
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
+    return float(lines[0].rpartition(" ")[2])
+
+
+def test_shards_run_side_by_side_and_report(tmp_path: Path) -> None:
+    playground = Playground(tmp_path, (0, 3))
+    playground.send(1, 2, 3)
+    playground.send(7, shard=3)
+    playground.log.append(METADATA_PROGRESS.name, 3, b"broken", None)
+    with playground.running() as client:
+        eventually(lambda: is_up(client) and playground.passed_on() == 3 and playground.passed_on(3) == 1)
+        labels = '{service="recorder",shard="%d",topic="metadata.progress"}'
+        assert metric(client, "deepclean_messages_applied_total" + labels % 0) == 3
+        assert metric(client, "deepclean_messages_applied_total" + labels % 3) == 2
+        assert metric(client, "deepclean_dead_letters_total" + labels % 3) == 1
+        assert metric(client, 'deepclean_messages_published_total{service="recorder",shard="0"}') == 3
+        eventually(lambda: metric(client, "deepclean_input_position" + labels % 0) == 3)
+        assert metric(client, "deepclean_input_lag_messages" + labels % 0) == 0
+        assert time.time() - metric(client, "deepclean_last_step_timestamp_seconds") < 5
+        eventually(lambda: metric(client, "deepclean_database_bytes") > 0)
+        assert client.get("/healthz").is_success
+    assert playground.status == 0
+    assert (tmp_path / "recorder" / "3" / "db").is_dir()
+
+
+def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
+    playground = Playground(tmp_path)
+    playground.send(1, 2)
+    with playground.running():
+        eventually(lambda: playground.passed_on() == 2)
+    playground.send(3)
+    with playground.running() as client:
+        eventually(lambda: is_up(client) and 3 in playground.rounds_passed_on())
+        assert metric(client, "deepclean_messages_applied_total") == 1
+    # What was sent last may come again, as after a crash.
+    assert [number for number, _ in itertools.groupby(sorted(playground.rounds_passed_on()))] == [1, 2, 3]
+
+
+def test_a_signal_ends_it_well(tmp_path: Path) -> None:
+    playground = Playground(tmp_path)
+    with playground.running() as client:
+        eventually(lambda: is_up(client))
+        playground.signals.put(signal.SIGTERM)
+        eventually(lambda: playground.status is not None)
+    assert playground.status == 0
+
+
+def test_what_may_succeed_later_is_tried_again(tmp_path: Path) -> None:
+    playground = Playground(tmp_path)
+    playground.services[0].error = RetryableError("the moon is in the wrong place")
+    playground.send(1)
+    with playground.running() as client:
+        eventually(lambda: "the moon" in client.get("/readyz").text)
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").is_success
+        playground.services[0].error = None
+        eventually(lambda: is_up(client) and playground.passed_on() == 1)
+        assert metric(client, "deepclean_step_retries_total") >= 1
+    assert playground.status == 0
+
+
+@pytest.mark.parametrize("error", [InvariantError("row 7 has two owners: look at it"), OSError(28, "No space left")])
+def test_what_is_wrong_for_good_stops_the_process(
+    tmp_path: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    playground = Playground(tmp_path, (0, 1))
+    playground.services[1].error = error
+    playground.send(1, shard=1)
+    with playground.running():
+        eventually(lambda: playground.status is not None)
+    assert playground.status == 1
+    assert playground.passed_on(1) == 0
+
+
+# As a real child over a real broker.
+
+
+class Child:
+    """``python -m services.<name>`` with its output; ended for good when its test is over."""
+
+    def __init__(self, name: str, broker: str, directory: Path, options: Sequence[str]) -> None:
+        command = [sys.executable, "-m", f"services.{name}", "--bootstrap-servers", broker]
+        # Not a pipe: one that nobody reads stops the child when it is full.
+        self._errors = directory / f"{name}-{uuid4().hex}.log"
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [*command, "--directory", str(directory), *options], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self.url = ""
+
+    def await_ready(self) -> None:
+        assert self.process.stdout is not None
+        ready = json.loads(self.process.stdout.readline())
+        assert ready["event"] == "ready"
+        self.url = ready["url"]
+
+    def end(self) -> tuple[int, str]:
+        self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode, self._errors.read_text()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def terminate(self) -> tuple[int, str]:
+        self.process.terminate()
+        return self.end()
+
+
+StartChild = Callable[..., Child]
+
+
+@pytest.fixture
+def start_child() -> Iterator[StartChild]:
+    started: list[Child] = []
+
+    def start(name: str, broker: str, directory: Path, *options: str) -> Child:
+        started.append(Child(name, broker, directory, options))
+        return started[-1]
+
+    yield start
+    for child in started:
+        child.close()
+
+
+@pytest.fixture
+def broker(bootstrap_servers: str) -> str:
+    create_topics(bootstrap_servers, {topic.name: {} for topic in TOPICS}, partitions=2)
+    return bootstrap_servers
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ["metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm"])
+def test_every_service_starts_and_ends(start_child: StartChild, name: str, broker: str, tmp_path: Path) -> None:
+    child = start_child(name, broker, tmp_path, "--shards", "0,1")
+    child.await_ready()
+    with httpx.Client(base_url=child.url, trust_env=False) as client:
+        eventually(lambda: is_up(client))
+        assert f'service="{name}"' in client.get("/metrics").text
+    status, errors = child.terminate()
+    assert status == 0, errors
+    assert all(json.loads(line)["service"] == name for line in errors.splitlines())
+
+
+@pytest.mark.broker
+def test_the_same_directory_twice_is_refused(start_child: StartChild, broker: str, tmp_path: Path) -> None:
+    first = start_child("mock_scm", broker, tmp_path)
+    first.await_ready()
+    status, errors = start_child("mock_scm", broker, tmp_path).end()
+    assert status == 1
+    assert "another process has it open: stop that one first" in errors.splitlines()[-2]
+    assert first.terminate()[0] == 0
+
+
+def test_wrong_settings_and_ports_are_one_sentence(start_child: StartChild, tmp_path: Path) -> None:
+    status, errors = start_child("mock_scm", "127.0.0.1:1", tmp_path, "--shards", "x").end()
+    assert (status, errors.count("\n")) == (2, 1)
+    server_taken = Playground(tmp_path)
+    with server_taken.running() as client:
+        port = str(client.base_url.port)
+        status, errors = start_child("mock_scm", "127.0.0.1:1", tmp_path, "--http-port", port).end()
+    assert (status, errors.count("\n")) == (1, 1)
+    assert f"port {port} on 127.0.0.1 is in use" in errors
+
+
+@pytest.mark.broker
+def test_a_broker_that_comes_late_and_goes_away_is_waited_for(start_child: StartChild, tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        create_topics(broker.bootstrap_servers, {topic.name: {} for topic in TOPICS}, partitions=1)
+        broker.stop()
+        child = start_child("metadata", broker.bootstrap_servers, tmp_path, "--http-port", "0")
+        broker.start()
+        child.await_ready()
+        broker.kill()
+        broker.start()
+        log = KafkaLog(broker.bootstrap_servers, "test")
+        sink = log.open_sink()
+        command = MetadataCommand(0, "", 0, Barrier("b", 1, 0, "somebody"), "snapshots")
+        encoder = codec(MetadataCommand)
+        sink.send(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        sink.flush()
+        sink.close()
+
+        def is_answered() -> bool:
+            try:
+                return log.end_offset(METADATA_PROGRESS.name, 0) > 0
+            except RetryableError:
+                return False
+
+        eventually(is_answered)
+        assert child.terminate()[0] == 0

@@ -1,0 +1,56 @@
+"""The HTTP server of a process: it is there when start returns, and says what hinders it."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from services.runtime.http import HttpServer, ServerError, http_app
+
+
+def hello(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("hello")
+
+
+def test_metrics_health_readiness_and_added_routes_are_served() -> None:
+    registry = CollectorRegistry()
+    Counter("deepclean_tests_total", "Tests.", registry=registry).inc(3)
+    reasons = ["shard 0: it is starting"]
+    server = HttpServer(http_app(registry, list, lambda: reasons, [Route("/hello", hello)]), "127.0.0.1", 0)
+    server.start()
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        assert client.get("/hello").text == "hello"
+        assert "deepclean_tests_total 3.0" in client.get("/metrics").text
+        healthy, unready = client.get("/healthz"), client.get("/readyz")
+        assert (healthy.status_code, healthy.json()) == (200, {"ok": True, "reasons": []})
+        assert (unready.status_code, unready.json()) == (503, {"ok": False, "reasons": reasons})
+        reasons.clear()
+        assert client.get("/readyz").status_code == 200
+    server.stop()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/healthz", trust_env=False)
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    app = http_app(CollectorRegistry(), list, list)
+    server = HttpServer(app, "127.0.0.1", 0)
+    server.start()
+    with pytest.raises(ServerError, match=f"port {server.port} on 127.0.0.1 is in use: .*--http-port"):
+        HttpServer(app, "127.0.0.1", server.port)
+    server.stop()
+    again = HttpServer(app, "127.0.0.1", server.port)
+    again.start()
+    again.stop()
+
+
+def test_a_host_that_is_not_ours_is_one_sentence() -> None:
+    with pytest.raises(ServerError, match="--http-host"):
+        HttpServer(http_app(CollectorRegistry(), list, list), "203.0.113.7", 0)
+
+
+def test_a_server_that_never_started_stops() -> None:
+    HttpServer(http_app(CollectorRegistry(), list, list), "127.0.0.1", 0).stop()
