@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands import bucket, directory, git, key, replay, snapshot, status, up_down, volume
+from services.client.commands import bench, bucket, directory, git, key, replay, snapshot, status, up_down, volume
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
@@ -26,6 +26,7 @@ app.command()(up_down.down)
 app.command()(status.status)
 app.command()(replay.replay)
 app.command()(git.git)
+app.command()(bench.bench)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),

@@ -1,0 +1,169 @@
+"""Messages by the hundred thousand: made before the clock starts, sent and read with as little Python as possible."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, MetadataCommand, PutKey
+from schemas.topics import METADATA_COMMANDS
+from services.client.plane import NamespaceCommand
+from services.plane.errors import StackError
+from services.runtime.kafka import consumer_configuration, producer_configuration
+
+FLUSH_SECONDS = 120.0
+CONSUME_SECONDS = 30.0
+MESSAGES_PER_CONSUME = 2_000
+QUEUED_MESSAGES = 400_000
+VOLUME = "bench"
+KEY_BYTES = 4_096
+FILES_PER_DIRECTORY = 50
+DIRECTORY_LEVELS = 7
+
+_quiet = logging.getLogger("deepclean.bench.connections")
+_quiet.propagate = False
+_quiet.addHandler(logging.NullHandler())
+"""A broker that has just started is not ready for idempotent producers yet; librdkafka says so and tries again."""
+
+
+@dataclass(slots=True)
+class CommandMaker:
+    """Encodes the commands of one client of one shard, numbered as a client does."""
+
+    shard: int = 0
+    client_id: str = field(default_factory=lambda: str(uuid4()))
+    number: int = 0
+
+    def encoded(self, commands: Iterable[NamespaceCommand]) -> Iterator[bytes]:
+        """The bodies of commands that want no reply."""
+        encode = codec(MetadataCommand).encode
+        for command in commands:
+            self.number += 1
+            yield encode(MetadataCommand(self.shard, self.client_id, self.number, command, wants_reply=False))
+
+
+def flat_puts(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
+    """New keys of a flat bucket, all of one size."""
+    return (PutKey(VOLUME, bucket, flat_name(number), KEY_BYTES) for number in range(first, first + count))
+
+
+def flat_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
+    """Deletes of those keys, in the order in which they were put."""
+    return (DeleteKey(VOLUME, bucket, flat_name(number)) for number in range(first, first + count))
+
+
+def tree_puts(bucket: str, count: int) -> Iterator[NamespaceCommand]:
+    """New files of a tree, some in each directory and every directory many levels deep."""
+    return (PutKey(VOLUME, bucket, tree_path(number), KEY_BYTES) for number in range(count))
+
+
+def flat_name(number: int) -> str:
+    """A key as applications make them: a few parts, unlike its neighbours only at the end."""
+    return f"warehouse/table-{number % 16:02}/part-{number:09}.parquet"
+
+
+def tree_path(number: int) -> str:
+    """A path whose directories split in ten at each level, from the last one up."""
+    directory = number // FILES_PER_DIRECTORY
+    levels = [f"level-{level}-{directory // 10**level % 10}" for level in range(DIRECTORY_LEVELS - 1, 0, -1)]
+    return "/".join([*levels, f"directory-{directory:07}", f"part-{number:09}.parquet"])
+
+
+def made_places(buckets: dict[str, BucketLayout]) -> list[NamespaceCommand]:
+    """The volume of the measurements, and buckets in it."""
+    return [CreateVolume(VOLUME), *(CreateBucket(VOLUME, name, layout) for name, layout in buckets.items())]
+
+
+class BulkProducer:
+    """Sends bodies of one record to one partition; the settings are those of the services."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        settings = {
+            **producer_configuration(bootstrap_servers, "deepclean.bench"),
+            "delivery.timeout.ms": int(FLUSH_SECONDS * 1000),
+            "queue.buffering.max.messages": QUEUED_MESSAGES,
+        }
+        self._failures: list[str] = []
+        self._producer = Producer({**settings, "on_delivery": self._delivered}, logger=_quiet)
+
+    def _delivered(self, error: Any, _: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def send(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
+        """Send them, and wait until the broker has acknowledged all."""
+        headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, codec(record).fingerprint)]
+        produce = self._producer.produce
+        for body in bodies:
+            while True:
+                try:
+                    produce(topic, body, partition=partition, headers=headers)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+                    self._require_none_failed()
+        if self._producer.flush(FLUSH_SECONDS):
+            raise StackError("The broker did not take the messages in time: measure again when the machine is idle.")
+        self._require_none_failed()
+
+    def send_commands(self, maker: CommandMaker, commands: Iterable[NamespaceCommand]) -> None:
+        """Encode and send commands to their shard."""
+        self.send(METADATA_COMMANDS.name, MetadataCommand, maker.encoded(commands), maker.shard)
+
+    def _require_none_failed(self) -> None:
+        if self._failures:
+            raise StackError(f"The broker refused messages ({self._failures[0]}): read its log.")
+
+    def close(self) -> None:
+        """Stop sending."""
+        self._producer.close()
+
+
+def produce_rate(bootstrap_servers: str, topic: str, record: type[Any], bodies: Sequence[bytes]) -> float:
+    """Messages a second that one producer has acknowledged."""
+    producer = BulkProducer(bootstrap_servers)
+    try:
+        producer.send(topic, record, bodies[:1])  # connected
+        started = time.perf_counter()
+        producer.send(topic, record, bodies)
+        return len(bodies) / (time.perf_counter() - started)
+    finally:
+        producer.close()
+
+
+def consume_rate(bootstrap_servers: str, topic: str, count: int) -> float:
+    """Messages a second that one consumer hands to Python, value and headers taken, from the first batch on."""
+    consumer = Consumer(consumer_configuration(bootstrap_servers, "deepclean.bench"), logger=_quiet)
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        first = _consumed(consumer, 1)
+        started = time.perf_counter()
+        left = count - first
+        while left > 0:
+            left -= _consumed(consumer, MESSAGES_PER_CONSUME)
+        return (count - first - left) / (time.perf_counter() - started)
+    finally:
+        consumer.close()
+
+
+def _consumed(consumer: Consumer, at_most: int) -> int:
+    deadline = time.monotonic() + CONSUME_SECONDS
+    while time.monotonic() < deadline:
+        messages = consumer.consume(1, 1.0)
+        if not messages:
+            continue
+        if at_most > 1:
+            messages += consumer.consume(at_most - 1, 0)
+        for message in messages:
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+            message.value(), message.headers()
+        return len(messages)
+    raise StackError(f"No message came within {CONSUME_SECONDS:g} seconds: see whether the broker runs.")

@@ -1,0 +1,64 @@
+"""What all measurements of a run share: how long, how much, where, and the ceilings that were measured already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.plane.bench.figures import Figure
+from services.plane.java import JavaRuntime, find_java
+
+
+def _silent(what: str) -> None:
+    """Nobody looks on."""
+
+
+@dataclass(slots=True)
+class Conditions:
+    """The settings of a run. Sizes follow from the seconds, so that a run of a second is a run of a second."""
+
+    directory: Path
+    """Scratch: each measurement makes a directory of its own in it."""
+    seconds: float = 10.0
+    """About how long each row measures."""
+    small_bucket_keys: int = 10_000
+    large_bucket_keys: int = 1_000_000
+    say: Callable[[str], None] = _silent
+    """Told what is being done now."""
+    ceilings: dict[str, float] = field(default_factory=dict)
+    """Rates measured already in this run."""
+    _java: JavaRuntime | None = None
+
+    def count(self, per_second: int, at_least: int = 200) -> int:
+        """How many of something to prepare that is expected to go at such a rate."""
+        return max(at_least, int(per_second * self.seconds))
+
+    def scratch(self, name: str) -> Path:
+        """A new directory."""
+        directory = self.directory / name
+        number = 1
+        while directory.exists():
+            number += 1
+            directory = self.directory / f"{name}-{number}"
+        directory.mkdir(parents=True)
+        return directory
+
+    def java(self) -> JavaRuntime:
+        """The Java that broker and Spark run on, looked for once."""
+        if self._java is None:
+            self._java = find_java()
+        return self._java
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One measurement, by name."""
+
+    name: str
+    measure: Callable[[Conditions], Sequence[Figure]]
+
+    @property
+    def summary(self) -> str:
+        """What is measured, in the first line of its docstring."""
+        return (self.measure.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,36 @@
+"""All measurements by name, run one after the other in scratch directories that are removed at the end."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from services.plane.bench.ceilings import measure_ceilings
+from services.plane.bench.conditions import Benchmark, Conditions
+from services.plane.bench.deletions import measure_deletions
+from services.plane.bench.figures import Figure
+from services.plane.bench.metadata_commands import measure_metadata_commands
+from services.plane.bench.rule_cost import measure_rule_cost
+from services.plane.bench.snapshot_time import measure_snapshot_time
+from services.plane.bench.verdicts import measure_verdicts
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("ceilings", measure_ceilings),
+        Benchmark("metadata-commands", measure_metadata_commands),
+        Benchmark("deletions", measure_deletions),
+        Benchmark("verdicts", measure_verdicts),
+        Benchmark("snapshot-time", measure_snapshot_time),
+        Benchmark("rule-cost", measure_rule_cost),
+    )
+}
+
+
+def run_benchmarks(names: Sequence[str], seconds: float, say: Callable[[str], None]) -> Iterator[Figure]:
+    """Measure, and hand out the figures of each as soon as it is done; whatever was started is stopped."""
+    with tempfile.TemporaryDirectory(prefix="deepclean-bench-") as directory:
+        conditions = Conditions(Path(directory), seconds, say=say)
+        for name in names:
+            yield from BENCHMARKS[name].measure(conditions)
