@@ -1,0 +1,93 @@
+"""Alert rules and dashboard speak of metrics and labels that the code has; promtool plays the alerts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.metric_catalogue import PROCESS_METRICS, ROOT, SCRAPE_LABELS, all_metrics
+
+RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+RULE_TESTS = ROOT / "tests" / "contract" / "alert_rules.test.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "deepclean.json"
+OPERATIONS = ROOT / "docs" / "operations.md"
+SERIES = {name: metric for metric in all_metrics().values() for name in metric.series}
+COLUMNS = 24
+
+_SELECTOR = re.compile(r"\b((?:deepclean|process|node)_\w+|up)\b(?:\{([^}]*)\})?")
+
+
+def _expressions() -> list[str]:
+    text = RULES.read_text("utf-8")
+    rules = re.findall(r"^ +expr: (?:>\n((?: {10,}.+\n)+)|(.+)\n)", text, re.MULTILINE)
+    return [folded or line for folded, line in rules] + [
+        target["expr"] for panel in _panels() for target in panel.get("targets", ())
+    ]
+
+
+def _panels() -> list[dict[str, Any]]:
+    panels: list[dict[str, Any]] = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    return panels
+
+
+def test_there_are_as_many_expressions_as_alerts_and_targets() -> None:
+    targets = sum(len(panel.get("targets", ())) for panel in _panels())
+    assert len(_expressions()) == RULES.read_text("utf-8").count("- alert:") + targets
+
+
+@pytest.mark.parametrize("expression", _expressions())
+def test_metrics_and_labels_exist(expression: str) -> None:
+    used = _SELECTOR.findall(expression)
+    assert used
+    known_labels = set(SCRAPE_LABELS)
+    for name, matchers in used:
+        assert name in SERIES or name in PROCESS_METRICS, f"no process serves {name}"
+        labels = {*SERIES[name].labels, *SCRAPE_LABELS} if name in SERIES else SCRAPE_LABELS
+        assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= labels
+        known_labels |= labels
+    grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", expression)
+    assert {label.strip() for labels in grouped for label in labels.split(",")} <= known_labels
+
+
+@pytest.mark.parametrize("expression", _expressions())
+def test_counters_are_looked_at_as_counters(expression: str) -> None:
+    """A counter's rate is taken; but those that must stay 0 are held against 0 themselves."""
+    for name, _ in _SELECTOR.findall(expression):
+        metric = SERIES.get(name)
+        if metric is None or not name.endswith(("_total", "_bucket")):
+            continue
+        is_defect = "refused" in name or "rows_judged" in name
+        assert is_defect or re.search(rf"(?:rate|increase)\({name}", expression), name
+
+
+def test_panels_say_what_they_show_and_do_not_overlap() -> None:
+    panels = _panels()
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert all(panel.get("description") for panel in panels if panel["type"] != "row")
+    places = [panel["gridPos"] for panel in panels]
+    assert all(place["x"] + place["w"] <= COLUMNS for place in places)
+    for one, other in combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        apart = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or apart, (one, other)
+
+
+def test_every_alert_says_what_to_do() -> None:
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text("utf-8"))
+    explained = re.findall(r"^\| `(Deepclean\w+)` \|", OPERATIONS.read_text("utf-8"), re.MULTILINE)
+    assert sorted(explained) == sorted(alerts)
+
+
+def test_promtool_accepts_the_rules_and_plays_them() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is missing: apt-get install prometheus")
+    for arguments in (["check", "rules", str(RULES)], ["test", "rules", str(RULE_TESTS)]):
+        run = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
