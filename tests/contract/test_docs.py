@@ -1,0 +1,173 @@
+"""The documents say what is so: every topic, metric, test, path, setting, code and command in them exists."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from schemas.codec import released_schemas, schema_fingerprint
+from schemas.topics import TOPICS
+from services.client.main import app
+from services.metadata.errors import ErrorCode as MetadataCode
+from services.runtime.settings import PREFIX, ServiceSettings
+from services.snapshots.errors import ErrorCode as SnapshotsCode
+from tests.metric_catalogue import ROOT, all_metrics
+
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PLACES = ("services/", "streaming", "schemas/", "deploy/", "docs/", "tests/", "decisions/")
+OTHER_SETTINGS = frozenset({"DEEPCLEAN_HOME", "DEEPCLEAN_IVY_SETTINGS"})
+"""Read by the plane and by make setup, not by a service."""
+UNUSED_CODES = frozenset({"PERMISSION_DENIED"})
+"""Codes that nothing answers with until there is security."""
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def _table(text: str, header: str) -> list[list[str]]:
+    """The rows of the table whose first line begins so, cell by cell."""
+    lines = text[text.index(header) :].splitlines()
+    rows = []
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def test_the_table_of_topics_is_the_list_of_topics() -> None:
+    rows = _table(_text("docs/architecture.md"), "| topic | carries | written by | read by |")
+    found = [(topic, record, producers, consumers) for topic, record, producers, consumers, _ in rows]
+    assert found == [
+        (f"`{topic.name}`", f"`{topic.record.__name__}`", ", ".join(topic.producers), ", ".join(topic.consumers))
+        for topic in TOPICS
+    ]
+
+
+def test_the_picture_has_only_topics_that_exist() -> None:
+    (picture,) = _blocks(_text("README.md"), "mermaid")
+    named = set(re.findall(r"\b(?:metadata|gc|scm|snapshots)\.[a-z-]+", picture))
+    assert named <= {topic.name for topic in TOPICS}
+    assert {topic.name for topic in TOPICS if topic.name.startswith("gc.")} - named == {"gc.space"}
+
+
+def test_every_metric_is_listed_with_its_kind_and_labels() -> None:
+    lines = re.findall(r"^\| `(deepclean_\w+)` \| (\w+) \| ([^|]*) \|", _text("docs/operations.md"), re.MULTILINE)
+    found = sorted((name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in lines)
+    assert found == sorted(
+        (metric.name, metric.kind, tuple(label for label in metric.labels if label != "le"))
+        for metric in all_metrics().values()
+    )
+
+
+def _known_tests() -> set[str]:
+    functions = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                functions.add(node.name)
+    return functions
+
+
+def _known_settings() -> set[str]:
+    known = {PREFIX + field.upper() for field in ServiceSettings.model_fields} | OTHER_SETTINGS
+    for path in ROOT.glob("services/*/settings.py"):
+        module = importlib.import_module(f"services.{path.parent.name}.settings")
+        for made in vars(module).values():
+            if dataclasses.is_dataclass(made) and made.__name__.endswith("Settings"):  # type: ignore[union-attr]
+                prefix = f"{PREFIX}{path.parent.name.upper()}_"
+                known |= {prefix + field.name.upper() for field in dataclasses.fields(made)}
+    return known
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+class TestEveryDocument:
+    def test_metrics_and_tests_and_settings_exist(self, document: Path) -> None:
+        text = document.read_text("utf-8")
+        series = {name for metric in all_metrics().values() for name in metric.series} | set(all_metrics())
+        assert set(re.findall(r"\bdeepclean_[a-z_]+", text)) <= series
+        assert set(re.findall(r"`(test_\w+)`", text)) <= _known_tests()
+        assert set(re.findall(r"\bDEEPCLEAN_[A-Z_]+[A-Z]\b", text)) <= _known_settings()
+
+    def test_paths_exist(self, document: Path) -> None:
+        spans = re.findall(r"`([\w./-]+)`", document.read_text("utf-8"))
+        paths = {span.rstrip("/") for span in spans if span.startswith(PLACES)}
+        missing = [path for path in paths if not (ROOT / path).exists() and not (document.parent / path).exists()]
+        assert not missing
+
+    def test_links_lead_somewhere(self, document: Path) -> None:
+        for target in re.findall(r"\]\(([^)]+)\)", document.read_text("utf-8")):
+            path, _, anchor = target.partition("#")
+            linked = document if not path else document.parent / path
+            assert linked.exists(), target
+            if anchor:
+                assert anchor in _anchors(linked.read_text("utf-8")), target
+
+    def test_python_in_it_compiles_and_its_imports_exist(self, document: Path) -> None:
+        for block in _blocks(document.read_text("utf-8"), "python"):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    module = importlib.import_module(node.module)
+                    assert all(hasattr(module, alias.name) for alias in node.names)
+
+    def test_commands_exist(self, document: Path) -> None:
+        text = document.read_text("utf-8")
+        targets = set(re.findall(r"^([a-z]+):", _text("Makefile"), re.MULTILINE))
+        assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= targets
+        lines = [line for block in _blocks(text, "(?:bash|console)") for line in block.splitlines()]
+        lines += re.findall(r"`((?:\.venv/bin/)?deepclean [^`]+)`", text)
+        for line in lines:
+            words = line.removeprefix("$ ").partition("#")[0].split()
+            if words and words[0].endswith("deepclean"):
+                _check_command(words[1:])
+
+    def test_it_speaks_of_the_project_alone(self, document: Path) -> None:
+        text = document.read_text("utf-8").lower()
+        assert not re.findall(r"\bissue \d|\.\./shared|/work/|/tmp/|/home/|\bhelper\b|https?://(?!127\.)", text)
+
+
+def _anchors(text: str) -> set[str]:
+    """What a heading is called in a link."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _check_command(words: list[str]) -> None:
+    """Follow the words down the commands, then look at the options."""
+    command: Any = typer.main.get_command(app)
+    if words[:1] == ["--home"]:
+        words = words[2:]
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, words
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    options = {word for word in words if word.startswith("--")}
+    assert options <= known | {"--help"}, (command.name, options - known)
+
+
+def test_clients_know_every_code() -> None:
+    rows = _table(_text("docs/clients.md"), "| code | when |")
+    documented = [code for codes, _ in rows for code in re.findall(r"`(\w+)`", codes)]
+    known = {str(code) for code in (*MetadataCode, *SnapshotsCode)} - UNUSED_CODES
+    assert set(documented) == known
+
+
+def test_the_fingerprint_that_clients_are_told_is_right() -> None:
+    first = schema_fingerprint(next(iter(released_schemas("MetadataCommand"))))
+    assert f"`{first.hex()}`" in _text("docs/clients.md")
