@@ -22,6 +22,7 @@ from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
 from services.storage.rocks_options import RocksOptions
+from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Store, prefix_end
 from services.storage.tables import TableDefinition
 
@@ -485,3 +486,21 @@ def test_a_name_that_is_no_name_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="choose another"):
             store.checkpoint(name)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("IO error: No space left on device: While appending to file: /x/000012.log", "free some space"),
+        ("IO error: While open a file for appending: /x/000012.log: Read-only file system", "mount it for writing"),
+        ("IO error: While lock file: /x/LOCK: Resource temporarily unavailable", "stop that one first"),
+        ("IO error: While open a file for random read: /x/7.sst: Too many open files", "ulimit -n"),
+        ("Corruption: block checksum mismatch", "restore a copy"),
+        ("Something that nobody has seen", "start again"),
+    ],
+)
+def test_what_rocksdb_reports_becomes_what_to_do(text: str, remedy: str) -> None:
+    sentence = str(store_error(Path("/x"), "written", Exception(text)))
+    assert sentence.startswith("/x cannot be written")
+    assert remedy in sentence
+    assert text in sentence
