@@ -25,6 +25,9 @@ from streaming.rule import HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERRO
 OFFSETS_PER_GROUP = 20_000
 """A group's rows are held in memory together; its messages are full but for the last."""
 
+DEAD_LETTER_BYTES = 900_000
+"""A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
+
 BARRIER = "barrier"
 PREMATURE = "premature"
 DECODE_ERROR = "DecodeError"
@@ -233,15 +236,18 @@ def _dead_letter() -> Column:
         )
         .otherwise(lit("not a DeletedEntry of a schema that is known here; is the producer newer?"))
     )
+    value = functions.coalesce(col("value"), lit(b""))
+    is_cut = functions.length(value) > DEAD_LETTER_BYTES
+    cut = functions.format_string("; only the first of its %d bytes are here", functions.length(value))
     fields = {
         "service": lit("streaming"),
         "topic": lit(DELETED_ENTRIES.name),
         "partition": col("shard"),
         "offset": col("offset"),
         "error": error,
-        "message": message,
+        "message": functions.concat(message, when(is_cut, cut).otherwise(lit(""))),
         "fingerprint": functions.coalesce(col("fingerprint"), lit(b"")),
-        "value": functions.coalesce(col("value"), lit(b"")),
+        "value": when(is_cut, functions.substring(value, 1, DEAD_LETTER_BYTES)).otherwise(value),
     }
     return _struct(fields)
 

@@ -135,8 +135,17 @@ class ReclaimJob:
             "failOnDataLoss": "true",
             "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(self._options.max_entries_per_batch),
+            # A shard's backlog is read by all cores, not by the one that has its partition.
+            "minPartitions": str(max(self._options.shards, self._session.sparkContext.defaultParallelism)),
             # A task asks for a partition's bounds on the connection on which its last fetch is still waiting.
             "kafka.fetch.max.wait.ms": "10",
+        }
+
+    def _sink_options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self._options.bootstrap_servers,
+            "kafka.acks": "all",
+            "kafka.enable.idempotence": "true",
         }
 
     @property
@@ -201,8 +210,7 @@ class ReclaimJob:
         view = self._follow_chain()
         observation = Observation(f"batch-{batch_id}")
         messages = self._plan.messages(batch, view, self._view.versions(), observation)
-        sink = messages.write.format("kafka").mode("append")
-        sink.option("kafka.bootstrap.servers", self._options.bootstrap_servers).save()
+        messages.write.format("kafka").mode("append").options(**self._sink_options()).save()
         outcome = batch_outcome(observation.get)
         if outcome.premature:
             raise PrematureError(
