@@ -1161,7 +1161,7 @@ class SettleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class UnexpandedRow:
-    """unexpandedTable: deleted directories of one death that are not expanded yet."""
+class CountRow:
+    """unexpandedTable, countTable: a number."""
 
     count: int

@@ -18,7 +18,6 @@ from schemas.records import SnapshotChainRecord
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
 from streaming.errors import ChainError, TryAgainError
-from streaming.markers import follow
 
 ANSWER_SECONDS = 30.0
 MARKERS_PER_POLL = 1_000
@@ -91,7 +90,7 @@ class ChainReader:
         assert offset is not None  # noqa: S101
         try:
             marker = codec(SnapshotChainRecord).decode_message(message.value() or b"", _fingerprint(message))
-            changed = follow(self.views[shard], marker)
+            changed = self.views[shard].follow(marker)
         except DecodeError as unreadable:
             raise ChainError(shard, f"offset {offset} cannot be read: {unreadable}") from unreadable
         except (ChainGapError, ChainOrderError) as broken:

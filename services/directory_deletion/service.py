@@ -16,12 +16,12 @@ from schemas.records import (
     SnapshotChainRecord,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SNAPSHOT_CHAIN
-from services.directory_deletion.chain import ChainFollower
-from services.directory_deletion.counts import take_done
 from services.directory_deletion.metrics import DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TABLES, Tables
 from services.directory_deletion.trees import Trees
+from services.runtime.chain_follower import ChainFollower
+from services.runtime.counts import take_done
 from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader

@@ -16,6 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
+from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
 from services.storage.tables import TableDefinition, TablesReader
 
@@ -23,8 +25,6 @@ Tables = Work | TablesReader
 """Where tables are read: committed, or as a unit of work has left them."""
 
 TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
-CHAIN_TABLE = TableDefinition("chainTable", records.ChainRow)
-COUNT_TABLE = TableDefinition("countTable", records.UnexpandedRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COUNT_TABLE)
 
@@ -36,8 +36,3 @@ _64_BITS = (1 << 64) - 1
 def tree_row_key(bucket_id: int, death: int, object_id: int) -> bytes:
     """treeTable."""
     return b"/%d/%016x/%016x" % (bucket_id, death, object_id & _64_BITS)
-
-
-def number_key(number: int) -> bytes:
-    """chainTable."""
-    return b"%016x" % number

@@ -27,14 +27,14 @@ from schemas.records import (
     TreeRow,
 )
 from schemas.topics import METADATA_COMMANDS
-from services.directory_deletion.counts import count_done
-from services.directory_deletion.due import DueQueue
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings, backoff_ms
 from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.reclaimability import LifetimeError, Verdict
+from services.runtime.counts import count_done
+from services.runtime.due import DueQueue
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schemas.records import ChainedBucket, ChainedSnapshot
+from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, SnapshotChainRecord
 from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
 
@@ -102,6 +102,23 @@ class ChainView:
 
     version: int = 0
     _buckets: dict[int, _BucketChain] = field(default_factory=dict, repr=False)
+
+    def follow(self, marker: SnapshotChainRecord) -> tuple[int, ...] | None:
+        """Take in a marker as it comes from the log; says which buckets changed, or None when it told nothing new.
+
+        Raises:
+            ChainGapError: a marker before this one is missing.
+            ChainOrderError: the marker contradicts those before it.
+        """
+        version, predecessor, body = marker.version, marker.predecessor_version, marker.body
+        if isinstance(body, ChainTake):
+            is_new = self.take(version, predecessor, body.bucket_id, body.snapshot_id, body.ordinal, body.txn)
+            return (body.bucket_id,) if is_new else None
+        if isinstance(body, ChainDrop):
+            is_new = self.drop(version, predecessor, body.bucket_id, body.snapshot_id)
+            return (body.bucket_id,) if is_new else None
+        is_new = self.full(version, body.buckets)
+        return tuple(bucket.bucket_id for bucket in body.buckets) if is_new else None
 
     def take(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn

@@ -9,9 +9,9 @@ import structlog
 from schemas.records import PurgeKeys, RowName, WaitingPurge
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.reclaimability import LifetimeError, Verdict
-from services.key_deletion.counts import PURGE, next_number
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
-from services.key_deletion.tables import BEYOND, FIRST, WAITING_TABLE, Tables, number_key, number_of_key
+from services.key_deletion.tables import BEYOND, FIRST, PURGE, WAITING_TABLE, Tables, number_key, number_of_key
+from services.runtime.counts import next_number
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 

@@ -36,8 +36,6 @@ from schemas.topics import (
     Topic,
 )
 from services.key_deletion.barriers import joined
-from services.key_deletion.chain import ChainFollower
-from services.key_deletion.counts import count_done, take_done
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
@@ -45,6 +43,8 @@ from services.key_deletion.stores import Stores
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
+from services.runtime.chain_follower import ChainFollower
+from services.runtime.counts import count_done, take_done
 from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader

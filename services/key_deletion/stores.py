@@ -21,11 +21,11 @@ from schemas.records import (
 )
 from schemas.topics import SNAPSHOTS_COMMANDS
 from services.domain.chain_view import ChainView
-from services.key_deletion.counts import SAFETY_SWEEP_MS, count, count_done, set_count
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.sweeps import ACTIVE, RowRange, Sweeps
-from services.key_deletion.tables import BEYOND, FIRST, STORE_TABLE, Tables
+from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
+from services.runtime.counts import count, count_done, set_count
 from services.runtime.service import Work
 
 EVERY_ROW = RowRange(0, 0)

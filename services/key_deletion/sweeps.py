@@ -12,11 +12,11 @@ import structlog
 
 from schemas.records import MetadataCommand, SweepPage, SweepPageSent, SweepResult, SweepRow
 from schemas.topics import METADATA_COMMANDS
-from services.key_deletion.counts import SWEEP, count_done, next_number
-from services.key_deletion.due import DueQueue
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.tables import BEYOND, FIRST, SWEEP_TABLE, Tables, sweep_key
+from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, Tables, sweep_key
+from services.runtime.counts import count_done, next_number
+from services.runtime.due import DueQueue
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)

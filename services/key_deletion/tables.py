@@ -21,6 +21,8 @@ from typing import Any
 
 from schemas import records
 from schemas.topics import Topic
+from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
 from services.storage.tables import TableDefinition, TablesReader
 
@@ -29,11 +31,9 @@ Tables = Work | TablesReader
 
 TASK_TABLE = TableDefinition("taskTable", records.TaskRow, is_cached=True)
 WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
-CHAIN_TABLE = TableDefinition("chainTable", records.ChainRow)
 STORE_TABLE = TableDefinition("storeTable", records.StoreRow)
 SWEEP_TABLE = TableDefinition("sweepTable", records.SweepRow)
 BARRIER_TABLE = TableDefinition("barrierTable", records.Barrier)
-COUNT_TABLE = TableDefinition("countTable", records.UnexpandedRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
     TASK_TABLE,
@@ -44,6 +44,9 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     BARRIER_TABLE,
     COUNT_TABLE,
 )
+
+TASK, PURGE, SWEEP, SAFETY_SWEEP_MS = b"task", b"purge", b"sweep", b"safetySweepMs"
+"""countTable: numbers given out to tasks, waiting purges and sweeps, and when the safety sweep ran."""
 
 FIRST, BEYOND = b"", b"\xff"
 """Bounds of a whole table."""

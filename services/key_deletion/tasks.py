@@ -25,12 +25,12 @@ from schemas.records import (
     TaskRow,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS
-from services.key_deletion.counts import TASK, count_done, next_number
-from services.key_deletion.due import DueQueue
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
-from services.key_deletion.tables import BEYOND, FIRST, TASK_TABLE, Tables, number_key, number_of_key
+from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
 from services.key_deletion.task_state import TaskState
+from services.runtime.counts import count_done, next_number
+from services.runtime.due import DueQueue
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.records import SnapshotSize, SpaceCellValue, SpaceUpdate, UnexpandedRow
+from schemas.records import CountRow, SnapshotSize, SpaceCellValue, SpaceUpdate
 from schemas.topics import SPACE
 from services.domain.space_matrix import EMPTY, Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import (
@@ -122,9 +122,9 @@ class SpaceChanges:
         before = table.get(ascending)
         count = (before.count if before else 0) + difference
         if count:
-            table.put(ascending, UnexpandedRow(count))
+            table.put(ascending, CountRow(count))
             if before is None:
-                table.put(descending, UnexpandedRow(0))
+                table.put(descending, CountRow(0))
         else:
             table.delete(ascending)
             table.delete(descending)

@@ -45,7 +45,7 @@ RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separ
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
-UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.UnexpandedRow)
+UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)

@@ -13,13 +13,10 @@ from typing import Any
 from schemas.codec import codec
 from schemas.records import (
     Barrier,
-    ChainRow,
     DeadLetter,
     DeletedEntry,
-    FullChain,
     PurgeDirectory,
     PurgeKeys,
-    SnapshotChainRecord,
     SweepResult,
 )
 from schemas.topics import (
@@ -31,14 +28,11 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
-from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
-from services.runtime.errors import ChainBrokenError
+from services.runtime.chain_follower import CHAIN_TABLE, ChainFollower
 from services.runtime.service import Message, Work
 from services.storage.tables import TableDefinition, TablesReader
 from streaming.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
-from streaming.markers import follow
 
-CHAIN = TableDefinition("chainTable", ChainRow)
 WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntry)
 FIRST, BEYOND = b"\x00" * 8, b"\xff" * 8
 
@@ -53,23 +47,21 @@ class PureJudge:
 
     name = "streaming"
     inputs: Sequence[Topic] = (DELETED_ENTRIES, SNAPSHOT_CHAIN)
-    tables: Sequence[TableDefinition[Any]] = (CHAIN, WAITING_ENTRIES)
+    tables: Sequence[TableDefinition[Any]] = (CHAIN_TABLE, WAITING_ENTRIES)
 
     def __init__(self) -> None:
-        self._view = ChainView()
+        self._chain = ChainFollower()
         self._waiting: deque[LoggedEntry] = deque()
         self._ready: list[LoggedEntry] = []
 
     @property
     def chain_version(self) -> int:
         """How much of the chain is known."""
-        return self._view.version
+        return self._chain.view.version
 
     def restore(self, tables: TablesReader) -> None:
         """Follow the stored markers anew, and take up what waits."""
-        self._view = ChainView()
-        for _, row in tables.table(CHAIN).scan(FIRST, BEYOND):
-            follow(self._view, row.record)
+        self._chain.restore(tables)
         rows = tables.table(WAITING_ENTRIES).scan(FIRST, BEYOND)
         self._waiting = deque(LoggedEntry(int.from_bytes(key, "big"), entry) for key, entry in rows)
         self._ready = []
@@ -85,39 +77,26 @@ class PureJudge:
             ChainBrokenError: a marker is missing or contradicts those before it.
         """
         if message.topic is SNAPSHOT_CHAIN:
-            self._follow(message.record, work)
+            self._chain.follow(message.record, work)
             return
         logged = LoggedEntry(message.offset, message.record)
-        if self._waiting or message.record.chain_version > self._view.version:
+        if self._waiting or message.record.chain_version > self._chain.view.version:
             work.table(WAITING_ENTRIES).put(_key(message.offset), message.record)
             self._waiting.append(logged)
         else:
             self._ready.append(logged)
-
-    def _follow(self, marker: SnapshotChainRecord, work: Work) -> None:
-        try:
-            changed = follow(self._view, marker)
-        except (ChainGapError, ChainOrderError) as error:
-            raise ChainBrokenError(work.shard, str(error)) from error
-        if changed is None:
-            return
-        table = work.table(CHAIN)
-        if isinstance(marker.body, FullChain):  # it says all that the markers before it said
-            for key, _ in list(table.scan(FIRST, BEYOND)):
-                table.delete(key)
-        table.put(_key(marker.version), ChainRow(marker))
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Nothing here is due at a time."""
 
     def end_batch(self, work: Work) -> None:
         """Judge what may be judged now, and send the barriers behind it."""
-        while self._waiting and self._waiting[0].entry.chain_version <= self._view.version:
+        while self._waiting and self._waiting[0].entry.chain_version <= self._chain.view.version:
             logged = self._waiting.popleft()
             work.table(WAITING_ENTRIES).delete(_key(logged.offset))
             self._ready.append(logged)
         if self._ready:
-            _send(judge_batch(self._ready, self._view), self._view.version, work)
+            _send(judge_batch(self._ready, self._chain.view), self._chain.view.version, work)
             self._ready = []
 
 

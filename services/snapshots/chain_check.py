@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import structlog
 
-from schemas.records import ChainDrop, ChainRow, ChainTake, FullChain, SnapshotChainRecord
+from schemas.records import ChainRow, FullChain, SnapshotChainRecord
 from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
+from services.runtime.chain_follower import CHAIN_TABLE, chain_key
 from services.runtime.service import Work
 from services.snapshots.rows import SnapshotRows, is_active, is_complete
-from services.snapshots.tables import BEYOND, CHAIN_TABLE, FIRST, ReadableTables, chain_key
+from services.snapshots.tables import BEYOND, FIRST, ReadableTables
 
 logger = structlog.get_logger(__name__)
 
@@ -52,30 +53,20 @@ class ChainCheck:
 
     def _advance(self, record: SnapshotChainRecord) -> bool:
         """Whether a marker is worth keeping: the next one, or the first that does not fit."""
-        body = record.body
         try:
-            if isinstance(body, FullChain):
-                return self._start_from(record.version, body)
-            if not self.is_known:
-                return False
-            if isinstance(body, ChainTake):
-                return self._view.take(
-                    record.version, record.predecessor_version, body.bucket_id, body.snapshot_id, body.ordinal, body.txn
-                )
-            return self._drop(record, body)
+            if isinstance(record.body, FullChain):
+                return self._start_from(record)
+            return self.is_known and self._view.follow(record) is not None
         except (ChainGapError, ChainOrderError) as error:
             logger.error("the snapshot chain cannot be compared", reason=str(error))
             self.is_known = False
             return True
 
-    def _drop(self, record: SnapshotChainRecord, body: ChainDrop) -> bool:
-        return self._view.drop(record.version, record.predecessor_version, body.bucket_id, body.snapshot_id)
-
-    def _start_from(self, version: int, chain: FullChain) -> bool:
+    def _start_from(self, record: SnapshotChainRecord) -> bool:
         if self.is_known and self._view.version:
             return False
         view = ChainView()
-        view.full(version, chain.buckets)
+        view.follow(record)
         self._view, self.is_known = view, True
         return True
 

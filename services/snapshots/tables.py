@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
+from services.runtime.chain_follower import CHAIN_TABLE
 from services.storage.tables import TableDefinition
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)
@@ -32,7 +33,6 @@ SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue)
 SPACE_PROGRESS_TABLE = TableDefinition("spaceProgressTable", records.SpaceUpdate, is_cached=True)
 SETTLE_TABLE = TableDefinition("settleTable", records.SettleRow)
 RETURNED_BARRIER_TABLE = TableDefinition("returnedBarrierTable", records.MetadataProgress)
-CHAIN_TABLE = TableDefinition("chainTable", records.ChainRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
@@ -82,8 +82,3 @@ def snapshot_key(volume: str, bucket: str, name: str) -> bytes:
 def returned_barrier_key(barrier_id: str, origin: str) -> bytes:
     """returnedBarrierTable."""
     return f"{barrier_id}/{origin}".encode()
-
-
-def chain_key(version: int) -> bytes:
-    """chainTable."""
-    return b"%016x" % version

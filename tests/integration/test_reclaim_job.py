@@ -49,11 +49,11 @@ from services.domain.chain_view import ChainView
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.home import jars_directory
+from streaming.batch import DEAD_LETTER_BYTES
 from streaming.chain import ChainReader
 from streaming.errors import ChainError, TopicError
 from streaming.inputs import TOPIC_IDS_FILE, check_inputs
 from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
-from streaming.markers import follow
 from streaming.metrics import ReclaimMetrics
 from streaming.reclaim import ReclaimJob, ReclaimOptions
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
@@ -102,7 +102,7 @@ class Wire:
         """Send the next marker of a chain; says its version."""
         view = self.views[shard]
         marker = SnapshotChainRecord(view.version + 1, view.version, body)
-        follow(view, marker)
+        view.follow(marker)
         encoder = codec(SnapshotChainRecord)
         headers: list[tuple[str, Any]] = [(FINGERPRINT_HEADER, encoder.fingerprint)]
         self._send(SNAPSHOT_CHAIN, encoder.encode(marker), headers, shard)
@@ -319,6 +319,7 @@ def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
         "unknown schema": (body, b"\x01" * 8),
         "short fingerprint": (body, NEWEST[:7]),
         "empty fingerprint": (body, b""),
+        "longer than a dead letter may be": (b"\xff" * (DEAD_LETTER_BYTES + 80_000), NEWEST),
         "another record": (codec(PurgeKeys).encode(PurgeKeys(1, (), ())), codec(PurgeKeys).fingerprint),
     }
 
@@ -332,7 +333,7 @@ def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
         read = wire.settle()
     letters: list[DeadLetter] = read[DEAD_LETTERS]
     assert {letter.offset: (letter.value, letter.fingerprint) for letter in letters} == {
-        offset: (body or b"", fingerprint) for offset, (body, fingerprint) in sent.items()
+        offset: ((body or b"")[:DEAD_LETTER_BYTES], fingerprint) for offset, (body, fingerprint) in sent.items()
     }
     assert {letter.error for letter in letters} == {"DecodeError"}
     assert rows(read) == [named(good)]

@@ -12,7 +12,6 @@ from pyspark.sql.functions import col
 from schemas.records import ChainDrop, ChainTake, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
-from streaming.markers import follow
 from streaming.rule import HELD, RECLAIMABLE, verdict
 from streaming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
@@ -68,7 +67,7 @@ def history(random: Random, buckets: int, steps: int, drop_share: float) -> tupl
         else:
             taken[bucket_id].append(txn)
             body = ChainTake(bucket_id, f"{bucket_id}/{txn}", len(taken[bucket_id]), txn)
-        follow(view, SnapshotChainRecord(view.version + 1, view.version, body))
+        view.follow(SnapshotChainRecord(view.version + 1, view.version, body))
     return view, taken
 
 

@@ -43,7 +43,6 @@ from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 from streaming.errors import PrematureError
 from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
-from streaming.markers import follow
 
 BUCKET = 256
 BARRIER = Barrier("settle-1", 1, 7, "")
@@ -57,7 +56,7 @@ DROP_1 = SnapshotChainRecord(3, 2, ChainDrop(BUCKET, "s1", 20, 1))
 def viewed(*markers: SnapshotChainRecord) -> ChainView:
     view = ChainView()
     for marker in markers:
-        follow(view, marker)
+        view.follow(marker)
     return view
 
 

@@ -1,17 +1,20 @@
-"""Numbers that outlive a restart: those given out to tasks and sweeps, and the work done since the last barrier."""
+"""Numbers that outlive a restart: those given out, and the work done since the last barrier.
+
+A service counts what it does in its own table, so that a restart does not make a busy round look quiet.
+"""
 
 from __future__ import annotations
 
-from schemas.records import UnexpandedRow
-from services.key_deletion.tables import COUNT_TABLE, Tables
+from schemas.records import CountRow
 from services.runtime.service import Work
+from services.storage.tables import TableDefinition, TablesReader
 
-TASK, PURGE, SWEEP, SAFETY_SWEEP_MS = b"task", b"purge", b"sweep", b"safetySweepMs"
+COUNT_TABLE = TableDefinition("countTable", CountRow, is_cached=True)
 _DONE = b"done"
 _NUMBERS_PER_MS = 1 << 10
 
 
-def count(name: bytes, tables: Tables) -> int:
+def count(name: bytes, tables: Work | TablesReader) -> int:
     """A count; 0 when it was never set."""
     row = tables.table(COUNT_TABLE).get(name)
     return row.count if row else 0
@@ -19,7 +22,7 @@ def count(name: bytes, tables: Tables) -> int:
 
 def set_count(name: bytes, value: int, work: Work) -> None:
     """Set a count."""
-    work.table(COUNT_TABLE).put(name, UnexpandedRow(value))
+    work.table(COUNT_TABLE).put(name, CountRow(value))
 
 
 def next_number(name: bytes, work: Work, now_ms: int = 0) -> int:
