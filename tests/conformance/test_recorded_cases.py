@@ -1,4 +1,4 @@
-"""What a real Apache Ozone 2.2.0 answered to the recorded workloads, line by line: the plane in memory, and the model."""
+"""What a real Apache Ozone 2.2.0 answered to the recorded workloads, line by line: the plane, and the model."""
 
 from __future__ import annotations
 

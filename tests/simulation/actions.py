@@ -1,0 +1,238 @@
+"""What clients do in a run: seeded commands to metadata and requests to snapshots, some of them senseless."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from schemas import records
+from schemas.codec import codec
+from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
+from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
+from services.runtime.memory_log import MemoryLog
+from tests.simulation.model import Incarnation, ShardModel
+
+_DIRECTORIES = ("a", "b", "c")
+_FILES = ("x", "y", "a")
+_SIZES = (0, 1, 100, 1_000, 1_024, 5_000)
+BLOCK_BYTES = 1_024
+_WEIGHTS = {
+    "put": 30,
+    "delete_key": 11,
+    "rename": 9,
+    "make_directory": 4,
+    "delete_directory": 8,
+    "take": 11,
+    "drop": 10,
+    "rename_snapshot": 2,
+    "empty_and_delete_bucket": 3,
+    "create_bucket": 3,
+    "delete_bucket": 1,
+    "create_or_delete_volume": 1,
+    "send_again": 3,
+    "nonsense": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request to snapshots."""
+
+    client_id: str
+    number: int
+    body: Any
+
+
+@dataclass(slots=True)
+class Actor:
+    """The clients of one shard."""
+
+    shard: int
+    random: Random
+    log: MemoryLog
+    model: ShardModel
+    requests: list[SentRequest] = field(default_factory=list)
+    """All requests to snapshots, in the order of the log."""
+    weights: dict[str, float] = field(default_factory=dict)
+    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    _sent: dict[str, bytes] = field(default_factory=dict)
+    """By client its last command to metadata."""
+    _snapshot_names: int = 0
+
+    def __post_init__(self) -> None:
+        # Each run prefers other actions: some are all puts and snapshots, some all trees.
+        self.weights = {name: weight * self.random.choice((0.2, 1, 1, 3)) for name, weight in _WEIGHTS.items()}
+        self.submit(records.CreateVolume(self.volume))
+        for bucket in ("bucket-a", "bucket-b"):
+            self._create_bucket(bucket)
+
+    @property
+    def volume(self) -> str:
+        """The one volume of the shard."""
+        return f"volume-{self.shard}"
+
+    # ---- sending
+
+    def submit(self, body: Any, *, shard: int | None = None) -> None:
+        """Append a command to metadata's log."""
+        client_id = self.random.choice(("client-one", "client-two"))
+        number = self._next("metadata", client_id)
+        command = MetadataCommand(self.shard if shard is None else shard, client_id, number, body)
+        self._sent[client_id] = codec(MetadataCommand).encode(command)
+        self._append(METADATA_COMMANDS.name, self._sent[client_id], codec(MetadataCommand).fingerprint)
+
+    def request(self, body: Any) -> SentRequest:
+        """Append a request to the log of snapshots."""
+        client_id = self.random.choice(("client-one", "client-two"))
+        request = SentRequest(client_id, self._next("snapshots", client_id), body)
+        command = SnapshotCommand(self.shard, client_id, request.number, body)
+        self._append(
+            SNAPSHOTS_COMMANDS.name, codec(SnapshotCommand).encode(command), codec(SnapshotCommand).fingerprint
+        )
+        self.requests.append(request)
+        return request
+
+    def _append(self, topic: str, value: bytes, fingerprint: bytes) -> None:
+        self.log.append(topic, self.shard, value, fingerprint)
+
+    def _next(self, service: str, client_id: str) -> int:
+        self._numbers[service, client_id] = self._numbers.get((service, client_id), 0) + self.random.choice((1, 1, 7))
+        return self._numbers[service, client_id]
+
+    # ---- choosing
+
+    def act(self) -> str:
+        """Do one thing; says which."""
+        name = self.random.choices(list(self.weights), list(self.weights.values()))[0]
+        getattr(self, f"_{name}")()
+        return name
+
+    def _bucket(self) -> str:
+        return self.random.choice(("bucket-a", "bucket-a", "bucket-b"))
+
+    def _incarnation(self, bucket: str) -> Incarnation | None:
+        return self.model.current(self.volume, bucket)
+
+    def _path(self, *, is_directory: bool = False) -> str:
+        depth = self.random.choice((0, 0, 1, 1, 2, 3))
+        names = [self.random.choice(_DIRECTORIES) for _ in range(depth)]
+        last = self.random.choice(_DIRECTORIES if is_directory else _FILES)
+        return "/".join([*names, last])
+
+    def _existing(self, bucket: str, *, is_directory: bool = False) -> str:
+        """Mostly a path that is there, as far as the model knows by now."""
+        incarnation = self._incarnation(bucket)
+        if incarnation is not None and self.random.random() < 0.8:
+            view = incarnation.bucket.view()
+            paths = list(view.directories) if is_directory else list(view.keys)
+            if paths:
+                return self.random.choice(paths)
+        return self._path(is_directory=is_directory)
+
+    # ---- doing
+
+    def _put(self) -> None:
+        bucket = self._bucket()
+        path = self._existing(bucket) if self.random.random() < 0.3 else self._path()
+        tag = f"tag-{self.log.end_offset(METADATA_COMMANDS.name, self.shard)}"
+        size_bytes = self.random.choice(_SIZES)
+        self.submit(records.PutKey(self.volume, bucket, path, size_bytes, tag, BLOCK_BYTES))
+
+    def _delete_key(self) -> None:
+        bucket = self._bucket()
+        path = self._existing(bucket, is_directory=self.random.random() < 0.1)
+        self.submit(records.DeleteKey(self.volume, bucket, path))
+
+    def _rename(self) -> None:
+        bucket = self._bucket()
+        is_directory = self.random.random() < 0.5
+        source = self._existing(bucket, is_directory=is_directory)
+        target = self._existing(bucket, is_directory=True) if self.random.random() < 0.3 else self._path()
+        if target in (source, source.rpartition("/")[0]):
+            return  # onto itself: planes may differ in what they answer
+        kind = records.RenameDirectory if is_directory and self.random.random() < 0.7 else records.RenameKey
+        self.submit(kind(self.volume, bucket, source, target))
+
+    def _make_directory(self) -> None:
+        self.submit(records.MakeDirectory(self.volume, self._bucket(), self._path(is_directory=True)))
+
+    def _delete_directory(self) -> None:
+        bucket = self._bucket()
+        path = self._existing(bucket, is_directory=True)
+        is_recursive = self.random.random() < 0.85
+        self.submit(records.DeleteDirectory(self.volume, bucket, path, is_recursive))
+
+    def _take(self) -> None:
+        if self.random.random() < 0.9:
+            self._snapshot_names += 1
+        self.request(records.CreateSnapshot(self.volume, self._bucket(), f"snap-{self._snapshot_names}"))
+
+    def _known_snapshot(self) -> tuple[str, str]:
+        """A bucket and the name of a snapshot that was asked for once."""
+        made = [request.body for request in self.requests if isinstance(request.body, records.CreateSnapshot)]
+        if not made or self.random.random() < 0.05:
+            return self._bucket(), "snap-never"
+        chosen = self.random.choice(made[-6:])
+        return chosen.bucket, chosen.snapshot
+
+    def _drop(self) -> None:
+        bucket, name = self._known_snapshot()
+        self.request(records.DeleteSnapshot(self.volume, bucket, name))
+
+    def _rename_snapshot(self) -> None:
+        bucket, name = self._known_snapshot()
+        self._snapshot_names += self.random.choice((0, 1))
+        self.request(records.RenameSnapshot(self.volume, bucket, name, f"snap-{self._snapshot_names}"))
+
+    def _create_bucket(self, bucket: str = "") -> None:
+        layout = self.random.choice(
+            (BucketLayout.FILE_SYSTEM_OPTIMIZED,) * 3 + (BucketLayout.OBJECT_STORE, BucketLayout.LEGACY)
+        )
+        self.submit(records.CreateBucket(self.volume, bucket or self._bucket(), layout))
+
+    def _delete_bucket(self) -> None:
+        self.submit(records.DeleteBucket(self.volume, self._bucket()))
+
+    def _empty_and_delete_bucket(self) -> None:
+        """Delete what is there as far as the model knows, the bucket with it, and make it anew."""
+        bucket = self._bucket()
+        incarnation = self._incarnation(bucket)
+        if incarnation is not None:
+            for request in list(self.requests):
+                body = request.body
+                if isinstance(body, records.CreateSnapshot) and body.bucket == bucket:
+                    self.request(records.DeleteSnapshot(self.volume, bucket, body.snapshot))
+            view = incarnation.bucket.view()
+            for directory in view.directories:
+                if "/" not in directory:
+                    self.submit(records.DeleteDirectory(self.volume, bucket, directory))
+            for key in view.keys:
+                self.submit(records.DeleteKey(self.volume, bucket, key))
+        self.submit(records.DeleteBucket(self.volume, bucket))
+        if self.random.random() < 0.7:
+            self._create_bucket(bucket)
+
+    def _create_or_delete_volume(self) -> None:
+        if self.random.random() < 0.5:
+            self.submit(records.DeleteVolume(self.volume))
+        else:
+            self.submit(records.CreateVolume(self.volume))
+
+    def _send_again(self) -> None:
+        """A client that did not hear an answer sends its last command again."""
+        client_id = self.random.choice(list(self._sent))
+        self._append(METADATA_COMMANDS.name, self._sent[client_id], codec(MetadataCommand).fingerprint)
+
+    def _nonsense(self) -> None:
+        """Names that nothing has, and a shard that is another one."""
+        bucket = self._bucket()
+        what = self.random.randrange(4)
+        if what == 0:
+            self.submit(records.PutKey("volume-none", bucket, "x", 1))
+        elif what == 1:
+            self.submit(records.PutKey(self.volume, "bucket-none", "x", 1))
+        elif what == 2:
+            self.submit(records.PutKey(self.volume, bucket, "x", 1), shard=self.shard + 1)
+        else:
+            self.request(records.CreateSnapshot(self.volume, "bucket-none", "snap-none"))

@@ -1,0 +1,318 @@
+"""What must be so in one shard when it is quiet: nothing lost, nothing left, everything counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.records import SnapshotInfo, SnapshotStatus
+from services.directory_deletion.tables import TREE_TABLE
+from services.directory_deletion.tree_state import TreeState
+from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
+from services.metadata import queries
+from services.metadata.tables import (
+    ACCOUNT_TABLE,
+    BUCKET_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    RECLAIM_TABLE,
+    SNAPSHOT_RENAMED_TABLE,
+    SPACE_TABLE,
+    UNEXPANDED_TABLE,
+)
+from services.mock_scm.inventory import scm_state
+from services.mock_scm.tables import INVENTORY_TABLE
+from services.plane.pure_judge import WAITING_ENTRIES
+from services.snapshots.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
+from services.storage.tables import TableDefinition, TablesReader
+from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
+from tests.simulation.model import Incarnation, ShardModel, TakenView
+from tests.simulation.plane import SimulatedPlane
+
+FIRST, BEYOND = b"", b"\xff" * 9
+Cell = tuple[int, int, int, int, int]
+_EMPTY: Cell = (0, 0, 0, 0, 0)
+
+
+def rows(tables: TablesReader, table: TableDefinition[Any]) -> list[Any]:
+    """All rows of a table."""
+    return [row for _, row in tables.table(table).scan(FIRST, BEYOND)]
+
+
+@dataclass(slots=True)
+class QuietCheck:
+    """Everything that is asked of one quiet shard."""
+
+    plane: SimulatedPlane
+    model: ShardModel
+    names: dict[str, tuple[str, str, str]]
+    """By id the volume, bucket and name of every snapshot that clients made and did not delete."""
+
+    def run(self) -> None:
+        """Ask all of it."""
+        self.check_inventory()
+        self.check_nothing_is_on_its_way()
+        self.check_garbage()
+        self.check_listings()
+        self.check_figures()
+        self.check_space()
+        self.check_snapshots()
+
+    @property
+    def _shard(self) -> int:
+        return self.model.shard
+
+    def _tables(self, name: str) -> TablesReader:
+        return self.plane.tables(name, self._shard)
+
+    def _live(self) -> list[Incarnation]:
+        return self.model.live_buckets()
+
+    def check_inventory(self) -> None:
+        """SCM has the blocks of every held version, and no other ones."""
+        there = {row.blocks for row in rows(self._tables("mock_scm"), INVENTORY_TABLE)}
+        held = {self.model.runs[n] for n in self.model.held if self.model.names.versions[n].size_bytes}
+        if held - there:
+            raise SafetyError(f"shard {self._shard}: held but not in SCM: {self._named(held - there)}")
+        if there - held:
+            raise LivenessError(f"shard {self._shard}: held by nobody but still in SCM: {self._named(there - held)}")
+
+    def _named(self, runs: set[Any]) -> list[Any]:
+        numbers = [self.model.numbers.get(run.first_local_id, -1) for run in runs]
+        return [(n, self.model.births.get(n), self.model.names.versions.get(n)) for n in sorted(numbers)[:3]]
+
+    def check_nothing_is_on_its_way(self) -> None:
+        """No task, sweep, waiting entry, unexpanded directory or half-made snapshot is left."""
+        emptied: tuple[tuple[str, TableDefinition[Any]], ...] = (
+            ("metadata", RECLAIM_TABLE),
+            ("metadata", UNEXPANDED_TABLE),
+            ("streaming", WAITING_ENTRIES),
+            ("key_deletion", TASK_TABLE),
+            ("key_deletion", WAITING_TABLE),
+            ("key_deletion", SWEEP_TABLE),
+            ("snapshots", PENDING_TABLE),
+        )
+        for name, table in emptied:
+            left = rows(self._tables(name), table)
+            if left:
+                raise LivenessError(f"shard {self._shard}: {name} has left in {table.name}: {left[:3]}")
+        trees = rows(self._tables("directory_deletion"), TREE_TABLE)
+        left = [row for row in trees if row.state != TreeState.BLOCKED and row.attempt == 1]
+        if left:
+            raise LivenessError(f"shard {self._shard}: trees are still on their way: {left[:3]}")
+
+    def check_garbage(self) -> None:
+        """The garbage tables hold the rows of what snapshots hold, and no other ones."""
+        metadata = self._tables("metadata")
+        expected = {
+            (incarnation.bucket_id, self.model.births[number])
+            for incarnation in self.model.incarnations
+            for number in self.model.dead_numbers(incarnation)
+            if self.model.holders(incarnation, number)
+        }
+        found = {
+            (self._bucket_id(key), row.key.birth) for key, row in metadata.table(DELETED_TABLE).scan(FIRST, BEYOND)
+        }
+        if found != expected:
+            raise LivenessError(
+                f"shard {self._shard}: deletedTable has too many {found - expected}, too few {expected - found}"
+            )
+        counted: tuple[tuple[TableDefinition[Any], dict[int, int]], ...] = (
+            (DELETED_DIRECTORY_TABLE, {i.bucket_id: len(self.model.left_directories(i)) for i in self._all()}),
+            (SNAPSHOT_RENAMED_TABLE, {i.bucket_id: len(self.model.left_renames(i)) for i in self._all()}),
+        )
+        for table, counts in counted:
+            there = Counter(self._bucket_id(key) for key, _ in metadata.table(table).scan(FIRST, BEYOND))
+            if there != Counter({bucket_id: count for bucket_id, count in counts.items() if count}):
+                raise LivenessError(f"shard {self._shard}: {table.name} has {dict(there)} rows, expected {counts}")
+
+    def _all(self) -> list[Incarnation]:
+        return self.model.incarnations
+
+    def _bucket_id(self, key: bytes) -> int:
+        return int(key.split(b"/")[2])
+
+    def check_listings(self) -> None:
+        """The active namespace and every snapshot list what the model lists."""
+        metadata = self._tables("metadata")
+        reachable = 0
+        for incarnation in self._live():
+            view = incarnation.bucket.view()
+            reachable += len(view.keys) + len(view.directories)
+            self._check_listing("active", metadata, incarnation, view.keys, view.directories)
+            for taken in incarnation.snapshots.values():
+                checkpoint = TablesReader(
+                    self.plane.processes["metadata", self._shard].store.open_checkpoint(taken.snapshot_id)
+                )
+                self._check_listing(taken.snapshot_id, checkpoint, incarnation, taken.keys, taken.directories)
+        there = sum(len(rows(metadata, table)) for table in (KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE))
+        if there != reachable:
+            raise LivenessError(f"shard {self._shard}: {there} rows are in the namespace, {reachable} can be reached")
+        checkpoints = set(self.plane.processes["metadata", self._shard].store.checkpoints())
+        live = {snapshot_id for incarnation in self._live() for snapshot_id in incarnation.snapshots}
+        if checkpoints != live:
+            raise LivenessError(f"shard {self._shard}: checkpoints {checkpoints}, live snapshots {live}")
+
+    def _check_listing(
+        self, store: str, tables: TablesReader, incarnation: Incarnation, keys: Any, directories: Any
+    ) -> None:
+        bucket = queries.get_bucket(tables, incarnation.volume, incarnation.name)
+        entries = list(queries.walk(tables, bucket))
+        found = {entry.path: (entry.tag, entry.size_bytes) for entry in entries if not entry.is_directory}
+        expected = {path: (version.tag, version.size_bytes) for path, version in keys.items()}
+        if bucket.object_id != incarnation.bucket_id or found != expected:
+            raise AnswerError(f"{incarnation.volume}/{incarnation.name} {store} lists {found}, expected {expected}")
+        if sorted(entry.path for entry in entries if entry.is_directory) != list(directories):
+            raise AnswerError(f"{incarnation.volume}/{incarnation.name} {store} has other directories: {entries}")
+
+    def check_figures(self) -> None:
+        """The used figures of every bucket equal a recount."""
+        buckets = rows(self._tables("metadata"), BUCKET_TABLE)
+        found = {
+            row.object_id: (
+                row.used_bytes,
+                row.used_namespace,
+                row.snapshot_used_bytes,
+                row.snapshot_used_namespace,
+            )
+            for row in buckets
+        }
+        expected = {}
+        for incarnation in self._live():
+            view = incarnation.bucket.view()
+            held = [n for n in self.model.dead_numbers(incarnation) if self.model.holders(incarnation, n)]
+            expected[incarnation.bucket_id] = (
+                view.referenced_bytes,
+                len(view.keys) + len(view.directories),
+                sum(self.model.names.versions[n].size_bytes for n in held),
+                len(held) + len(self.model.left_directories(incarnation)),
+            )
+        if found != expected:
+            raise AccountError(f"shard {self._shard}: used figures {found}, expected {expected}")
+
+    def expected_cells(self, incarnation: Incarnation) -> dict[tuple[int, int], Cell]:
+        """The space matrix of a bucket, counted from copies."""
+        cells: dict[tuple[int, int], Cell] = {}
+
+        def add(holders: list[TakenView], cell: Cell) -> None:
+            key = (holders[0].txn, holders[-1].txn) if holders else (0, 0)
+            before = cells.get(key, _EMPTY)
+            cells[key] = (
+                before[0] + cell[0],
+                before[1] + cell[1],
+                before[2] + cell[2],
+                before[3] + cell[3],
+                before[4] + cell[4],
+            )
+
+        for number in self.model.dead_numbers(incarnation):
+            holders = self.model.holders(incarnation, number)
+            if holders:
+                add(holders, (self.model.names.versions[number].size_bytes, 1, 1, 0, 0))
+        for holders in self.model.left_directories(incarnation):
+            add(holders, (0, 0, 0, 1, 0))
+        for holders in self.model.left_renames(incarnation):
+            add(holders, (0, 0, 0, 0, 1))
+        return cells
+
+    def check_space(self) -> None:
+        """The matrix equals a recount, and the accounts equal SCM's inventory, to the byte."""
+        metadata = self._tables("metadata")
+        found: dict[int, dict[tuple[int, int], Cell]] = {}
+        for key, cell in metadata.table(SPACE_TABLE).scan(FIRST, BEYOND):
+            bucket_id = int(key.split(b"/")[1])
+            found.setdefault(bucket_id, {})[cell.first_holder, cell.last_holder] = (
+                cell.bytes,
+                cell.versions,
+                cell.key_rows,
+                cell.directory_rows,
+                cell.rename_rows,
+            )
+        expected = {i.bucket_id: cells for i in self._all() if (cells := self.expected_cells(i))}
+        if found != expected:
+            raise AccountError(f"shard {self._shard}: space matrix {found}, expected {expected}")
+        live = sum(row.used_bytes for row in rows(metadata, BUCKET_TABLE))
+        held = sum(cell[0] for cells in found.values() for cell in cells.values())
+        accounts = rows(metadata, ACCOUNT_TABLE)
+        claimed = sum(account.claimed_bytes for account in accounts)
+        freed = sum(account.freed_bytes for account in accounts)
+        inventory = scm_state(self._tables("mock_scm")).inventory_bytes
+        if live + held + claimed != inventory:
+            raise AccountError(
+                f"shard {self._shard}: live {live} + held {held} + claimed {claimed} is not SCM's {inventory}"
+            )
+        written = sum(version.size_bytes for version in self.model.names.versions.values())
+        if written != inventory + freed:
+            raise AccountError(f"shard {self._shard}: written {written}, there {inventory}, freed {freed}")
+
+    def check_snapshots(self) -> None:
+        """SnapshotInfo of every live snapshot: names, chains, sizes, flags; and no other rows."""
+        infos = {row.snapshot_id: row for row in rows(self._tables("snapshots"), SNAPSHOT_INFO_TABLE)}
+        taken = {view.snapshot_id: (i, view) for i in self._live() for view in i.snapshots.values()}
+        if set(self.names) != set(taken):
+            raise AnswerError(f"shard {self._shard}: clients made {self.names}, metadata has {list(taken)}")
+        if set(infos) != set(taken):
+            raise LivenessError(f"shard {self._shard}: rows of {list(infos)}, live are {list(taken)}")
+        in_order = sorted(taken.values(), key=lambda pair: pair[1].txn)
+        global_previous = ""
+        path_previous: dict[int, str] = {}
+        for incarnation, view in in_order:
+            previous = (path_previous.get(incarnation.bucket_id, ""), global_previous)
+            self._check_snapshot(infos[view.snapshot_id], incarnation, view, previous)
+            path_previous[incarnation.bucket_id] = global_previous = view.snapshot_id
+
+    def _check_snapshot(
+        self, info: SnapshotInfo, incarnation: Incarnation, view: TakenView, previous: tuple[str, str]
+    ) -> None:
+        exclusive_bytes = self.model.exclusive_bytes(incarnation, view)
+        expected = SnapshotInfo(
+            snapshot_id=view.snapshot_id,
+            name=self.names[view.snapshot_id][2],
+            volume=incarnation.volume,
+            bucket=incarnation.name,
+            status=SnapshotStatus.SNAPSHOT_ACTIVE,
+            creation_time_ms=info.creation_time_ms,
+            deletion_time_ms=-1,
+            path_previous_snapshot_id=previous[0],
+            global_previous_snapshot_id=previous[1],
+            snapshot_path=f"{incarnation.volume}/{incarnation.name}",
+            has_deep_cleaned_keys=True,
+            has_deep_cleaned_directories=True,
+            referenced_bytes=view.referenced_bytes,
+            referenced_replicated_bytes=view.referenced_bytes,
+            exclusive_bytes=exclusive_bytes,
+            exclusive_replicated_bytes=exclusive_bytes,
+            create_txn=view.txn,
+            last_txn=info.last_txn,
+            bucket_id=incarnation.bucket_id,
+            ordinal=view.ordinal,
+            chain_version_of_reset=info.chain_version_of_reset,
+        )
+        if info != expected:
+            raise AccountError(f"shard {self._shard}: {_differences(info, expected)} in {info}")
+
+
+def _differences(found: Any, expected: Any) -> str:
+    names = [name for name in found.__dataclass_fields__ if getattr(found, name) != getattr(expected, name)]
+    return ", ".join(f"{name} is {getattr(found, name)!r}, not {getattr(expected, name)!r}" for name in names)
+
+
+def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
+    """At any moment of metadata's log: live + held + pending + claimed + freed is all that was ever written."""
+    metadata = plane.tables("metadata", model.shard)
+    live = sum(row.size_bytes for table in (KEY_TABLE, FILE_TABLE) for row in rows(metadata, table))
+    cells = sum(cell.bytes for cell in rows(metadata, SPACE_TABLE))
+    accounts = rows(metadata, ACCOUNT_TABLE)
+    claimed = sum(account.claimed_bytes for account in accounts)
+    freed = sum(account.freed_bytes for account in accounts)
+    claimed_rows = sum(row.blocks.size_bytes for row in rows(metadata, RECLAIM_TABLE))
+    written = sum(version.size_bytes for version in model.names.versions.values())
+    if claimed != claimed_rows or live + cells + claimed + freed != written:
+        raise AccountError(
+            f"shard {model.shard}: live {live} + held and pending {cells} + claimed {claimed} (rows {claimed_rows}) "
+            f"+ freed {freed} is not {written}, all that was written"
+        )

@@ -1,0 +1,270 @@
+"""What goes wrong in a run, drawn from its seed: which kinds at all, how often, and where exactly.
+
+Each run has its own mix, so that rare combinations of faults do not drown in all of them at once. A service sees the
+log through ``FaultyLog``: in any order of topics, in batches of any size, late, repeated, or with a message missing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from schemas.topics import (
+    METADATA_PROGRESS,
+    PURGE_DIRECTORIES,
+    PURGE_KEYS,
+    SCM_COMMANDS,
+    SCM_REPLIES,
+    SNAPSHOT_CHAIN,
+    SPACE,
+    SWEEP_RESULTS,
+)
+from services.runtime.errors import PositionError, RetryableError
+from services.runtime.log import LogRecord
+from services.runtime.memory_log import MemoryLog
+from services.runtime.probe import Point
+
+Address = tuple[str, int]
+Place = tuple[str, int, str]
+"""A service, a shard, and a topic that it reads."""
+CHAIN_READERS = ("streaming", "key_deletion", "directory_deletion")
+HELD_TOPICS: Mapping[str, tuple[str, ...]] = {
+    "snapshots": (METADATA_PROGRESS.name, SNAPSHOT_CHAIN.name, SPACE.name),
+    "streaming": (SNAPSHOT_CHAIN.name,),
+    "key_deletion": (
+        PURGE_KEYS.name,
+        SWEEP_RESULTS.name,
+        SNAPSHOT_CHAIN.name,
+        SCM_REPLIES.name,
+        METADATA_PROGRESS.name,
+    ),
+    "directory_deletion": (PURGE_DIRECTORIES.name, SNAPSHOT_CHAIN.name, METADATA_PROGRESS.name),
+    "mock_scm": (SCM_COMMANDS.name,),
+}
+"""Topics that one reader may be late with while it goes on reading its others."""
+
+
+class SimulatedCrash(BaseException):
+    """The process died here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultMix:
+    """How likely each kind of fault is at one step of one run; 0 means that this run is without it."""
+
+    crash: float = 0.0
+    stay_down: float = 0.0
+    """Share of crashes and pauses after which a service stays away for long."""
+    restore: float = 0.0
+    """A start from an older copy of the database."""
+    pause: float = 0.0
+    hold: float = 0.0
+    """One topic comes late for one reader."""
+    held_topics: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: HELD_TOPICS)
+    repeat: float = 0.0
+    """Per message: appended twice."""
+    unacknowledged: float = 0.0
+    """Per flush: nobody says what has arrived, and some of it has not."""
+    garbage: float = 0.0
+    lies: float = 0.0
+    """Well-formed orders to free what is held: nobody may follow them."""
+    has_lost_answer: bool = False
+    """One answer never reaches its reader."""
+    hole: str = ""
+    """The one reader that never sees one marker of the chain; or everyone, for one that cannot be read."""
+    scm_fail_share: float = 0.0
+    scm_delay_ms: int = 0
+    scm_answers_twice: bool = False
+    scm_outage: float = 0.0
+
+
+def draw_mix(random: Random) -> FaultMix:
+    """The faults of one run: about half of the kinds, each at its own rate; sometimes none at all."""
+    if random.random() < 0.05:
+        return FaultMix()
+
+    def rate(highest: float, share_of_runs: float = 0.5) -> float:
+        return random.uniform(0, highest) if random.random() < share_of_runs else 0.0
+
+    return FaultMix(
+        crash=rate(0.25),
+        stay_down=rate(0.5),
+        restore=rate(0.03, 0.4),
+        pause=rate(0.05),
+        hold=rate(0.10),
+        repeat=rate(0.10),
+        unacknowledged=rate(0.10),
+        garbage=rate(0.03, 0.3),
+        lies=rate(0.03, 0.2),
+        has_lost_answer=random.random() < 0.1,
+        hole=random.choice((*CHAIN_READERS, "everyone")) if random.random() < 0.06 else "",
+        scm_fail_share=rate(0.6, 0.3),
+        scm_delay_ms=random.choice((1, 500, 30_000)) if random.random() < 0.3 else 0,
+        scm_answers_twice=random.random() < 0.2,
+        scm_outage=rate(0.02, 0.2),
+    )
+
+
+@dataclass(slots=True)
+class Faults:
+    """The state of all faults of one run."""
+
+    random: Random
+    mix: FaultMix
+    are_on: bool = True
+    countdowns: dict[Address, int] = field(default_factory=dict)
+    """Points of the loop until a service crashes."""
+    held: dict[Place, int] = field(default_factory=dict)
+    """Offset from which on a reader does not see a topic."""
+    holes: set[tuple[str, int, str, bytes]] = field(default_factory=set)
+    """Messages that one reader never sees, however often they are sent."""
+    crashes: int = 0
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more; holes stay."""
+        self.are_on = False
+        self.countdowns.clear()
+        self.held.clear()
+
+    def resume(self) -> None:
+        """Go on where it was healed."""
+        self.are_on = True
+
+    def at(self, address: Address, point: Point) -> None:
+        """A point of a service's loop is passed: the probe."""
+        left = self.countdowns.get(address)
+        if left is None:
+            return
+        if left:
+            self.countdowns[address] = left - 1
+            return
+        del self.countdowns[address]
+        self.crashes += 1
+        raise SimulatedCrash
+
+    def visible_until(self, place: Place, end: int) -> int:
+        """Offset up to which a reader sees a topic."""
+        return min(end, self.held.get(place, end))
+
+    def is_repeated(self) -> bool:
+        """Whether this message is appended twice."""
+        return self.are_on and self.mix.repeat > 0 and self.random.random() < self.mix.repeat
+
+    def is_unacknowledged(self) -> bool:
+        """Whether the acknowledgement of this flush is lost."""
+        return self.are_on and self.mix.unacknowledged > 0 and self.random.random() < self.mix.unacknowledged
+
+
+class FaultyLog:
+    """The log as one process sees it."""
+
+    def __init__(self, log: MemoryLog, faults: Faults, address: Address) -> None:
+        self._log = log
+        self._faults = faults
+        self._address = address
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """What tells a topic from one of the same name that was made anew."""
+        return self._log.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        return self._log.end_offset(topic, partition)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> FaultySource:
+        """Read one partition of some topics."""
+        positions = {topic: next_offsets.get(topic, 0) for topic in topics}
+        return FaultySource(self._log, self._faults, self._address, partition, positions)
+
+    def open_sink(self) -> FaultySink:
+        """A sink of its own."""
+        return FaultySink(self._log, self._faults)
+
+
+class FaultySource:
+    """Reads some of what there is, in an order that nobody can rely on across topics."""
+
+    def __init__(
+        self, log: MemoryLog, faults: Faults, address: Address, partition: int, next_offsets: dict[str, int]
+    ) -> None:
+        self._log = log
+        self._faults = faults
+        self._address = address
+        self._partition = partition
+        self._next_offsets = next_offsets
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Next messages of some topics."""
+        topics = list(self._next_offsets)
+        left = max_records
+        if self._faults.are_on:
+            self._faults.random.shuffle(topics)
+            left = self._faults.random.choice((1, 2, 3, 5, 10, max_records))
+        polled: list[LogRecord] = []
+        for topic in topics:
+            polled += self._take(topic, left - len(polled))
+        return polled
+
+    def _take(self, topic: str, limit: int) -> list[LogRecord]:
+        name, shard = self._address
+        offset = self._next_offsets[topic]
+        records = self._log.records(topic, self._partition)
+        if offset > len(records):
+            raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
+        end = self._faults.visible_until((name, shard, topic), len(records))
+        taken = records[offset : min(end, offset + max(limit, 0))]
+        self._next_offsets[topic] = offset + len(taken)
+        if not self._faults.holes:
+            return taken
+        return [record for record in taken if (name, shard, topic, record.value) not in self._faults.holes]
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead."""
+        return {
+            topic: self._log.end_offset(topic, self._partition) - offset for topic, offset in self._next_offsets.items()
+        }
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FaultySink:
+    """Publishes at least once, in the order of each topic: between topics nothing is certain before the flush."""
+
+    def __init__(self, log: MemoryLog, faults: Faults) -> None:
+        self._log = log
+        self._faults = faults
+        self._on_the_way: dict[str, deque[tuple[int, bytes, bytes]]] = {}
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        """Send a message off; it, and others, may arrive now or later."""
+        if not self._faults.are_on:
+            self._log.append(topic, partition, value, fingerprint)
+            return
+        self._on_the_way.setdefault(topic, deque()).append((partition, value, fingerprint))
+        random = self._faults.random
+        if random.random() < 0.5:
+            some = random.choice(list(self._on_the_way))
+            self._arrive(some, random.randint(0, len(self._on_the_way[some])))
+
+    def _arrive(self, topic: str, count: int) -> None:
+        waiting = self._on_the_way[topic]
+        for _ in range(count):
+            message = waiting.popleft()
+            self._log.append(topic, *message)
+            if self._faults.is_repeated():
+                self._log.append(topic, *message)
+
+    def flush(self) -> None:
+        """Say that all has arrived; or that nobody knows, and then some of it is lost."""
+        is_known = not any(self._on_the_way.values()) or not self._faults.is_unacknowledged()
+        for topic, waiting in self._on_the_way.items():
+            self._arrive(topic, len(waiting) if is_known else self._faults.random.randint(0, len(waiting)))
+        self._on_the_way.clear()
+        if not is_known:
+            raise RetryableError("the acknowledgement was lost")
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,408 @@
+"""The brute-force judge of one shard: plain sets and full copies, fed with metadata's log in its order.
+
+It applies each command that metadata has made durable, at the same txn, and learns from the answers which blocks a
+version has. It knows nothing of lifetimes, chains or garbage tables: who holds a version is looked up in copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import records
+from schemas.codec import DecodeError, codec
+from schemas.records import BlockRun, MetadataCommand, MetadataReply
+from services.client import workload
+from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
+from services.runtime.log import LogRecord
+from tests.simulation.errors import AnswerError, SafetyError
+
+HOUR_MS = 3_600_000
+_SENDERS: Mapping[type[Any], str] = {
+    records.TakeSnapshot: "snapshots",
+    records.DropSnapshot: "snapshots",
+    records.ClaimRows: "key_deletion",
+    records.FinishRows: "key_deletion",
+    records.SweepPage: "key_deletion",
+    records.ExpandDirectory: "directory_deletion",
+    records.PurgeDirectories: "directory_deletion",
+}
+_CONTROL = (
+    records.Barrier,
+    records.GrantContainer,
+    records.StopClaims,
+    records.ResumeClaims,
+    records.PublishFullChain,
+)
+Thing = tuple[str, int]
+"""A file or directory, whatever its name: its kind and a number that it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenView:
+    """All that a bucket listed when a snapshot was taken."""
+
+    snapshot_id: str
+    txn: int
+    ordinal: int
+    keys: Mapping[str, Version]
+    directories: tuple[str, ...]
+    things: frozenset[Thing]
+
+    @property
+    def referenced_bytes(self) -> int:
+        """The sum of what it lists."""
+        return sum(version.size_bytes for version in self.keys.values())
+
+    @property
+    def numbers(self) -> set[int]:
+        """Numbers of the versions that it lists."""
+        return {version.number for version in self.keys.values()}
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """One life of a bucket, from its creation until its deletion and beyond: what it left behind."""
+
+    volume: str
+    name: str
+    bucket: _Bucket
+    bucket_id: int = 0
+    is_deleted: bool = False
+    versions: list[int] = field(default_factory=list)
+    deleted_trees: list[_Directory] = field(default_factory=list)
+    renames: list[tuple[int, Thing]] = field(default_factory=list)
+    """Txn and object of every rename that had to be noted."""
+    last_renames: dict[Thing, int] = field(default_factory=dict)
+    snapshots: dict[str, TakenView] = field(default_factory=dict)
+    """Live ones, in the order of the chain."""
+    ever_taken: int = 0
+
+
+@dataclass(slots=True)
+class _Client:
+    number: int
+    log_time_ms: int
+
+
+@dataclass(slots=True)
+class ShardModel:
+    """What one shard must show."""
+
+    shard: int
+    names: NamespaceModel = field(default_factory=NamespaceModel)
+    position: int = 0
+    """Commands of metadata's log that are applied here."""
+    txn: int = 0
+    incarnations: list[Incarnation] = field(default_factory=list)
+    expected: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
+    """By client and number the txn and the error of the answer; more than one after the client was forgotten."""
+    put_numbers: dict[int, int] = field(default_factory=dict)
+    """By txn the number of the version that it made."""
+    made_buckets: dict[int, Incarnation] = field(default_factory=dict)
+    runs: dict[int, BlockRun] = field(default_factory=dict)
+    """By number of a version its blocks, as the plane answered."""
+    numbers: dict[int, int] = field(default_factory=dict)
+    """By first local id the number of the version."""
+    births: dict[int, int] = field(default_factory=dict)
+    unreadable: list[int] = field(default_factory=list)
+    """Offsets of commands that metadata has to put aside."""
+    taken_ids: set[str] = field(default_factory=set)
+    _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
+    _objects: dict[int, int] = field(default_factory=dict)
+    _directories: dict[int, _Directory] = field(default_factory=dict)
+    _clients: dict[str, _Client] = field(default_factory=dict)
+    _log_time_ms: int = 0
+    _held: frozenset[int] | None = None
+
+    # ---- following the log
+
+    def follow(self, log: list[LogRecord], until: int) -> None:
+        """Apply commands up to a position."""
+        while self.position < until:
+            record = log[self.position]
+            self.position += 1
+            self._held = None
+            try:
+                command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
+            except DecodeError:
+                self.unreadable.append(record.offset)
+                continue
+            self._apply(record, command)
+
+    def _apply(self, record: LogRecord, command: MetadataCommand) -> None:
+        body = command.body
+        log_time_ms = max(self._log_time_ms, record.timestamp_ms)
+        if isinstance(body, _CONTROL):
+            if command.shard != self.shard:
+                self.unreadable.append(record.offset)
+                return
+        elif type(body) in _SENDERS:
+            if command.sender != _SENDERS[type(body)] or command.shard != self.shard:
+                self.unreadable.append(record.offset)
+                return
+            self.txn += 1
+            self._apply_service_command(body)
+        else:
+            self._apply_client_command(record.offset, command, log_time_ms)
+        if log_time_ms // HOUR_MS != self._log_time_ms // HOUR_MS:
+            self._clients = {
+                name: client for name, client in self._clients.items() if client.log_time_ms >= log_time_ms - HOUR_MS
+            }
+        self._log_time_ms = log_time_ms
+
+    def _apply_service_command(self, body: Any) -> None:
+        if isinstance(body, records.TakeSnapshot):
+            self._take(body)
+        elif isinstance(body, records.DropSnapshot):
+            for incarnation in self.incarnations:
+                incarnation.snapshots.pop(body.snapshot_id, None)
+
+    def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
+        before = self._clients.get(command.client_id)
+        if before is not None and command.number <= before.number:
+            return
+        error = ""
+        try:
+            if command.shard != self.shard:
+                raise OperationRefusedError("WRONG_SHARD", str(command.shard))
+            self._change_namespace(number, command)
+        except OperationRefusedError as refusal:
+            error = refusal.code
+        answers = self.expected.setdefault((command.client_id, command.number), [])
+        answers.append((0 if error else self.txn, error))
+        self._clients[command.client_id] = _Client(command.number, log_time_ms)
+
+    def _change_namespace(self, number: int, command: MetadataCommand) -> None:
+        body = command.body
+        match body:
+            case records.DeleteVolume():
+                self._delete_volume(body.volume)
+            case records.DeleteBucket():
+                self._delete_bucket(body.volume, body.bucket)
+            case records.CreateBucket():
+                self.names.apply(number, _operation(body))
+                made = Incarnation(body.volume, body.bucket, self.names._buckets[body.volume, body.bucket])
+                self.incarnations.append(made)
+                self._current[body.volume, body.bucket] = made
+                self.made_buckets[self.txn + 1] = made
+            case records.CreateVolume():
+                self.names.apply(number, _operation(body))
+            case records.PutKey():
+                self._put(number, body)
+            case records.RenameKey() | records.RenameDirectory():
+                self._rename(number, body)
+                return  # has taken its txn
+            case _:
+                self._remove(number, body)
+        self.txn += 1
+        if isinstance(body, records.PutKey):
+            self.births[number] = self.txn
+
+    def _delete_volume(self, volume: str) -> None:
+        if volume not in self.names._volumes:
+            raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
+        if any(pair[0] == volume for pair in self.names._buckets):
+            raise OperationRefusedError("VOLUME_NOT_EMPTY", volume)
+        self.names._volumes.discard(volume)
+
+    def _delete_bucket(self, volume: str, name: str) -> None:
+        bucket = self.names._bucket(volume, name)
+        if bucket.root.children:
+            raise OperationRefusedError("BUCKET_NOT_EMPTY", name)
+        if self._current[volume, name].snapshots:
+            raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
+        del self.names._buckets[volume, name]
+        self._current.pop((volume, name)).is_deleted = True
+
+    def _put(self, number: int, put: records.PutKey) -> None:
+        bucket = self.names._bucket(put.volume, put.bucket)
+        before = bucket.find(_parts(bucket, put.key))
+        self.names.apply(number, _operation(put))
+        self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
+        self._current[put.volume, put.bucket].versions.append(number)
+        self.put_numbers[self.txn + 1] = number
+
+    def _remove(self, number: int, body: Any) -> None:
+        """Delete or make something; a directory that goes is kept aside with all that is below."""
+        bucket = self.names._bucket(body.volume, body.bucket)
+        path = body.key if isinstance(body, records.DeleteKey) else body.directory
+        before = bucket.find(_parts(bucket, path)) if path else None
+        is_kept = isinstance(body, records.DeleteDirectory) and not body.is_recursive
+        if is_kept and bucket.has_directories and isinstance(before, _Directory) and before.children:
+            raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
+        self.names.apply(number, _operation(body))
+        if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
+            self._current[body.volume, body.bucket].deleted_trees.append(before)
+
+    def _rename(self, number: int, body: records.RenameKey | records.RenameDirectory) -> None:
+        bucket = self.names._bucket(body.volume, body.bucket)
+        before = bucket.find(_parts(bucket, body.source)) if body.source else None
+        self.names.apply(number, _operation(body))
+        self.txn += 1
+        if before is None:
+            return
+        incarnation = self._current[body.volume, body.bucket]
+        thing = self._thing(before)
+        newest = next(reversed(incarnation.snapshots.values()), None)
+        if newest is not None and thing in newest.things and incarnation.last_renames.get(thing, 0) <= newest.txn:
+            incarnation.renames.append((self.txn, thing))
+        incarnation.last_renames[thing] = self.txn
+
+    def _thing(self, entry: Version | _Directory) -> Thing:
+        if isinstance(entry, Version):
+            return ("file", self._objects[entry.number])
+        self._directories[id(entry)] = entry  # kept, so that its id stays its own
+        return ("directory", id(entry))
+
+    def _take(self, take: records.TakeSnapshot) -> None:
+        incarnation = self._current.get((take.volume, take.bucket))
+        if incarnation is None or take.snapshot_id in self.taken_ids:
+            return
+        self.taken_ids.add(take.snapshot_id)
+        view = incarnation.bucket.view()
+        things = frozenset(self._thing(entry) for entry in _entries(incarnation.bucket.root))
+        incarnation.ever_taken += 1
+        incarnation.snapshots[take.snapshot_id] = TakenView(
+            take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, view.directories, things
+        )
+
+    # ---- what the plane answers
+
+    def check_reply(self, reply: MetadataReply) -> None:
+        """Hold an answer against the model's, and learn from it."""
+        if reply.error == "OLD_REQUEST":
+            return
+        expected = self.expected.get((reply.client_id, reply.number))
+        if expected is None:
+            raise AnswerError(f"shard {self.shard}: answered before it was applied: {reply}")
+        if (reply.txn, reply.error) not in expected:
+            raise AnswerError(f"shard {self.shard}: expected txn and error {expected}, answered {reply}")
+        if reply.committed is None:
+            return
+        made = self.made_buckets.get(reply.txn)
+        if made is not None:
+            made.bucket_id = reply.committed.object_id
+        number = self.put_numbers.get(reply.txn)
+        if number is not None and reply.committed.blocks is not None:
+            self._learn(number, reply.committed.blocks)
+
+    def _learn(self, number: int, run: BlockRun) -> None:
+        known = self.numbers.setdefault(run.first_local_id, number)
+        if known != number:
+            raise SafetyError(f"shard {self.shard}: versions {known} and {number} share blocks: {run}")
+        self.runs[number] = run
+
+    # ---- asking
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Numbers of all versions that the active namespace or a live snapshot lists."""
+        if self._held is None:
+            found = set[int]()
+            for incarnation in self.incarnations:
+                if not incarnation.is_deleted:
+                    found |= self.active_numbers(incarnation)
+                for view in incarnation.snapshots.values():
+                    found |= view.numbers
+            self._held = frozenset(found)
+        return self._held
+
+    def check_given_away(self, run: BlockRun, by: str) -> None:
+        """Nobody may refer to these blocks."""
+        number = self.numbers.get(run.first_local_id)
+        if number is None:
+            raise SafetyError(f"shard {self.shard}: {by} names blocks that no answer has named: {run}")
+        if self.runs[number] != run:
+            raise SafetyError(f"shard {self.shard}: {by} names {run}, but version {number} has {self.runs[number]}")
+        if number in self.held:
+            version = self.names.versions[number]
+            raise SafetyError(f"shard {self.shard}: {by} gives away the blocks of a held version: {version}")
+
+    def active_numbers(self, incarnation: Incarnation) -> set[int]:
+        """Numbers of the versions that are live in a bucket."""
+        return {version.number for version in incarnation.bucket.view().keys.values()}
+
+    def live_buckets(self) -> list[Incarnation]:
+        """Buckets that are there."""
+        return list(self._current.values())
+
+    def current(self, volume: str, bucket: str) -> Incarnation | None:
+        """The bucket that has a name now."""
+        return self._current.get((volume, bucket))
+
+    def holders(self, incarnation: Incarnation, number: int) -> list[TakenView]:
+        """Live snapshots that list a version."""
+        return [view for view in incarnation.snapshots.values() if number in view.numbers]
+
+    def dead_numbers(self, incarnation: Incarnation) -> list[int]:
+        """Versions with blocks that have left the active namespace."""
+        active = set() if incarnation.is_deleted else self.active_numbers(incarnation)
+        return [n for n in incarnation.versions if n not in active and self.names.versions[n].size_bytes]
+
+    def exclusive_bytes(self, incarnation: Incarnation, view: TakenView) -> int:
+        """Bytes that one snapshot alone lists: no other one does, and not the active namespace."""
+        others = set() if incarnation.is_deleted else self.active_numbers(incarnation)
+        for other in incarnation.snapshots.values():
+            if other is not view:
+                others |= other.numbers
+        return sum(self.names.versions[number].size_bytes for number in view.numbers - others)
+
+    def left_directories(self, incarnation: Incarnation) -> list[list[TakenView]]:
+        """The holders of each deleted directory whose row must still be there: held, or above one that is."""
+        left: list[list[TakenView]] = []
+
+        def visit(directory: _Directory) -> bool:
+            thing = self._thing(directory)
+            is_above = False
+            for child in directory.children.values():
+                if isinstance(child, _Directory) and visit(child):
+                    is_above = True
+            found = [view for view in incarnation.snapshots.values() if thing in view.things]
+            if found or is_above:
+                left.append(found)
+            return bool(found or is_above)
+
+        for tree in incarnation.deleted_trees:
+            visit(tree)
+        return left
+
+    def left_renames(self, incarnation: Incarnation) -> list[list[TakenView]]:
+        """The holders of each noted rename that is still held: live snapshots before it that list the object."""
+        left = []
+        for txn, thing in incarnation.renames:
+            found = [view for view in incarnation.snapshots.values() if view.txn < txn and thing in view.things]
+            if found:
+                left.append(found)
+        return left
+
+
+def _parts(bucket: _Bucket, path: str) -> list[str]:
+    return path.split("/") if bucket.has_directories else [path]
+
+
+def _entries(directory: _Directory) -> Iterator[Version | _Directory]:
+    for entry in directory.children.values():
+        yield entry
+        if isinstance(entry, _Directory):
+            yield from _entries(entry)
+
+
+_OPERATIONS: Mapping[type[Any], tuple[type[Any], tuple[str, ...]]] = {
+    records.CreateVolume: (workload.CreateVolume, ("volume",)),
+    records.CreateBucket: (workload.CreateBucket, ("volume", "bucket", "layout")),
+    records.PutKey: (workload.PutKey, ("volume", "bucket", "key", "size_bytes", "tag")),
+    records.DeleteKey: (workload.DeleteKey, ("volume", "bucket", "key")),
+    records.RenameKey: (workload.RenameKey, ("volume", "bucket", "source", "target")),
+    records.RenameDirectory: (workload.RenameDirectory, ("volume", "bucket", "source", "target")),
+    records.MakeDirectory: (workload.MakeDirectory, ("volume", "bucket", "directory")),
+    records.DeleteDirectory: (workload.DeleteDirectory, ("volume", "bucket", "directory")),
+}
+
+
+def _operation(body: Any) -> workload.Operation:
+    """A command as the workload's operation."""
+    operation, fields = _OPERATIONS[type(body)]
+    made: workload.Operation = operation(*(getattr(body, field) for field in fields))
+    return made

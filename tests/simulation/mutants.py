@@ -1,0 +1,336 @@
+"""Faults put into the production code by hand, each at one place: what the simulator has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from schemas import records
+from schemas.records import BlockGroup, DeletedKind, RowName
+from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
+from services.domain import chain_view
+from services.domain.chain_view import ChainView
+from services.domain.table_keys import garbage_from, object_txn
+from services.key_deletion.purges import WaitingPurges
+from services.key_deletion.stores import Stores
+from services.key_deletion.task_state import TaskState
+from services.key_deletion.tasks import Tasks
+from services.metadata import checkpoints, claims, expansion
+from services.metadata.garbage import Death
+from services.metadata.snapshot_lists import SnapshotList
+from services.metadata.tables import DELETED_TABLE
+from services.plane.pure_judge import PureJudge
+from services.runtime import loop
+from services.runtime.outbox import Outbox
+from services.runtime.probe import Point
+from services.runtime.service import Message, Work
+from services.storage.tables import RowCache
+from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
+from tests.simulation.faults import FaultMix
+from tests.simulation.simulator import Simulation
+
+Patch = pytest.MonkeyPatch
+"""What puts a fault in and takes it out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault, the circumstances that bring it out, and what it must be found as."""
+
+    apply: Callable[[Patch], None]
+    mix: FaultMix
+    found_as: tuple[type[SimulationError], ...]
+    runs: int = 60
+
+
+def before_previous_for_previous(patch: Patch) -> None:
+    """Every judge looks at the snapshot before the previous one."""
+    patch.setattr(ChainView, "previous", ChainView.before_previous)
+    original = SnapshotList.previous
+
+    def previous(self: SnapshotList, death: int) -> int:
+        return original(self, original(self, death)) if original(self, death) else 0
+
+    patch.setattr(SnapshotList, "previous", previous)
+
+
+def first_judge_ignores_the_premise(patch: Patch) -> None:
+    """Spark's place judges an entry with whatever it knows of the chain."""
+    original = PureJudge.apply
+
+    def apply(self: PureJudge, message: Message, work: Work) -> None:
+        if isinstance(message.record, records.DeletedEntry):
+            message = replace(message, record=replace(message.record, chain_version=0))
+        original(self, message, work)
+
+    patch.setattr(PureJudge, "apply", apply)
+
+
+def second_judge_ignores_the_premise(patch: Patch) -> None:
+    """key_deletion judges a purge with whatever it knows of the chain."""
+    original = WaitingPurges.append
+
+    def append(self: WaitingPurges, purge: records.PurgeKeys, work: Work) -> None:
+        original(self, replace(purge, chain_version=0), work)
+
+    patch.setattr(WaitingPurges, "append", append)
+
+
+def a_gap_is_ignored(patch: Patch) -> None:
+    """A reader goes on behind a marker that it never saw."""
+    patch.setattr(ChainView, "_is_next", lambda self, version, predecessor_version: version > self.version)
+    patch.setattr(chain_view._BucketChain, "append", _append_leniently)
+
+
+def _append_leniently(self: Any, snapshot: records.ChainedSnapshot) -> None:
+    self.snapshots.append(snapshot)
+    self.ordinals[snapshot.snapshot_id] = len(self.snapshots)
+    self.newest_live_ordinals.append(len(self.snapshots))
+    self.newest_live_txns.append(snapshot.txn)
+    self.live = None
+
+
+def scm_before_the_claim(patch: Patch) -> None:
+    """SCM is told as soon as two judges agree, as Ozone does, and metadata is asked afterwards."""
+    simulations: list[Simulation] = []
+    original_run, original_ask = Simulation.run, Tasks._ask
+
+    def run(self: Simulation) -> Any:
+        simulations.append(self)
+        return original_run(self)
+
+    def ask(self: Tasks, task: int, row: records.TaskRow, work: Work) -> None:
+        if row.state == TaskState.CLAIMING:
+            groups = _groups(simulations[-1], work.shard, row.rows)
+            if groups:
+                work.send(SCM_COMMANDS, records.ScmCommand(records.DeleteBlocks(task, row.attempt, groups)))
+        original_ask(self, task, row, work)
+
+    patch.setattr(Simulation, "run", run)
+    patch.setattr(Tasks, "_ask", ask)
+
+
+def _groups(simulation: Simulation, shard: int, names: tuple[RowName, ...]) -> tuple[BlockGroup, ...]:
+    """The blocks of rows, read behind metadata's back."""
+    model = simulation.shards[shard].model
+    runs = {model.births[number]: run for number, run in model.runs.items()}
+    return tuple(
+        BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, runs[name.birth])
+        for name in names
+        if name.kind is DeletedKind.KEY and name.birth in runs
+    )
+
+
+def position_before_state(patch: Patch) -> None:
+    """The position behind the inputs is written first, the state after it."""
+    original = loop.Runner._write
+
+    def write(self: loop.Runner, work: Work, progress: Any) -> None:
+        early = Work(self.shard, self.store, RowCache())
+        for topic, next_offset in progress.next_offsets.items():
+            row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
+            early.table(loop.POSITIONS).put(topic.encode(), row)
+        early.write()
+        original(self, work, progress)
+
+    patch.setattr(loop.Runner, "_write", write)
+
+
+def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
+    """What was handed to the producer counts as sent."""
+
+    def publish(self: Outbox) -> int:
+        waiting = list(self._waiting)
+        self._published += [key for key, _ in waiting]
+        self._waiting.clear()
+        sent = 0
+        for _, messages in waiting:
+            for message in messages:
+                self._sink.send(message.topic, self._shard, message.value, message.fingerprint)
+                sent += 1
+                self._probe(Point.MID_PUBLISH)
+        if sent:
+            self._sink.flush()
+            self._probe(Point.AFTER_PUBLISH)
+        return sent
+
+    patch.setattr(Outbox, "publish", publish)
+
+
+def outbox_not_in_the_batch(patch: Patch) -> None:
+    """Messages are sent after the write, but not written with it."""
+    original = Outbox.add
+
+    def add(self: Outbox, messages: list[records.OutboxMessage], work: Work) -> list[bytes]:
+        return original(self, [], work)
+
+    patch.setattr(Outbox, "add", add)
+
+
+def death_from_the_message(patch: Patch) -> None:
+    """A claim finds its row by object and birth, and judges it by the death that the message tells."""
+    original = claims._Claim._key
+
+    def key(self: Any, name: RowName, identity: records.BucketIdentity) -> None:
+        work = self._transaction.work
+        start = garbage_from(identity.volume_id, name.bucket_id, 0)
+        end = garbage_from(identity.volume_id, name.bucket_id, 1 << 63)
+        for _, row in work.table(DELETED_TABLE).scan(start, end):
+            if row.key.birth == name.birth and row.key.object_id == name.object_id:
+                if not self._is_held(name.bucket_id, row.key.birth, name.death):
+                    patch_held = replace(name, death=row.death)
+                    held = type(self)._is_held
+                    type(self)._is_held = lambda *_: False
+                    try:
+                        original(self, patch_held, identity)
+                    finally:
+                        type(self)._is_held = held
+                    return
+                break
+        original(self, name, identity)
+
+    patch.setattr(claims._Claim, "_key", key)
+
+
+def no_third_judge(patch: Patch) -> None:
+    """A claim believes those who judged before."""
+    patch.setattr(claims._Claim, "_is_held", lambda *_: False)
+
+
+def no_sweep_after_a_drop(patch: Patch) -> None:
+    """What a dropped snapshot held is not looked at again."""
+    original = Stores._rows_of_drop
+
+    def rows_of_drop(self: Stores, *arguments: Any) -> None:
+        original(self, *arguments)
+
+    patch.setattr(Stores, "_rows_of_drop", rows_of_drop)
+
+
+def finish_before_confirmation(patch: Patch) -> None:
+    """Metadata forgets a row as soon as SCM was told."""
+    original = Tasks.claimed
+
+    def claimed(self: Tasks, answer: records.RowsClaimed, work: Work) -> None:
+        original(self, answer, work)
+        names = tuple(RowName(DeletedKind.KEY, g.bucket_id, g.object_id, g.birth, g.death) for g in answer.groups)
+        if names:
+            finish = records.FinishRows(answer.task, names)
+            work.send(METADATA_COMMANDS, records.MetadataCommand(work.shard, "", 0, finish, "key_deletion", False))
+
+    patch.setattr(Tasks, "claimed", claimed)
+
+
+def late_expansion_dies_late(patch: Patch) -> None:
+    """A child of a deleted directory dies when it is expanded, after the snapshots that were taken meanwhile."""
+    original = expansion.expand_directory
+
+    def expand(transaction: Any, command: records.ExpandDirectory) -> Any:
+        def death(_txn: int, _snapshots_before: int) -> Death:
+            ever = transaction.snapshots.of(transaction.work, command.bucket_id).ever
+            return Death(transaction.txn, ever)
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(expansion, "Death", death)
+            return original(transaction, command)
+
+    patch.setitem(
+        __import__("services.metadata.service", fromlist=["_SERVICE_HANDLERS"])._SERVICE_HANDLERS,
+        records.ExpandDirectory,
+        ("directory_deletion", expand),
+    )
+
+
+def count_at_sending(patch: Patch) -> None:
+    """A sweep sends how many snapshots there are now instead of how many there were at the death."""
+    from services.metadata import sweeps
+
+    original = sweeps._entry
+
+    def entry(transaction: Any, command: records.SweepPage, row: Any) -> records.DeletedEntry:
+        ever = transaction.snapshots.of(transaction.work, command.bucket_id).ever
+        return replace(original(transaction, command, row), snapshots_before_death=ever)
+
+    patch.setattr(sweeps, "_entry", entry)
+
+
+def ordinals_reused(patch: Patch) -> None:
+    """A bucket counts its live snapshots only."""
+    patch.setattr(SnapshotList, "ever", property(lambda self: len(self.live_txns)))
+
+
+def checkpoint_of_a_later_moment(patch: Patch) -> None:
+    """A take shares its batch with other commands: its checkpoint lacks those before it."""
+    from services.metadata.service import MetadataService
+
+    patch.setattr(MetadataService, "stands_alone", lambda *_: False)
+
+
+def birth_from_the_object(patch: Patch) -> None:
+    """An overwritten key's version is judged by the age of the key."""
+    from services.metadata import garbage
+
+    original = garbage._send
+
+    def send(transaction: Any, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death) -> None:
+        original(transaction, bucket_id, kind, object_id, object_txn(object_id), death)
+
+    patch.setattr(garbage, "_send", send)
+
+
+def take_twice(patch: Patch) -> None:
+    """A take that comes twice makes two entries in the bucket's list."""
+    original = checkpoints.take_snapshot
+
+    def take(transaction: Any, command: records.TakeSnapshot) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
+            return original(transaction, command)
+
+    patch.setitem(
+        __import__("services.metadata.service", fromlist=["_SERVICE_HANDLERS"])._SERVICE_HANDLERS,
+        records.TakeSnapshot,
+        ("snapshots", take),
+    )
+
+
+def _late_chain(reader: str) -> FaultMix:
+    return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
+
+
+_CRASHES = FaultMix(crash=0.3)
+_LATE = FaultMix(hold=0.25)
+_UNSAFE = (SafetyError, DefectError)
+"""Metadata itself stops when a claim takes from the matrix what is not free: mostly before anything is given away."""
+_ANY = (SafetyError, LivenessError, AccountError, AnswerError, DefectError)
+MUTANTS = {
+    "before-previous for previous": Mutant(before_previous_for_previous, FaultMix(), _UNSAFE),
+    "the first judge ignores the premise": Mutant(
+        first_judge_ignores_the_premise, _late_chain("streaming"), (DefectError,)
+    ),
+    "the second judge ignores the premise": Mutant(
+        second_judge_ignores_the_premise, _late_chain("key_deletion"), (LivenessError,)
+    ),
+    "a judge ignores a gap": Mutant(a_gap_is_ignored, FaultMix(hole="streaming"), (DefectError, SafetyError)),
+    "SCM before the claim": Mutant(scm_before_the_claim, FaultMix(), (SafetyError,)),
+    "a position saved before its state": Mutant(position_before_state, _CRASHES, _ANY),
+    "an outbox cleared before the acknowledgement": Mutant(
+        outbox_cleared_before_acknowledgement, FaultMix(unacknowledged=0.3), _ANY
+    ),
+    "an outbox outside of the batch": Mutant(outbox_not_in_the_batch, _CRASHES, _ANY),
+    "a death taken from the message": Mutant(death_from_the_message, FaultMix(lies=0.3), _UNSAFE),
+    "no third judge": Mutant(no_third_judge, FaultMix(lies=0.3), _UNSAFE),
+    "a sweep left out": Mutant(no_sweep_after_a_drop, FaultMix(), (LivenessError,)),
+    "finish before SCM has confirmed": Mutant(finish_before_confirmation, FaultMix(), (SafetyError,)),
+    "a late expansion dies late": Mutant(late_expansion_dies_late, _LATE, _ANY),
+    "n counted when sent": Mutant(count_at_sending, FaultMix(), (DefectError, LivenessError)),
+    "ordinals used again": Mutant(ordinals_reused, FaultMix(), (DefectError,)),
+    "a checkpoint that shares its batch": Mutant(
+        checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError)
+    ),
+    "a version judged by the age of its key": Mutant(birth_from_the_object, FaultMix(), (LivenessError,)),
+    "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
+}

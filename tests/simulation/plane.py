@@ -1,0 +1,104 @@
+"""The plane of a run: the real services with small limits, so that pages, waits and retries happen, behind faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from services.directory_deletion.metrics import DirectoryDeletionMetrics
+from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
+from services.mock_scm.metrics import MockScmMetrics
+from services.mock_scm.service import MockScmService
+from services.mock_scm.settings import MockScmSettings, MockScmSwitches
+from services.plane.in_memory import SERVICES, InMemoryPlane
+from services.runtime.log import Log
+from services.runtime.loop import POSITIONS
+from services.runtime.service import Service
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.service import SnapshotsService
+from services.snapshots.settings import SnapshotsSettings
+from services.storage.tables import TablesReader
+from tests.simulation.faults import Faults, FaultyLog
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Settings of one run."""
+
+    key_deletion: KeyDeletionSettings
+    directory_deletion: DirectoryDeletionSettings
+    container_size_bytes: int
+
+
+def draw_limits(random: Random) -> Limits:
+    """Small limits, so that a few dozen rows make many tasks and pages."""
+    return Limits(
+        KeyDeletionSettings(
+            max_task_rows=random.choice((1, 2, 5, 100)),
+            max_tasks_in_flight=random.choice((1, 2, 32)),
+            max_retries_in_flight=random.choice((1, 4)),
+            max_sweeps_in_flight=random.choice((1, 2, 8)),
+            max_sweep_page_rows=random.choice((1, 2, 3, 100)),
+        ),
+        DirectoryDeletionSettings(
+            max_page_entries=random.choice((1, 2, 3, 100)),
+            max_expansions_in_flight=random.choice((1, 2, 64)),
+            max_purge_rows=random.choice((1, 2, 100)),
+        ),
+        container_size_bytes=random.choice((4_096, 20_000, 1 << 30)),
+    )
+
+
+@cache
+def _metrics() -> tuple[SnapshotsMetrics, KeyDeletionMetrics, DirectoryDeletionMetrics, MockScmMetrics]:
+    """One set for all runs: making them takes longer than a run, and nothing here reads them."""
+    return (
+        SnapshotsMetrics(CollectorRegistry()),
+        KeyDeletionMetrics(CollectorRegistry()),
+        DirectoryDeletionMetrics(CollectorRegistry()),
+        MockScmMetrics(CollectorRegistry()),
+    )
+
+
+class SimulatedPlane(InMemoryPlane):
+    """The whole plane in one process, each service behind a faulty log and with a probe in its loop."""
+
+    def __init__(self, shards: int, limits: Limits, faults: Faults) -> None:
+        self.limits = limits
+        self.faults = faults
+        self.switches = [MockScmSwitches() for _ in range(shards)]
+        self.addresses = [(name, shard) for name in SERVICES for shard in range(shards)]
+        probes = {address: partial(faults.at, address) for address in self.addresses}
+        super().__init__(shards=shards, probes=probes, max_batch_messages=500)
+
+    def _log_of(self, name: str, shard: int) -> Log:
+        return FaultyLog(self.log, self.faults, (name, shard))
+
+    def _make_service(self, name: str, shard: int) -> Service:
+        snapshots, key_deletion, directory_deletion, mock_scm = _metrics()
+        if name == "snapshots":
+            return SnapshotsService(SnapshotsSettings(is_rename_allowed=True), snapshots)
+        if name == "key_deletion":
+            return KeyDeletionService(self.limits.key_deletion, key_deletion)
+        if name == "directory_deletion":
+            return DirectoryDeletionService(self.limits.directory_deletion, directory_deletion)
+        if name == "mock_scm":
+            settings = MockScmSettings(container_size_bytes=self.limits.container_size_bytes)
+            return MockScmService(settings, self.switches[shard], mock_scm)
+        return super()._make_service(name, shard)
+
+    def tables(self, name: str, shard: int) -> TablesReader:
+        """Committed rows of a service."""
+        return TablesReader(self.processes[name, shard].store)
+
+    def position(self, name: str, shard: int, topic: str) -> int:
+        """Position of a service behind an input, as it is on disk."""
+        row = self.tables(name, shard).table(POSITIONS).get(topic.encode())
+        return row.next_offset if row else 0

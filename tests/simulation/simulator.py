@@ -1,0 +1,543 @@
+"""One run: a seed makes a plane, clients and faults; then all is healed, settled and counted.
+
+A model follows metadata's log. After every step of a service it is asked whether anything was given away that is
+held; when the plane says that it is settled, everything is held against it. The same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from schemas import records
+from schemas.codec import DecodeError, codec
+from schemas.records import BlockRun, SnapshotReply
+from schemas.topics import (
+    BY_NAME,
+    DEAD_LETTERS,
+    DELETED_ENTRIES,
+    METADATA_COMMANDS,
+    METADATA_PROGRESS,
+    METADATA_REPLIES,
+    PURGE_DIRECTORIES,
+    PURGE_KEYS,
+    SCM_COMMANDS,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_REPLIES,
+    SWEEP_RESULTS,
+)
+from services.mock_scm.inventory import scm_state
+from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
+from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
+from services.runtime.loop import RUNTIME_TABLES
+from services.storage.memory import MemoryStore
+from tests.simulation.actions import Actor
+from tests.simulation.checks import QuietCheck, check_accounts
+from tests.simulation.errors import AnswerError, DefectError, LivenessError, SafetyError, SimulationError
+from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
+from tests.simulation.garbage import Liar, garbage_for
+from tests.simulation.model import ShardModel
+from tests.simulation.plane import Limits, SimulatedPlane, draw_limits
+
+MAX_QUIET_ROUNDS = 1_500
+MINUTE_MS = 60_000
+REPLAYED_TOPICS = frozenset(
+    topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
+)
+"""What metadata sends byte for byte again when it starts from an older copy; figures are coalesced by batch."""
+
+_ASKED_BY: Mapping[type[Any], str] = {
+    records.RowsClaimed: "key_deletion",
+    records.RowsFinished: "key_deletion",
+    records.SweepPageSent: "key_deletion",
+    records.DirectoryExpanded: "directory_deletion",
+    records.DirectoriesPurged: "directory_deletion",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run did."""
+
+    seed: int
+    mix: FaultMix
+    actions: int
+    steps: int
+    crashes: int
+    restores: int
+    messages: int
+    deleted_groups: int
+
+
+@dataclass(slots=True)
+class _Shard:
+    """What the simulator keeps of one shard."""
+
+    model: ShardModel
+    actor: Actor
+    liar: Liar
+    read_to: dict[str, int] = field(default_factory=dict)
+    replies: dict[tuple[str, int], SnapshotReply] = field(default_factory=dict)
+    dead_letters: set[tuple[str, str, int]] = field(default_factory=set)
+    replayed_until: int = 0
+    """Position up to which a restored metadata repeats itself."""
+    sent_before: set[tuple[str, bytes]] = field(default_factory=set)
+    scm_deletions: int = 0
+    claimed: set[int] = field(default_factory=set)
+    """First local ids of all blocks that an answer to a claim has named."""
+    hidden_version: int = 0
+    """Chain version of the marker that one reader never sees."""
+    lost_answers: int = 0
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, seed: int, *, mix: FaultMix | None = None, limits: Limits | None = None) -> None:
+        self.seed = seed
+        random = Random(seed)
+        self.random = Random(random.random())
+        self.mix = draw_mix(random) if mix is None else mix
+        self.actions = random.randint(15, 110)
+        self.most_moves = random.choice((1, 3, 6, 12, 25))
+        shard_count = random.choice((1, 1, 2))
+        self.faults = Faults(Random(random.random()), self.mix)
+        self.plane = SimulatedPlane(shard_count, limits or draw_limits(random), self.faults)
+        self.shards = [self._new_shard(shard, random) for shard in range(shard_count)]
+        self.down: dict[Address, int] = {}
+        """Services that are away, and until which step."""
+        self.copies: dict[Address, MemoryStore] = {}
+        self.is_published: dict[Address, bool] = {}
+        self.injected: set[tuple[str, int, int]] = set()
+        """Topic, partition and offset of every message that nobody can read."""
+        self.steps = self.restores = self.deleted_groups = self.settles = 0
+        self.trace: list[str] = []
+        for switches in self.plane.switches:
+            switches.fail_share = self.mix.scm_fail_share
+            switches.delay_ms = self.mix.scm_delay_ms
+            switches.answers_twice = self.mix.scm_answers_twice
+
+    def _new_shard(self, shard: int, random: Random) -> _Shard:
+        model = ShardModel(shard)
+        actor = Actor(shard, Random(random.random()), self.plane.log, model)
+        return _Shard(model, actor, Liar(shard, Random(random.random()), self.plane))
+
+    # ---- the run
+
+    def run(self) -> RunReport:
+        """Play everything; raises a SimulationError, with the seed in its notes, when a promise is broken."""
+        try:
+            quiet_at = self.random.randrange(self.actions) if self.random.random() < 0.2 else -1
+            for number in range(self.actions):
+                shard = self.random.choice(self.shards)
+                self.trace.append(shard.actor.act())
+                for _ in range(self.random.randrange(self.most_moves + 1)):
+                    self.move()
+                if number == quiet_at and not self.mix.hole:
+                    self.be_quiet()
+                    self.resume()
+            if self.mix.hole:
+                self.run_out()
+            else:
+                self.be_quiet()
+        except SimulationError as error:
+            error.add_note(f"seed {self.seed}: python -m tests.simulation.run_seeds --seed {self.seed}")
+            raise
+        messages = sum(len(partition) for partition in self.plane.log.partitions.values())
+        return RunReport(
+            self.seed,
+            self.mix,
+            self.actions,
+            self.steps,
+            self.faults.crashes,
+            self.restores,
+            messages,
+            self.deleted_groups,
+        )
+
+    def move(self) -> None:
+        """Something may go wrong; then one service takes a step."""
+        self.steps += 1
+        is_long = self.random.random() < 0.01
+        self.plane.clock.advance(self.random.randint(10, 70) * MINUTE_MS if is_long else self.random.randint(1, 900))
+        self._something_goes_wrong()
+        for address, until in list(self.down.items()):
+            if until <= self.steps:
+                del self.down[address]
+                self.plane.start(*address)
+        address = self.random.choice(self.plane.addresses)
+        if address not in self.down:
+            self.step(address)
+
+    def step(self, address: Address) -> int:
+        """Let one service take a step, and look at what it has done."""
+        self.is_published[address] = False
+        count = 0
+        try:
+            count = self.plane.processes[address].runner.step()
+            self.is_published[address] = True
+        except SimulatedCrash:
+            self._goes_down(address)
+        except RetryableError:
+            count = 1
+        except ChainBrokenError as error:
+            if self.mix.hole not in (address[0], "everyone"):
+                raise DefectError(f"{address}: {error}") from error
+            self._goes_down(address)
+        except InvariantError as error:
+            raise DefectError(f"{address} stopped: {error}") from error
+        self.watch(address)
+        return count
+
+    def _goes_down(self, address: Address) -> None:
+        stays = self.random.randint(20, 300) if self.random.random() < self.mix.stay_down else self.random.randint(1, 5)
+        self.down[address] = self.steps + stays
+
+    # ---- faults
+
+    def _something_goes_wrong(self) -> None:
+        mix, random = self.mix, self.faults.random
+        address = random.choice(self.plane.addresses)
+        if mix.crash and random.random() < mix.crash:
+            self.faults.countdowns[address] = random.choice((0, 0, 1, 1, 2, 3, 5, 10))
+        if mix.pause and random.random() < mix.pause:
+            self._goes_down(address)
+        if mix.hold and random.random() < mix.hold:
+            self._hold_or_release(address)
+        if mix.restore and random.random() < mix.restore * 2:
+            self._copy_or_restore(address)
+        if mix.garbage and random.random() < mix.garbage:
+            self._add_garbage(address[1])
+        if mix.lies and random.random() < mix.lies:
+            self.shards[address[1]].liar.lie()
+        if mix.scm_outage and random.random() < mix.scm_outage:
+            switches = self.plane.switches[address[1]]
+            switches.is_failing = not switches.is_failing
+
+    def _hold_or_release(self, address: Address) -> None:
+        name = self.faults.random.choice(list(self.mix.held_topics))
+        place = (name, address[1], self.faults.random.choice(self.mix.held_topics[name]))
+        if place in self.faults.held:
+            del self.faults.held[place]
+        else:
+            self.faults.held[place] = self.plane.position(*place)
+
+    def _copy_or_restore(self, address: Address) -> None:
+        """Keep a copy of a database, or start from the copy that was kept."""
+        if address[0] == "snapshots":
+            return
+        if address[0] == "mock_scm" and self.mix.scm_outage:
+            return  # what an outage did not delete would be deleted when it is read again: another past
+        copy = self.copies.pop(address, None)
+        if copy is None:
+            self.copies[address] = self.plane.processes[address].store.clone()
+            return
+        if address in self.down or not self.is_published.get(address, False):
+            return
+        shard = self.shards[address[1]]
+        if address[0] == "metadata":
+            shard.replayed_until = max(shard.replayed_until, self._metadata_position(shard))
+        self.restores += 1
+        self.plane.start(*address, store=copy)
+
+    def _add_garbage(self, shard: int) -> None:
+        random = self.faults.random
+        names = [name for name in BY_NAME if name not in (SNAPSHOT_CHAIN.name, DEAD_LETTERS.name)]
+        topic = random.choice([name for name in names if BY_NAME[name].consumers != ("clients",)])
+        examples = self.plane.log.records(topic, shard)
+        garbage = garbage_for(BY_NAME[topic], examples, random)
+        offset = self.plane.log.append(topic, shard, garbage.value, garbage.fingerprint)
+        if garbage.is_unreadable:
+            self.injected.add((topic, shard, offset))
+
+    def _hide_marker(self, shard: _Shard) -> None:
+        """The reader that has the hole never sees the newest marker, however often it is sent."""
+        markers = self.plane.log.records(SNAPSHOT_CHAIN.name, shard.model.shard)
+        marker = markers[-1]
+        is_repeated = any(earlier.value == marker.value for earlier in markers[:-1])
+        if shard.hidden_version or is_repeated or self.faults.random.random() < 0.7:
+            return
+        record = codec(SNAPSHOT_CHAIN.record).decode_message(marker.value, marker.fingerprint)
+        shard.hidden_version = record.version
+        if self.mix.hole == "everyone":
+            shard.hidden_version += 1
+            offset = self.plane.log.append(SNAPSHOT_CHAIN.name, shard.model.shard, b"\xff" * 20, marker.fingerprint)
+            self.injected.add((SNAPSHOT_CHAIN.name, shard.model.shard, offset))
+            return
+        self.faults.holes.add((self.mix.hole, shard.model.shard, SNAPSHOT_CHAIN.name, marker.value))
+
+    def _lose_answer(self, shard: _Shard, offset: int, body: Any) -> None:
+        """One answer of metadata never reaches who asked: he has to ask again."""
+        asked_by = _ASKED_BY.get(type(body))
+        if asked_by is None or shard.lost_answers or not self.faults.are_on or self.faults.random.random() < 0.8:
+            return
+        shard.lost_answers += 1
+        value = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)[offset].value
+        self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
+
+    def resume(self) -> None:
+        """Go on with the faults after a quiet time."""
+        self.faults.resume()
+        for switches in self.plane.switches:
+            switches.fail_share = self.mix.scm_fail_share
+            switches.delay_ms = self.mix.scm_delay_ms
+
+    # ---- watching
+
+    def _metadata_position(self, shard: _Shard) -> int:
+        return self.plane.position("metadata", shard.model.shard, METADATA_COMMANDS.name)
+
+    def _new_records(self, shard: _Shard, topic: Any, looked_for: str = "") -> list[tuple[int, Any]]:
+        """Messages of a topic since the last look that can be read."""
+        records = self.plane.log.records(topic.name, shard.model.shard)
+        place = looked_for + topic.name
+        start = shard.read_to.get(place, 0)
+        if start == len(records):
+            return []
+        shard.read_to[place] = len(records)
+        found = []
+        for record in records[start:]:
+            if (topic.name, record.partition, record.offset) in self.injected:
+                continue
+            try:
+                found.append((record.offset, codec(topic.record).decode_message(record.value, record.fingerprint)))
+            except DecodeError as error:
+                raise DefectError(f"{topic.name} at {record.offset}: {error}") from error
+        return found
+
+    def watch(self, address: Address) -> None:
+        """Hold what a service has done in its step against the model."""
+        name, shard = address[0], self.shards[address[1]]
+        if name == "metadata":
+            self._watch_metadata(shard)
+        elif name == "snapshots":
+            for _, reply in self._new_records(shard, SNAPSHOTS_REPLIES):
+                self._take_reply(shard, reply)
+        elif name == "key_deletion":
+            self._watch_key_deletion(shard)
+        elif name == "mock_scm":
+            self._watch_inventory(shard)
+        self._watch_dead_letters(shard)
+        if self.mix.hole:
+            self._watch_hole(shard)
+
+    def _watch_metadata(self, shard: _Shard) -> None:
+        position = self._metadata_position(shard)
+        self._watch_repeats(shard, position)
+        shard.model.follow(self.plane.log.records(METADATA_COMMANDS.name, shard.model.shard), position)
+        for _, reply in self._new_records(shard, METADATA_REPLIES):
+            shard.model.check_reply(reply)
+        for offset, progress in self._new_records(shard, METADATA_PROGRESS):
+            self._watch_progress(shard, progress.body)
+            if self.mix.has_lost_answer:
+                self._lose_answer(shard, offset, progress.body)
+        if self.random.random() < 0.1 and position == shard.model.position:
+            check_accounts(self.plane, shard.model)
+
+    def _watch_key_deletion(self, shard: _Shard) -> None:
+        for _, command in self._new_records(shard, SCM_COMMANDS):
+            if isinstance(command.body, records.DeleteBlocks):
+                self._watch_deletion(shard, command.body)
+        for _, command in self._new_records(shard, METADATA_COMMANDS):
+            if isinstance(command.body, records.FinishRows):
+                self._watch_finish(shard, command.body)
+
+    def _watch_repeats(self, shard: _Shard, position: int) -> None:
+        """What a restored metadata sends while it catches up was sent before, byte for byte."""
+        for topic in REPLAYED_TOPICS:
+            records = self.plane.log.records(topic, shard.model.shard)
+            for record in records[shard.read_to.get(f"repeats/{topic}", 0) :]:
+                sent = (topic, record.value)
+                place = (topic, record.partition, record.offset)
+                is_own = place not in self.injected and place not in shard.liar.places
+                if position <= shard.replayed_until and is_own and sent not in shard.sent_before:
+                    raise DefectError(f"metadata, started from an older copy, says something new on {topic}: {record}")
+                shard.sent_before.add(sent)
+            shard.read_to[f"repeats/{topic}"] = len(records)
+
+    def _take_reply(self, shard: _Shard, reply: SnapshotReply) -> None:
+        if reply.error == "OLD_REQUEST":
+            return
+        before = shard.replies.setdefault((reply.client_id, reply.number), reply)
+        if before != reply:
+            raise AnswerError(f"shard {shard.model.shard}: first {before}, then {reply}")
+
+    def _watch_progress(self, shard: _Shard, body: Any) -> None:
+        if isinstance(body, records.RowsClaimed):
+            for group in body.groups:
+                shard.model.check_given_away(group.blocks, f"claim {body.task}")
+            shard.claimed.update(group.blocks.first_local_id for group in body.groups)
+            if body.refused and not self.mix.lies:
+                raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
+        elif isinstance(body, records.DirectoriesPurged) and not self.mix.lies:
+            held = [row for row in body.rows if row.outcome == records.PurgeOutcome.HELD]
+            if held:
+                raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
+
+    def _watch_deletion(self, shard: _Shard, deletion: records.DeleteBlocks) -> None:
+        for group in deletion.groups:
+            self.deleted_groups += 1
+            shard.model.check_given_away(group.blocks, f"deletion {deletion.task}")
+            if group.blocks.first_local_id not in shard.claimed:
+                raise SafetyError(f"shard {shard.model.shard}: SCM was told of a row that was not claimed: {group}")
+
+    def _watch_finish(self, shard: _Shard, finish: records.FinishRows) -> None:
+        """Metadata forgets a row only when SCM has said that its blocks are gone."""
+        inventory = self.plane.tables("mock_scm", shard.model.shard).table(INVENTORY_TABLE)
+        for row in finish.rows:
+            run = shard.model.runs[shard.model.put_numbers[row.birth]]
+            if inventory.get(inventory_key(run)) is not None and not self.restores:
+                raise SafetyError(f"shard {shard.model.shard}: finished before SCM has confirmed: {row}")
+
+    def _watch_inventory(self, shard: _Shard) -> None:
+        """Whenever SCM has deleted something, look whether it still has all that is held."""
+        tables = self.plane.tables("mock_scm", shard.model.shard)
+        state = scm_state(tables)
+        if state.deleted_blocks == shard.scm_deletions:
+            return
+        shard.scm_deletions = state.deleted_blocks
+        inventory = tables.table(INVENTORY_TABLE)
+        for number in shard.model.held:
+            run: BlockRun | None = shard.model.runs.get(number)
+            if run is None or shard.model.births[number] > state.mark_txn:
+                continue
+            if inventory.get(inventory_key(run)) is None:
+                version = shard.model.names.versions[number]
+                raise SafetyError(f"shard {shard.model.shard}: SCM has lost the blocks of a held version: {version}")
+
+    def _watch_dead_letters(self, shard: _Shard) -> None:
+        for _, letter in self._new_records(shard, DEAD_LETTERS):
+            place = (letter.topic, letter.partition, letter.offset)
+            is_expected = (
+                place in self.injected
+                or place in shard.liar.places
+                or (letter.topic == METADATA_COMMANDS.name and letter.offset in shard.model.unreadable)
+            )
+            if not is_expected:
+                raise DefectError(f"{letter.service} has put aside a message of its own plane: {letter}")
+            shard.dead_letters.add((letter.service, letter.topic, letter.offset))
+
+    def _watch_hole(self, shard: _Shard) -> None:
+        """Nobody judges with a view that has a hole."""
+        if self._new_records(shard, SNAPSHOT_CHAIN):
+            self._hide_marker(shard)
+        if not shard.hidden_version:
+            return
+        judged: list[tuple[str, Any]] = []
+        for topic in (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS):
+            judged += [("streaming", message) for _, message in self._new_records(shard, topic)]
+        for _, command in self._new_records(shard, METADATA_COMMANDS, "hole"):
+            if isinstance(command.body, records.ClaimRows):
+                judged.append(("key_deletion", command.body))
+            elif isinstance(command.body, records.PurgeDirectories):
+                judged.append(("directory_deletion", command.body))
+        for name, message in judged:
+            if self.mix.hole in (name, "everyone") and message.chain_version >= shard.hidden_version:
+                raise DefectError(f"{name} judged without marker {shard.hidden_version}: {message}")
+
+    # ---- the end
+
+    def heal(self) -> None:
+        """Mend everything but holes."""
+        self.faults.heal()
+        for switches in self.plane.switches:
+            switches.fail_share = 0.0
+            switches.is_failing = False
+            switches.delay_ms = 0
+        for address in list(self.down):
+            del self.down[address]
+            self.plane.start(*address)
+
+    def be_quiet(self) -> None:
+        """Heal, settle, and hold everything against the model."""
+        self.heal()
+        for shard in self.shards:
+            shard.liar.confess()
+        self.settles += 1
+        settles = []
+        for shard in self.shards:
+            request = shard.actor.request(records.Settle(f"settle-{self.settles}"))
+            settles.append((shard, request.client_id, request.number))
+        if not self._run_until_answered(settles):
+            raise LivenessError(f"not settled after {MAX_QUIET_ROUNDS} rounds: {self._open_work()}")
+        for shard, client_id, number in settles:
+            if shard.replies[client_id, number].error:
+                raise AnswerError(f"settling failed: {shard.replies[client_id, number]}")
+        for shard in self.shards:
+            self._check_answers(shard)
+            check_accounts(self.plane, shard.model)
+            QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
+
+    def _run_until_answered(self, settles: list[tuple[_Shard, str, int]]) -> bool:
+        for _ in range(MAX_QUIET_ROUNDS):
+            self.steps += 1
+            messages = sum(self.step(address) for address in self.plane.addresses)
+            if all((client_id, number) in shard.replies for shard, client_id, number in settles):
+                return True
+            round_ms = 20_000 if self.mix.has_lost_answer else 1_000
+            self.plane.clock.advance(round_ms if messages else MINUTE_MS)
+        return False
+
+    def _open_work(self) -> dict[str, Counter[str]]:
+        """What every service still has in its tables."""
+        left: dict[str, Counter[str]] = {}
+        runtime = {table.name for table in RUNTIME_TABLES}
+        for name, shard in self.plane.addresses:
+            process = self.plane.processes[name, shard]
+            counts = Counter(
+                {
+                    table.name: sum(1 for _ in process.store.scan(table.name, b"", b"\xff" * 9))
+                    for table in process.service.tables
+                    if table.name not in runtime
+                }
+            )
+            left[f"{name}/{shard}"] = +counts
+        return left
+
+    def run_out(self) -> None:
+        """The end of a run with a hole: nobody waits for it to become quiet, only for harm."""
+        self.heal()
+        for _ in range(60):
+            self.steps += 1
+            for address in self.plane.addresses:
+                if address in self.down:
+                    del self.down[address]
+                    self.plane.start(*address)
+                self.step(address)
+            self.plane.clock.advance(MINUTE_MS)
+
+    def _check_answers(self, shard: _Shard) -> None:
+        """Every request has its answer, and every unreadable message was put aside by each of its readers."""
+        for request in shard.actor.requests:
+            if (request.client_id, request.number) not in shard.replies:
+                raise LivenessError(f"shard {shard.model.shard}: no answer to {request}")
+        for topic, partition, offset in self.injected:
+            if partition != shard.model.shard:
+                continue
+            for reader in BY_NAME[topic].consumers:
+                if reader != "clients" and (reader, topic, offset) not in shard.dead_letters:
+                    raise DefectError(f"{reader} has not put aside {topic} at {offset}")
+
+    def _snapshot_names(self, shard: _Shard) -> dict[str, tuple[str, str, str]]:
+        """Volume, bucket and name by id of what clients made and did not delete, by the answers that they got."""
+        names: dict[str, tuple[str, str, str]] = {}
+        for request in shard.actor.requests:
+            reply = shard.replies[request.client_id, request.number]
+            body = request.body
+            if reply.error:
+                continue
+            if isinstance(body, records.CreateSnapshot):
+                names[reply.snapshot_id] = (body.volume, body.bucket, body.snapshot)
+            elif isinstance(body, records.DeleteSnapshot):
+                names.pop(reply.snapshot_id, None)
+            elif isinstance(body, records.RenameSnapshot):
+                names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
+        return names
+
+
+def simulate(seed: int, *, mix: FaultMix | None = None) -> RunReport:
+    """Play one run."""
+    return Simulation(seed, mix=mix).run()

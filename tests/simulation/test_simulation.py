@@ -1,0 +1,60 @@
+"""Runs of the whole plane under faults: nothing is lost, nothing leaks, everything is counted.
+
+The seeds follow from the session's, which is new each time; a failure names its own. More of them:
+``DEEPCLEAN_SIMULATION_RUNS=3000 make test`` or ``python -m tests.simulation.run_seeds --count 3000``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+import pytest
+
+from schemas.topics import SNAPSHOT_CHAIN
+from tests.simulation.faults import CHAIN_READERS, FaultMix
+from tests.simulation.simulator import simulate
+
+RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "300"))
+GROUPS = 10
+RUNS_OF_EACH_FAULT = 6
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_nothing_is_lost_and_nothing_leaks(seed: int, group: int) -> None:
+    """The first run of the first group is that of the session's seed itself."""
+    for number in range(group, RUNS, GROUPS):
+        simulate(seed + number)
+
+
+_ONE_FAULT = {
+    "nothing": FaultMix(),
+    "crashes": FaultMix(crash=0.5, stay_down=0.1),
+    "long absences": FaultMix(pause=0.1, stay_down=0.7),
+    "older copies": FaultMix(restore=0.1),
+    "topics that come late": FaultMix(hold=0.2),
+    "repeats": FaultMix(repeat=0.4),
+    "lost acknowledgements": FaultMix(unacknowledged=0.3),
+    "unreadable messages": FaultMix(garbage=0.1),
+    "lies": FaultMix(lies=0.1),
+    "a lost answer": FaultMix(has_lost_answer=True),
+    "an SCM that fails groups": FaultMix(scm_fail_share=0.7),
+    "an SCM that is slow": FaultMix(scm_delay_ms=30_000),
+    "an SCM that answers twice": FaultMix(scm_answers_twice=True),
+    "an SCM that is out": FaultMix(scm_outage=0.05),
+    **{
+        f"a chain that comes late for {reader}": FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
+        for reader in CHAIN_READERS
+    },
+    **{f"a hole for {reader}": FaultMix(hole=reader, crash=0.1) for reader in (*CHAIN_READERS, "everyone")},
+}
+
+
+@pytest.mark.parametrize("fault", _ONE_FAULT)
+def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
+    for number in range(RUNS_OF_EACH_FAULT):
+        simulate(seed + number, mix=_ONE_FAULT[fault])
+
+
+def test_a_seed_gives_the_same_run_again(seed: int) -> None:
+    assert asdict(simulate(seed)) == asdict(simulate(seed))
