@@ -35,7 +35,6 @@ from services.client.errors import PlaneError
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.errors import StackError
-from services.plane.home import jars_directory
 from services.plane.plane_file import read_plane_file
 from services.plane.stack import Stack, free_ports
 from services.plane.stack_settings import HTTP_PROCESSES, SERVICES, STREAMING
@@ -193,7 +192,6 @@ class CommandLine:
 
     def __init__(self, home: Path) -> None:
         home.mkdir()
-        (home / "jars").symlink_to(jars_directory())
         self.home = home
         self._environment = {**os.environ, "DEEPCLEAN_HOME": str(home)}
         self.program = [sys.executable, "-m", "services.client.main"]

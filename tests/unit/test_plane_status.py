@@ -1,0 +1,80 @@
+"""How a plane does, as two scrapes of each process and its disk tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from services.client.plane_status import (
+    Backlog,
+    Reported,
+    Scrape,
+    backlog,
+    disk_use,
+    observe_processes,
+    process_status,
+    throughput,
+)
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """A process that reports a little."""
+    registry = CollectorRegistry()
+    applied = Counter("deepclean_messages_applied_total", "…", ["service", "shard", "topic"], registry=registry)
+    lag = Gauge("deepclean_input_lag_seconds", "…", ["service", "shard", "topic"], registry=registry)
+    for shard, messages in enumerate((30, 12)):
+        applied.labels("metadata", str(shard), "metadata.commands").inc(messages)
+        lag.labels("metadata", str(shard), "metadata.commands").set(messages)
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_process_is_scraped_twice_and_one_that_is_gone_is_silent(served: str) -> None:
+    reported = observe_processes({"metadata": served, "snapshots": "http://127.0.0.1:1"}, 0.05)
+    metadata = process_status("metadata", 7, served, reported["metadata"], is_alive=True)
+    assert (metadata.is_answering, metadata.lag_seconds, metadata.messages_per_second) == (True, 30.0, 0.0)
+    assert reported["metadata"].total("deepclean_messages_applied_total") == 42
+    assert reported["metadata"].total("deepclean_messages_applied_total", shard="1") == 12
+    snapshots = process_status("snapshots", 8, "", reported["snapshots"], is_alive=False)
+    assert (snapshots.is_answering, snapshots.lag_messages, snapshots.dead_letters) == (False, 0, 0)
+
+
+def scrapes(name: str, before: float, now: float, **labels: str) -> Reported:
+    """A metric that went from one value to another within two seconds."""
+    from prometheus_client.samples import Sample
+
+    return Reported(*(Scrape(at, (Sample(name, labels, value),)) for at, value in ((10.0, before), (12.0, now))))
+
+
+def test_rates_are_per_second_and_a_process_that_began_anew_has_none() -> None:
+    reported = {
+        "metadata": scrapes("deepclean_messages_applied_total", 100, 300),
+        "streaming": scrapes("deepclean_streaming_entries_judged_total", 50, 10),
+        "mock_scm": scrapes("deepclean_mock_scm_groups_total", 0, 8, outcome="deleted"),
+    }
+    rates = throughput(reported)
+    assert (rates.commands_applied, rates.entries_judged, rates.groups_deleted) == (100.0, 0.0, 4.0)
+    assert throughput({}).commands_applied == 0.0
+
+
+def test_a_plane_without_metadata_still_has_a_backlog_by_age() -> None:
+    waiting = backlog({"snapshots": scrapes("deepclean_input_lag_seconds", 1, 3.5)}, "http://127.0.0.1:1", 2)
+    assert waiting == Backlog(3.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_the_disk_is_counted_by_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "broker" / "records").mkdir(parents=True)
+    (tmp_path / "broker" / "records" / "log").write_bytes(b"x" * 100_000)
+    with (tmp_path / "broker" / "records" / "index").open("wb") as index:
+        index.truncate(50_000_000)  # a hole takes nothing
+    use = disk_use({"metadata": scrapes("deepclean_checkpoints", 0, 3)}, tmp_path)
+    assert 100_000 <= use.log_bytes < 1_000_000
+    assert (use.checkpoints, use.spark_bytes) == (3, 0)
+    assert use.free_bytes > 0
