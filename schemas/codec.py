@@ -163,9 +163,10 @@ _CODECS: dict[type[Any], Codec[Any]] = {}
 
 def codec(record_class: type[R]) -> Codec[R]:
     """The codec of a record class, made once."""
-    if record_class not in _CODECS:
-        _CODECS[record_class] = Codec(record_class)
-    return typing.cast(Codec[R], _CODECS[record_class])
+    found: Codec[R] | None = _CODECS.get(record_class)
+    if found is None:
+        found = _CODECS[record_class] = Codec(record_class)
+    return found
 
 
 def _field_types(record_class: type[Any]) -> dict[str, Any]:
