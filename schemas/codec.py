@@ -146,7 +146,7 @@ class Codec(Generic[R]):
                 read = fastavro.schemaless_reader(
                     buffer, writer, self._parsed, return_record_name=True, return_record_name_override=True
                 )
-            record: R = self._from_dict(typing.cast(dict[str, Any], read))
+            record: R = self._from_dict(read)
         except DecodeError:
             raise
         except Exception as error:  # fastavro raises many kinds for broken bytes
@@ -232,7 +232,7 @@ def _writer(hint: Any) -> Convert | None:
     return None
 
 
-def _from_dict(record_class: type[Any]) -> Callable[[dict[str, Any]], Any]:
+def _from_dict(record_class: type[Any]) -> Convert:
     types = _field_types(record_class)
     narrow = [field["name"] for field in own_schema(record_class.__name__)["fields"] if field["type"] == "int"]
     converters = {name: reader for name, hint in types.items() if (reader := _reader(hint)) is not None}
