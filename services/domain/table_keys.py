@@ -75,6 +75,13 @@ def garbage_end(volume_id: int, bucket_id: int) -> bytes:
     return b"/%d/%d0" % (volume_id, bucket_id)
 
 
+def identity_of_garbage_key(key: bytes) -> tuple[int, int, int]:
+    """Bucket id, death and objectID in the key of a garbage row."""
+    _, _, bucket_id, death, object_id = key.split(b"/")
+    unsigned = int(object_id, 16)
+    return int(bucket_id), int(death, 16), unsigned - (1 << 64) if unsigned >> 63 else unsigned
+
+
 def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
     """snapshotListTable."""
     return b"/%d/%016x" % (bucket_id, ordinal)

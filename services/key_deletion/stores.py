@@ -23,7 +23,7 @@ from schemas.topics import SNAPSHOTS_COMMANDS
 from services.domain.chain_view import ChainView
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
-from services.key_deletion.sweeps import ACTIVE, RowRange, Sweeps
+from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, RowRange, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
 from services.runtime.counts import count, count_done, set_count
 from services.runtime.service import Work
@@ -145,16 +145,14 @@ class Stores:
             self._flag(store, work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
-        """The safety net: now and then every bucket is swept as a whole.
+        """The safety net: now and then every garbage row of the shard is judged again, and what is claimed asked for.
 
-        Only buckets that ever had a snapshot are known here, from the chain. What was deleted in any other one was
-        reclaimable at once and went the direct way; nothing can have held it back to be found by a sweep.
+        It brings back what a dead letter, a refusal while claims were stopped or a lost database has left behind.
         """
         if now_ms < self._safety_sweep_ms:
             return
         if self._safety_sweep_ms:
-            for bucket_id in view.bucket_ids():
-                self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, view.version, work)
+            self._sweeps.queue(EVERY_BUCKET, ACTIVE, EVERY_ROW, view.version, work)
         self._safety_sweep_ms = now_ms + self._settings.safety_sweep_interval_ms
         set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
 

@@ -23,7 +23,9 @@ logger = structlog.get_logger(__name__)
 
 ACTIVE = ""
 """In place of a snapshot id: the bucket's active store."""
-_NO_MORE_TABLES = 3
+EVERY_BUCKET = 0
+"""In place of a bucket id: every garbage row that there is, and the claimed ones."""
+_NO_MORE_TABLES = 4
 _UNANSWERED = -1
 _QUEUED = 0
 

@@ -62,6 +62,14 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
+_PERSON = ""
+_CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
+    Barrier: ("snapshots", "key_deletion", "directory_deletion"),
+    records.GrantContainer: ("mock_scm",),
+    records.StopClaims: ("snapshots", _PERSON),
+    records.ResumeClaims: (_PERSON,),
+    records.PublishFullChain: (_PERSON,),
+}
 _ALONE = (records.TakeSnapshot, records.DropSnapshot)
 
 
@@ -168,7 +176,7 @@ class MetadataService:
             if type(command.body) in _SERVICE_HANDLERS:
                 self._answer_service(command, transaction)
             else:
-                self._apply_control_command(command.body, transaction)
+                self._apply_control_command(command, transaction)
         except Exception:
             # The loop undoes the tables; what is in memory must not stay ahead of them.
             self._counters = counters_before
@@ -188,8 +196,11 @@ class MetadataService:
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
 
-    def _apply_control_command(self, body: Any, transaction: Transaction) -> None:
+    def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""
+        body = command.body
+        if command.sender not in _CONTROL_SENDERS.get(type(body), ()):
+            raise InvalidMessageError(f"{type(body).__name__} does not come from {command.sender or 'a client'}")
         if isinstance(body, Barrier):
             self._pass_barrier(body, transaction)
         elif isinstance(body, records.GrantContainer):
@@ -198,10 +209,8 @@ class MetadataService:
             self._counters.claims_stopped = body.reason or "stopped"
         elif isinstance(body, records.ResumeClaims):
             self._counters.claims_stopped = ""
-        elif isinstance(body, records.PublishFullChain):
-            checkpoints.publish_full_chain(transaction)
         else:
-            raise InvalidMessageError(f"no command of metadata: {type(body).__name__}")
+            checkpoints.publish_full_chain(transaction)
 
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
         """Send a barrier on behind everything before it: out to streaming, or back to snapshots."""

@@ -144,8 +144,8 @@ def pass_barrier(desk: Desk, round_number: int = 1) -> tuple[Barrier, list[Sent]
     return bodies(back, Barrier)[0], sent + back
 
 
-def sent_page(page: SweepPage, sent_rows: int, next_table: int = 3, unexpanded: int = 0) -> Sent:
-    next_key = b"" if next_table == 3 else b"key"
+def sent_page(page: SweepPage, sent_rows: int, next_table: int = 4, unexpanded: int = 0) -> Sent:
+    next_key = b"" if next_table == 4 else b"key"
     return progress(SweepPageSent(page.sweep_id, page.page, sent_rows, unexpanded, next_table, next_key))
 
 

@@ -57,6 +57,7 @@ from services.storage.tables import TablesReader
 
 TREE = BucketLayout.FILE_SYSTEM_OPTIMIZED
 FLAT = BucketLayout.OBJECT_STORE
+END_OF_SWEEP = 4
 SENDERS: dict[type[Any], str] = {
     TakeSnapshot: "snapshots",
     DropSnapshot: "snapshots",
@@ -272,6 +273,23 @@ class TestRequests:
         assert [letter.error for letter in shard.sent(DEAD_LETTERS)] == ["InvalidMessageError"] * 2
         assert shard.sent(METADATA_PROGRESS) == []
 
+    @pytest.mark.parametrize(
+        ("body", "sender"),
+        [
+            (records.Barrier("b", 1, 0, ""), ""),
+            (records.GrantContainer(7), ""),
+            (records.GrantContainer(7), "snapshots"),
+            (records.StopClaims("no"), "mock_scm"),
+            (records.ResumeClaims("yes"), "key_deletion"),
+            (records.PublishFullChain(), "streaming"),
+        ],
+    )
+    def test_only_some_may_steer_the_shard(self, body: Any, sender: str) -> None:
+        shard = Shard()
+        shard.send(MetadataCommand(0, "", 0, body, sender))
+        shard.runner.step()
+        assert [letter.error for letter in shard.sent(DEAD_LETTERS)] == ["InvalidMessageError"]
+
 
 class TestSnapshots:
     def test_a_snapshot_keeps_what_it_saw(self, shard: Shard) -> None:
@@ -458,7 +476,7 @@ class TestSweeps:
         command = {f: getattr(page, f) for f in page.__slots__} | changes
         while True:
             sent = shard.internal(SweepPage(**command))
-            if sent.next_table == 3:
+            if sent.next_table == END_OF_SWEEP:
                 return shard.sent(DELETED_ENTRIES)[before:]
             command |= {"start_table": sent.next_table, "start_key": sent.next_key, "page": command["page"] + 1}
 
@@ -483,6 +501,23 @@ class TestSweeps:
         deaths = [shard.do(DeleteKey("vol", "tree", path)).txn for path in "abc"]
         assert [e.death for e in self._sweep(shard, after_death=deaths[0], until_death=deaths[1])] == [deaths[1]]
         assert [e.birth for e in self._sweep(shard, after_birth=births[0], until_birth=births[1])] == [births[1]]
+
+    def test_a_sweep_of_everything_knows_every_bucket_and_what_is_claimed(self, shard: Shard) -> None:
+        """Also in buckets that never had a snapshot: nothing else brings back what a dead letter has lost."""
+        for bucket in ("tree", "flat"):
+            for path in ("a", "b"):
+                shard.do(PutKey("vol", bucket, path, 10))
+                shard.do(DeleteKey("vol", bucket, path))
+        claimed = shard.row()
+        shard.internal(ClaimRows(1, 0, (claimed,)))
+        first = shard.sent(DELETED_ENTRIES)
+        again = self._sweep(shard, bucket_id=0)
+        identity = [(e.bucket_id, e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in again]
+        assert sorted(identity) == sorted(
+            (e.bucket_id, e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in first
+        )
+        assert again[-1].object_id == claimed.object_id
+        assert len(shard.internal(ClaimRows(2, 0, (claimed,))).groups) == 1
 
 
 class TestBlocks:
