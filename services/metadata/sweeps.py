@@ -105,6 +105,7 @@ def _entry(
     else:
         # Claimed: nobody holds it, for ever. Another claim is answered with its blocks again.
         birth = row.birth
+        snapshots_before_death = transaction.snapshots.of(transaction.work, bucket_id).ever_before(death)
     return DeletedEntry(
         bucket_id=bucket_id,
         object_id=object_id,

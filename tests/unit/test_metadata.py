@@ -502,6 +502,15 @@ class TestSweeps:
         assert [e.death for e in self._sweep(shard, after_death=deaths[0], until_death=deaths[1])] == [deaths[1]]
         assert [e.birth for e in self._sweep(shard, after_birth=births[0], until_birth=births[1])] == [births[1]]
 
+    def test_a_claimed_row_is_swept_with_the_snapshots_before_its_death(self, shard: Shard) -> None:
+        """Judges refuse a death that does not follow so many snapshots, and the row would stay for ever."""
+        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.do(PutKey("vol", "flat", "a", 10))
+        shard.do(DeleteKey("vol", "flat", "a"))
+        shard.internal(ClaimRows(1, 0, (shard.row(),)))
+        shard.internal(TakeSnapshot("vol", "flat", "s2"))
+        assert [e.snapshots_before_death for e in self._sweep(shard, bucket_id=0)] == [1]
+
     def test_a_sweep_of_everything_knows_every_bucket_and_what_is_claimed(self, shard: Shard) -> None:
         """Also in buckets that never had a snapshot: nothing else brings back what a dead letter has lost."""
         for bucket in ("tree", "flat"):
