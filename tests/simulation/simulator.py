@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import DecodeError, codec
-from schemas.records import BlockRun, SnapshotReply
+from schemas.records import BlockRun, PositionRow, SnapshotReply
 from schemas.topics import (
     BY_NAME,
     DEAD_LETTERS,
@@ -26,13 +26,14 @@ from schemas.topics import (
     PURGE_KEYS,
     SCM_COMMANDS,
     SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
-from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.loop import POSITIONS, RUNTIME_TABLES
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor
 from tests.simulation.checks import QuietCheck, check_accounts
@@ -227,7 +228,8 @@ class Simulation:
 
     def _copy_or_restore(self, address: Address) -> None:
         """Keep a copy of a database, or start from the copy that was kept."""
-        if address[0] == "snapshots":
+        if address[0] == "snapshots" or (address[0] != "metadata" and self.faults.random.random() < 0.3):
+            self._rewind(address)
             return
         if address[0] == "mock_scm" and self.mix.scm_outage:
             return  # what an outage did not delete would be deleted when it is read again: another past
@@ -242,6 +244,22 @@ class Simulation:
             shard.replayed_until = max(shard.replayed_until, self._metadata_position(shard))
         self.restores += 1
         self.plane.start(*address, store=copy)
+
+    def _rewind(self, address: Address) -> None:
+        """Have a service read the end of one input again, on the database that it has."""
+        if address in self.down:
+            return
+        name, shard = address
+        process = self.plane.processes[address]
+        # A client's commands are known again for an hour only, and a client that is forgotten may ask anew.
+        topics = [topic.name for topic in process.service.inputs if topic is not SNAPSHOTS_COMMANDS]
+        topic = self.faults.random.choice(topics)
+        next_offset = max(0, self.plane.position(name, shard, topic) - self.faults.random.randint(1, 12))
+        topic_id = self.plane.log.topic_ids([topic])[topic]
+        row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
+        process.store.write({POSITIONS.name: {topic.encode(): row}})
+        self.restores += 1
+        self.plane.start(*address)
 
     def _add_garbage(self, shard: int) -> None:
         random = self.faults.random
