@@ -7,6 +7,7 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 when a shard had to stop (the last line
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -32,6 +33,8 @@ from services.storage.store import Store
 
 HOUSE_SECONDS = 5.0
 SIGNAL_SECONDS = 0.2
+GARBAGE_THRESHOLDS = (50_000, 20, 100)
+"""A batch makes some ten objects for each message and keeps them until it is written; none of them are in cycles."""
 
 BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
 
@@ -152,10 +155,18 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     signals: SimpleQueue[int] = SimpleQueue()
     for expected in (signal.SIGTERM, signal.SIGINT):
         signal.signal(expected, lambda number, _: signals.put(number))
+    _calm_garbage_collector()
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)
     logger.info("ended", status=status)
     return status
+
+
+def _calm_garbage_collector() -> None:
+    """Look for cycles rarely, and never again among what the start has made: a tenth of all processor time else."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def configure_logging(service: str, level: str) -> None:
