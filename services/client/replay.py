@@ -66,6 +66,8 @@ class Replay:
 
     plane: Plane
     on_progress: Callable[[int], None] = lambda _count: None
+    first_shard: int = 0
+    """Shard of the first volume; the others follow in turn."""
     versions: list[PutVersion] = field(default_factory=list)
     refusals: int = 0
     _shards: dict[str, int] = field(default_factory=dict)
@@ -102,7 +104,8 @@ class Replay:
 
     def _shard(self, operation: Any) -> int:
         """Shard of an operation's volume; volumes take the shards in turn."""
-        return self._shards.setdefault(operation.volume, len(self._shards) % self.plane.shards)
+        following = (self.first_shard + len(self._shards)) % self.plane.shards
+        return self._shards.setdefault(operation.volume, following)
 
     def collect(self) -> Iterator[Line]:
         """Wait for all answers that are on their way; yields the refusals."""
