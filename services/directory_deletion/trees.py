@@ -42,6 +42,8 @@ logger = structlog.get_logger(__name__)
 MAX_NAME_BYTES = 41
 """The most that a row's name takes in a message, as numbers of 64 bits are written."""
 _UNSET, _AT_ONCE = 0, 1
+_OBJECT_ID_DIGITS = 16
+"""At the end of a key; what is before them is bucket and death."""
 
 
 def _key(row: TreeRow) -> bytes:
@@ -68,6 +70,7 @@ class Trees:
         self._blocked: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
+        self._unheard_deaths: set[bytes] = set()
         self._queues: dict[str, DueQueue[bytes]] = {
             TreeState.WAITING: self._to_expand,
             TreeState.EXPANDING: self._timeouts,
@@ -88,6 +91,7 @@ class Trees:
         for queue in self._queues.values():
             queue.clear()
         self._unscheduled.clear()
+        self._unheard_deaths.clear()
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -151,6 +155,9 @@ class Trees:
         if answer.outcome is PurgeOutcome.UNEXPANDED:
             self._step(row, TreeState.WAITING, work, attempt=1)
             return
+        if answer.outcome is PurgeOutcome.GONE:
+            # Purged before, unheard, and who its parent was is not known any more: it died with it.
+            self._unheard_deaths.add(tree_row_key(answer.bucket_id, answer.death, 0)[:-_OBJECT_ID_DIGITS])
         if answer.outcome is PurgeOutcome.HELD:
             self._metrics.purges_refused.inc()
             logger.error("purge refused, the directory is held: kept", row=row)
@@ -169,6 +176,7 @@ class Trees:
             self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
+        self._wake_unheard(work)
         while (blocked := self._blocked.pop_due(now_ms)) is not None:
             row = work.table(TREE_TABLE).get(blocked)
             if row is not None:
@@ -237,6 +245,17 @@ class Trees:
         parent = work.table(TREE_TABLE).get(parent_key)
         if parent is not None and parent.state == TreeState.BLOCKED:
             self._step(parent, TreeState.EXPANDED, work, attempt=1)
+        elif parent is not None and parent.state == TreeState.PURGING:
+            # It was a mere try, behind which settling does not wait; from now on it has to succeed.
+            self._put(parent, replace(parent, attempt=1), work)
+
+    def _wake_unheard(self, work: Work) -> None:
+        """Try all that may have waited for a child whose end was not heard: one look over them for all such ends."""
+        if self._unheard_deaths:
+            for key in self._blocked.members():
+                if key[:-_OBJECT_ID_DIGITS] in self._unheard_deaths:
+                    self._wake(key, work)
+            self._unheard_deaths.clear()
 
     def _ask_again(self, key: bytes, now_ms: int, work: Work) -> None:
         row = work.table(TREE_TABLE).get(key)

@@ -159,6 +159,16 @@ class TestExpansion:
         desk.restart()
         assert len(bodies(desk.give(expanded(1), expanded(2)), ExpandDirectory)) == 2
 
+    def test_first_come_first_served(self, desk: Desk) -> None:
+        """Sweeps bring what a snapshot holds again and again: by number, those would keep others waiting for ever."""
+        held = (1, 2, 3)
+        desk.give(*(judged(directory(one, free=False)) for one in held))
+        desk.give(judged(directory(9)))
+        desk.wait(1)
+        desk.restart()
+        sent = [message for one in held for message in desk.give(expanded(one), judged(directory(one, free=False)))]
+        assert next(command.object_id for command in bodies(sent, ExpandDirectory)) == 9
+
     def test_without_an_answer_the_same_is_asked_again(self, desk: Desk, counted: Registry) -> None:
         page = only(desk.give(judged(directory(ROOT))), ExpandDirectory)
         assert not desk.wait(49_999)
@@ -251,6 +261,22 @@ class TestPurge:
             desk.restart()
             assert not desk.wait(pause_ms - 1)
             assert purging(desk.wait(1)) == [ROOT]
+
+    def test_a_child_whose_purge_went_unheard_wakes_its_parent(self, desk: Desk) -> None:
+        """On an older copy of the database it is asked for again, and gone: metadata does not know its parent then."""
+        empty(desk, ROOT)
+        desk.give(purged((ROOT, 1, PurgeOutcome.HAS_CHILDREN)))
+        empty(desk, CHILD)
+        desk.restart()
+        assert purging(desk.give(purged((CHILD, 0, PurgeOutcome.GONE)))) == [ROOT]
+
+    def test_a_mere_try_is_work_once_the_child_is_gone(self, desk: Desk) -> None:
+        empty(desk, ROOT)
+        desk.give(purged((ROOT, 1, PurgeOutcome.HAS_CHILDREN)))
+        empty(desk, CHILD)
+        desk.give(barrier())
+        desk.give(purged((CHILD, ROOT, PurgeOutcome.PURGED)))
+        assert [work_of(desk) > 0 for _ in range(3)] == [True] * 3
 
     def test_answers_about_strangers_do_nothing(self, desk: Desk) -> None:
         assert not desk.give(expanded(99), purged((99, 98, PurgeOutcome.HAS_CHILDREN), (97, 96, PurgeOutcome.PURGED)))
