@@ -250,9 +250,10 @@ def count_at_sending(patch: Patch) -> None:
 
     original = sweeps._entry
 
-    def entry(transaction: Any, command: records.SweepPage, row: Any) -> records.DeletedEntry:
-        ever = transaction.snapshots.of(transaction.work, command.bucket_id).ever
-        return replace(original(transaction, command, row), snapshots_before_death=ever)
+    def entry(transaction: Any, command: records.SweepPage, key: bytes, row: Any) -> records.DeletedEntry:
+        bucket_id = int(key.split(b"/")[2])
+        ever = transaction.snapshots.of(transaction.work, bucket_id).ever
+        return replace(original(transaction, command, key, row), snapshots_before_death=ever)
 
     patch.setattr(sweeps, "_entry", entry)
 
