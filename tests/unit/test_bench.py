@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from services.client.main import app
 from services.plane.bench import bulk
 from services.plane.bench.alone import Sample, parse_metrics, reached
 from services.plane.bench.ceilings import put_rate
-from services.plane.bench.conditions import Conditions
+from services.plane.bench.conditions import Benchmark, Conditions
 from services.plane.bench.deletions import session_cpu_seconds
 from services.plane.bench.figures import (
     COLUMNS,
@@ -31,7 +32,8 @@ from services.plane.bench.figures import (
     table_row,
 )
 from services.plane.bench.rule_cost import BUCKET_ID, SNAPSHOT_COUNTS, chain_of, flat_figures, judge_rates, questions
-from services.plane.bench.run import BENCHMARKS
+from services.plane.bench.run import BENCHMARKS, run_benchmarks
+from services.plane.errors import StackError
 
 
 @pytest.mark.parametrize(
@@ -186,6 +188,21 @@ def test_scratch_directories_differ_and_sizes_follow_from_the_seconds(tmp_path: 
 
 def test_every_benchmark_says_what_it_measures() -> None:
     assert all(name == benchmark.name and len(benchmark.summary) > 40 for name, benchmark in BENCHMARKS.items())
+
+
+@pytest.mark.parametrize("error", [StackError("it did not start"), KeyboardInterrupt()])
+def test_the_logs_are_kept_only_when_something_did_not_start(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(conditions: Conditions) -> list[Figure]:
+        (conditions.scratch("broker") / "broker.log").write_text("why")
+        raise error
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setitem(BENCHMARKS, "broken", Benchmark("broken", measure))
+    with pytest.raises(type(error)):
+        list(run_benchmarks(["broken"], 0.1, lambda _: None))
+    assert bool(list(tmp_path.glob("*/broker/broker.log"))) == isinstance(error, StackError)
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
