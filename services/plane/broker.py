@@ -191,7 +191,7 @@ class EmbeddedBroker:
         """Give a new directory its cluster id; one that has it is left alone."""
         if (self._records / "meta.properties").is_file():
             return
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = _new_cluster_id()
         command = self._command(jars, "kafka.tools.StorageTool", "-Xmx128m", "-XX:TieredStopAtLevel=1")
         try:
             run = subprocess.run(
@@ -309,6 +309,14 @@ def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
     )
     with client:
         yield client
+
+
+def _new_cluster_id() -> str:
+    """A random id as Kafka writes it; none that begins like an option, which the storage tool would take it for."""
+    while True:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster.startswith("-"):
+            return cluster
 
 
 def _free_port(besides: int = 0) -> int:
