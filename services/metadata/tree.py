@@ -164,6 +164,10 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {source}")
     check_key_path(target, is_tree=True)
+    if source == target:
+        if isinstance(row, KeyRow):
+            return row.object_id
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"{source} is where it is to go")
     if isinstance(_find(work, bucket, target), DirectoryRow):
         target = f"{target}/{row.name}"
     if isinstance(row, DirectoryRow) and f"{target}/".startswith(f"{source}/"):
