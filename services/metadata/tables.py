@@ -37,7 +37,9 @@ BUCKET_TABLE = TableDefinition("bucketTable", records.BucketRow, is_cached=True)
 BUCKET_ID_TABLE = TableDefinition("bucketIdTable", records.BucketIdentity, is_cached=True)
 KEY_TABLE = TableDefinition("keyTable", records.KeyRow, prefix_separators=3)
 FILE_TABLE = TableDefinition("fileTable", records.KeyRow, prefix_separators=4)
-DIRECTORY_TABLE = TableDefinition("directoryTable", records.DirectoryRow, prefix_separators=4)
+DIRECTORY_TABLE = TableDefinition(
+    "directoryTable", records.DirectoryRow, is_cached=True, is_absence_cached=False, prefix_separators=4
+)
 DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_separators=3)
 DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
 SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)

@@ -23,7 +23,9 @@ class TableDefinition(Generic[V]):
     name: str
     record: type[V]
     is_cached: bool = False
-    """Keep decoded rows in memory: for small tables that almost every command reads."""
+    """Keep decoded rows in memory: for tables of which the same rows are read again and again."""
+    is_absence_cached: bool = True
+    """Whether a key without a row is kept in memory too: not where most keys that are asked for are new."""
     prefix_separators: int = 0
     """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
 
@@ -88,6 +90,7 @@ class Table(Generic[V]):
         cache: dict[bytes, V | None] | None,
     ) -> None:
         self._name = definition.name
+        self._is_absence_cached = definition.is_absence_cached
         self._codec = codec(definition.record)
         self._reader = reader
         self._pending = pending
@@ -105,7 +108,7 @@ class Table(Generic[V]):
                 return value
         raw = self._reader.get(self._name, key)
         value = None if raw is None else self._codec.decode(raw)
-        if self._cache is not None:
+        if self._cache is not None and (value is not None or self._is_absence_cached):
             self._cache[key] = value
         return value
 
