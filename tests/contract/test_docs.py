@@ -138,8 +138,8 @@ class TestEveryDocument:
                 _check_command(words[1:])
 
     def test_it_speaks_of_the_project_alone(self, document: Path) -> None:
-        text = document.read_text("utf-8").lower()
-        assert not re.findall(r"\bissue \d|\.\./shared|/work/|/tmp/|/home/|\bhelper\b|https?://(?!127\.)", text)
+        """Neither a path of somebody's machine nor an address elsewhere."""
+        assert not re.findall(r"/tmp/|/home/|https?://(?!127\.)", document.read_text("utf-8").lower())
 
 
 def _anchors(text: str) -> set[str]:
