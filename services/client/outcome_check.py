@@ -5,7 +5,7 @@ put. The truth says what each view must list; it may be git itself. The check co
 the truth, the ledger with the truth, and the versions that exist with those that somebody can still reach.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -68,10 +68,6 @@ class VersionLedger:
     def exclusive_bytes(self) -> dict[str, int]:
         """For each live snapshot the bytes that it alone holds."""
         return self._model.exclusive_bytes(self.volume, self.bucket)
-
-    def bytes_of(self, numbers: Iterable[int]) -> int:
-        """The sum of the sizes of these versions."""
-        return sum(self.versions[number].size_bytes for number in numbers)
 
 
 class ListingTruth(Protocol):

@@ -55,11 +55,6 @@ def tree_key(volume_id: int, bucket_id: int, parent_id: int, name: str) -> bytes
     return f"/{volume_id}/{bucket_id}/{parent_id}/{name}".encode()
 
 
-def tree_prefix(volume_id: int, bucket_id: int) -> bytes:
-    """All rows of a bucket in fileTable and directoryTable."""
-    return f"/{volume_id}/{bucket_id}/".encode()
-
-
 def garbage_key(volume_id: int, bucket_id: int, death: int, object_id: int) -> bytes:
     """deletedTable, deletedDirectoryTable, snapshotRenamedTable and reclaimTable: ordered by death."""
     return b"/%d/%d/%016x/%016x" % (volume_id, bucket_id, death, object_id & _64_BITS)

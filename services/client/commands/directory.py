@@ -15,7 +15,7 @@ from services.client.commands.entries import (
     StartAfterOption,
     list_entries,
 )
-from services.client.commands.output import print_json, print_table, time_text
+from services.client.commands.output import print_json, print_reply, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Make, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
@@ -28,10 +28,7 @@ def make(context: typer.Context, directory: DirectoryArgument, as_json: JsonOpti
     volume, bucket, path = key_path(directory.removesuffix("/"))
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), MakeDirectory(volume, bucket, path))
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"directory {path} is there")
+    print_reply(reply, f"directory {path} is there", as_json=as_json)
 
 
 @app.command()
@@ -47,10 +44,7 @@ def delete(
     volume, bucket, path = key_path(directory.removesuffix("/"))
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), DeleteDirectory(volume, bucket, path, is_recursive))
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"directory {path} deleted at txn {reply.txn}")
+    print_reply(reply, f"directory {path} deleted at txn {reply.txn}", as_json=as_json)
 
 
 @app.command()
@@ -66,10 +60,7 @@ def rename(
         reply = session.execute(
             session.volumes().shard_of(volume), RenameDirectory(volume, bucket, path, target.removesuffix("/"))
         )
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"directory {path} is now {target}, from txn {reply.txn} on")
+    print_reply(reply, f"directory {path} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
 
 @app.command("list")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from services.client.commands.output import bytes_text
 from services.client.commands.planes import open_plane
 from services.client.generated_history import GeneratedHistory
 from services.client.git_check import GitTruth
@@ -105,16 +106,6 @@ def _progress() -> Iterator[tuple[Progress, TaskID]]:
         yield progress, progress.add_task("starting", total=None, operations=0)
 
 
-def _bytes(count: int) -> str:
-    """A size for people."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-
-
 def _print(report: HistoryReport) -> None:
     table = Table(title=f"Snapshots after the {report.source}", caption=_closing_sentence(report))
     for column in ("snapshot", "taken (UTC)", "keys", "referenced", "exclusive", "deleting it frees"):
@@ -125,9 +116,9 @@ def _print(report: HistoryReport) -> None:
             snapshot.name,
             taken,
             f"{snapshot.keys:,}",
-            _bytes(snapshot.referenced_bytes),
-            _bytes(snapshot.exclusive_bytes),
-            f"{_bytes(snapshot.frees_bytes)}, {snapshot.frees_versions:,} versions",
+            bytes_text(snapshot.referenced_bytes),
+            bytes_text(snapshot.exclusive_bytes),
+            f"{bytes_text(snapshot.frees_bytes)}, {snapshot.frees_versions:,} versions",
         )
     console.print(table)
     console.print(_amounts_table(report))
@@ -157,7 +148,7 @@ def _amounts_table(report: HistoryReport) -> Table:
         "freed": "nobody; confirmed by SCM",
     }
     for name, amount in report.versions.items():
-        table.add_row(name, f"{amount.versions:,}", _bytes(amount.bytes), holders[name])
+        table.add_row(name, f"{amount.versions:,}", bytes_text(amount.bytes), holders[name])
     return table
 
 

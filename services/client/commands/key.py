@@ -16,7 +16,7 @@ from services.client.commands.entries import (
     list_entries,
     snapshot_id_of,
 )
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_reply, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")
@@ -35,10 +35,7 @@ def put(
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), PutKey(volume, bucket, name, size, tag))
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"key {name} put at txn {reply.txn}")
+    print_reply(reply, f"key {name} put at txn {reply.txn}", as_json=as_json)
 
 
 @app.command()
@@ -47,10 +44,7 @@ def delete(context: typer.Context, key: KeyArgument, as_json: JsonOption = False
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), DeleteKey(volume, bucket, name))
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"key {name} deleted at txn {reply.txn}")
+    print_reply(reply, f"key {name} deleted at txn {reply.txn}", as_json=as_json)
 
 
 @app.command()
@@ -64,10 +58,7 @@ def rename(
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), RenameKey(volume, bucket, name, target))
-    if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
-    else:
-        typer.echo(f"key {name} is now {target}, from txn {reply.txn} on")
+    print_reply(reply, f"key {name} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
 
 @app.command("list")

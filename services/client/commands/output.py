@@ -12,6 +12,8 @@ from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
 
+from schemas.records import MetadataReply
+
 _STEP = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
@@ -20,6 +22,14 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
 def print_json(value: Any) -> None:
     """Records, or anything made of them, as indented JSON."""
     typer.echo(json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False))
+
+
+def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
+    """What came of a command: a sentence for people, or its txn and what it committed."""
+    if as_json:
+        print_json({"txn": reply.txn, "committed": reply.committed})
+    else:
+        typer.echo(sentence)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
