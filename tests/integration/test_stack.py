@@ -163,8 +163,8 @@ def await_scrapes(address: str, process: subprocess.Popen[bytes], count: int) ->
 
 
 def query(address: str, expression: str) -> dict[str, str]:
-    answer = httpx.get(f"{address}/api/v1/query", params={"query": expression}, trust_env=False).json()
-    return {row["metric"]["process"]: row["value"][1] for row in answer["data"]["result"]}
+    answer = httpx.get(f"{address}/api/v1/query", params={"query": expression}, trust_env=False).raise_for_status()
+    return {row["metric"]["process"]: row["value"][1] for row in answer.json()["data"]["result"]}
 
 
 def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) -> None:
