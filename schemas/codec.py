@@ -101,6 +101,7 @@ class Codec(Generic[R]):
         released = list(released_schemas(record_class.__name__))
         self._writers = {schema_fingerprint(schema): parse_schema(schema) for schema in released}
         self._first = schema_fingerprint(released[0]) if released else self.fingerprint
+        self._behind_first: Any = parse_schema({**self.schema, "fields": self.schema["fields"][1:]})
         self._name_branches = _branch_names(typing.cast("type[Any]", record_class))
         self._check = _checks(typing.cast("type[Any]", record_class))
         maker = _maker(typing.cast("type[Any]", record_class))
@@ -115,6 +116,24 @@ class Codec(Generic[R]):
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._parsed, fields)
         return buffer.getvalue()
+
+    def encode_around(self, first: bytes, rest: Fields) -> bytes:
+        """Avro binary of a record whose first field is encoded already; ``rest`` are the others by name.
+
+        In Avro a record is its fields, one after the other: what was read is passed on as it is.
+        """
+        buffer = io.BytesIO(first)
+        buffer.seek(len(first))
+        fastavro.schemaless_writer(buffer, self._behind_first, rest)
+        return buffer.getvalue()
+
+    def decode_head(self, body: bytes) -> R:
+        """The record whose fields are the first ones in some longer record's bytes.
+
+        Raises:
+            DecodeError: the bytes end early, or a value is out of its range.
+        """
+        return self._read_first(body, self._parsed)[0]
 
     def decode(self, body: bytes) -> R:
         """The record in Avro bytes that the newest schema wrote.
@@ -139,10 +158,23 @@ class Codec(Generic[R]):
         return self._read(body, self._writers[writer])
 
     def _read(self, body: bytes, writer: Any) -> R:
+        record, length = self._read_first(body, writer)
+        if length < len(body):
+            raise DecodeError(f"{len(body) - length} bytes follow after a {self.record_class.__name__}")
+        return record
+
+    def _read_first(self, body: bytes, writer: Any) -> tuple[R, int]:
+        """The record that the bytes begin with, and how many bytes it takes."""
         # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
         buffer = io.BytesIO(body + b"\0")
         try:
-            fields = self._fields(buffer, writer)
+            fields: Any = fastavro.schemaless_reader(
+                buffer,
+                writer,
+                None if writer is self._parsed else self._parsed,
+                return_record_name=self._has_unions,
+                return_record_name_override=self._has_unions,
+            )
             if self._check is not None:
                 self._check(fields)
             record: R = self._make(fields)
@@ -152,20 +184,7 @@ class Codec(Generic[R]):
             raise DecodeError(f"not a {self.record_class.__name__}: {type(error).__name__}: {error}") from error
         if buffer.tell() > len(body):
             raise DecodeError(f"not a {self.record_class.__name__}: the bytes end early")
-        if buffer.tell() < len(body):
-            raise DecodeError(f"{len(body) - buffer.tell()} bytes follow after a {self.record_class.__name__}")
-        return record
-
-    def _fields(self, buffer: io.BytesIO, writer: Any) -> Fields:
-        reader = None if writer is self._parsed else self._parsed
-        if not self._has_unions:
-            return typing.cast(Fields, fastavro.schemaless_reader(buffer, writer, reader))
-        return typing.cast(
-            Fields,
-            fastavro.schemaless_reader(
-                buffer, writer, reader, return_record_name=True, return_record_name_override=True
-            ),
-        )
+        return record, buffer.tell()
 
 
 _CODECS: dict[type[Any], Codec[Any]] = {}
@@ -278,15 +297,20 @@ def _field_namer(field: str, hint: Any) -> Callable[[Any, Fields], None] | None:
 
 def _checks(record_class: type[Any]) -> Callable[[Fields], None] | None:
     """Refuses what fastavro reads into a field of 32 bits though it needs more."""
-    narrow = [field["name"] for field in own_schema(record_class.__name__)["fields"] if field["type"] == "int"]
+    fields = own_schema(record_class.__name__)["fields"]
+    narrow = [field["name"] for field in fields if field["type"] == "int"]
+    narrow_lists = [field["name"] for field in fields if field["type"] == {"type": "array", "items": "int"}]
     inside = [found for name, hint in _field_types(record_class).items() if (found := _field_check(name, hint))]
-    if not narrow and not inside:
+    if not narrow and not narrow_lists and not inside:
         return None
 
     def check_fields(fields: Fields) -> None:
         for name in narrow:
             if not INT_MIN <= fields[name] <= INT_MAX:
                 raise DecodeError(f"{record_class.__name__}.{name} is {fields[name]}, beyond 32 bits")
+        for name in narrow_lists:
+            if fields[name] and not INT_MIN <= min(fields[name]) <= max(fields[name]) <= INT_MAX:
+                raise DecodeError(f"{record_class.__name__}.{name} holds a number beyond 32 bits")
         for check_inside in inside:
             check_inside(fields)
 

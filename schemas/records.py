@@ -635,11 +635,17 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class BlocksWritten:
-    """A version was committed: these blocks are in the store now. Sent by metadata."""
+    """Versions were committed: their blocks are in the store now. Sent by metadata.
 
-    txn: int
+    Each version has its place in all four lists; they are as long as each other.
+    """
+
     bucket_id: int
-    blocks: BlockRun
+    container_id: int
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    block_sizes_bytes: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -843,16 +849,26 @@ class KeyRow:
     """keyTable, fileTable: the live version of a key."""
 
     object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
     parent_id: int
     name: str
-    birth: int
     update_id: int
     rename_txn: int
-    size_bytes: int
     tag: str
     creation_time_ms: int
     modification_time_ms: int
-    blocks: BlockRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHead:
+    """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -903,9 +919,8 @@ class RenameRow:
 class ClaimedRow:
     """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
 
-    birth: int
+    version: DeletedKeyRow
     claim_txn: int
-    blocks: BlockRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -959,19 +974,19 @@ class AccountRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxMessage:
-    """One message of an outbox row."""
+class OutboxRun:
+    """Messages of an outbox row that follow each other on one topic."""
 
     topic: str
-    value: bytes
     fingerprint: bytes
+    values: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
     """outbox: the messages of one unit of work, in order."""
 
-    messages: tuple[OutboxMessage, ...]
+    runs: tuple[OutboxRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -1105,7 +1120,7 @@ class DeletedBlocksRow:
 class WaitingDeletion:
     """waitingDeletionTable: a deletion of blocks that are not known yet."""
 
-    until_txn: int
+    until_local_id: int
     command: DeleteBlocks
 
 
@@ -1121,7 +1136,7 @@ class DelayedDeletion:
 class ScmState:
     """scmStateTable: the counters of one shard's storage container manager."""
 
-    mark_txn: int
+    mark_local_id: int
     container_id: int
     deletion_txn: int
     inventory_bytes: int

@@ -56,9 +56,8 @@ class BucketFigures:
 
     def live_bytes(self, bucket_id: int, written_bytes: int) -> int:
         """Live bytes of a bucket with what this batch has moved, given what is written."""
-        kept = self._used.of(bucket_id)
-        moving = sum(amounts[0] for moved_id, amounts in self._used.message() if moved_id == bucket_id)
-        return written_bytes + (kept[0] if kept else 0) + moving
+        moved = self._used.of(bucket_id)
+        return written_bytes + moved[0] if moved else written_bytes
 
     def moved_live(self) -> tuple[int, int]:
         """Bytes and names that the present message has taken off the live figures."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from schemas.codec import codec
 from schemas.records import (
     BucketRow,
     DeletedDirectoryRow,
@@ -11,7 +12,7 @@ from schemas.records import (
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
-    KeyRow,
+    KeyHead,
     RenameRow,
 )
 from schemas.topics import DELETED_ENTRIES
@@ -29,13 +30,16 @@ RENAME_CELL = (0, 0, 0, 0, 1)
 """What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
 
 
-def key_cell(key: KeyRow) -> tuple[int, int, int, int, int]:
+_KEY_HEAD = codec(KeyHead)
+_DELETED_KEY_ROW = codec(DeletedKeyRow)
+
+
+def key_cell(key: KeyHead) -> tuple[int, int, int, int, int]:
     """What a version counts in the space matrix."""
     return key.size_bytes, 1, 1, 0, 0
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(NamedTuple):
     """When something left the active namespace: a txn, and how many snapshots its bucket had ever had then."""
 
     txn: int
@@ -47,17 +51,21 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyRow, death: Death) -> None:
-    """Move a version to deletedTable. One without blocks leaves nothing behind."""
+def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyHead:
+    """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
+    key = _KEY_HEAD.decode_head(row)
     transaction.figures.bury(bucket_id, key.size_bytes, has_row=key.blocks is not None)
     if key.blocks is None:
-        return
+        return key
     work = transaction.work
-    row = DeletedKeyRow(key, death.txn, death.snapshots_before)
-    work.table(DELETED_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, key.object_id), row)
+    deleted = _DELETED_KEY_ROW.encode_around(
+        row, {"death": death.txn, "snapshots_before_death": death.snapshots_before}
+    )
+    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
     _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
+    return key
 
 
 def bury_directory(

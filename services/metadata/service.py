@@ -35,6 +35,7 @@ from services.metadata.tables import (
     TRANSACTION_INFO_TABLE,
 )
 from services.metadata.transaction import ShardCounters, Transaction
+from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
@@ -86,6 +87,7 @@ class MetadataService:
         self._snapshots = SnapshotLists()
         self._space = SpaceChanges()
         self._figures = BucketFigures()
+        self._written = WrittenBlocks()
         self._dropped: list[str] = []
 
     def restore(self, tables: TablesReader) -> None:
@@ -96,6 +98,7 @@ class MetadataService:
         self._snapshots.clear()
         self._space.clear()
         self._figures.clear()
+        self._written.clear()
         self._dropped.clear()
 
     def stands_alone(self, message: Message) -> bool:
@@ -108,8 +111,16 @@ class MetadataService:
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
         self._figures.begin_message()
         self._space.begin_message()
+        self._written.begin_message()
         transaction = Transaction(
-            work, self._counters, self._snapshots, self._space, self._figures, self._counters.txn + 1, log_time_ms
+            work,
+            self._counters,
+            self._snapshots,
+            self._space,
+            self._figures,
+            self._written,
+            self._counters.txn + 1,
+            log_time_ms,
         )
         if type(command.body) in _CLIENT_HANDLERS:
             self._apply_client_command(command, transaction)
@@ -164,9 +175,14 @@ class MetadataService:
             transaction.work.undo_message()
             return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
         self._counters.txn = transaction.txn
-        self._figures.keep_message(transaction.txn)
-        self._space.keep_message()
+        self._keep(transaction.txn)
         return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
+
+    def _keep(self, txn: int) -> None:
+        """The present command was applied: what it has summed up belongs to the batch."""
+        self._figures.keep_message(txn)
+        self._space.keep_message()
+        self._written.keep_message()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -190,8 +206,7 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
-        self._figures.keep_message(transaction.txn)
-        self._space.keep_message()
+        self._keep(transaction.txn)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -227,6 +242,7 @@ class MetadataService:
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
+        self._written.send(work)
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)

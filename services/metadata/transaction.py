@@ -10,6 +10,7 @@ from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
+from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.service import Work
 
 
@@ -49,6 +50,7 @@ class Transaction:
     snapshots: SnapshotLists
     space: SpaceChanges
     figures: BucketFigures
+    written: WrittenBlocks
     txn: int
     log_time_ms: int
     objects: int = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from schemas.records import (
     BucketLayout,
@@ -23,16 +24,17 @@ from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.service import Work
 from services.storage.store import prefix_end
+from services.storage.tables import TableDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file goes: its directory, its name, and the version that is there."""
+class Place(NamedTuple):
+    """Where a key's row goes: its table and key, its directory and name; and how many directories were made for it."""
 
+    table: TableDefinition[KeyRow]
+    db_key: bytes
     parent_id: int
     name: str
-    existing: KeyRow | None
-    made_directories: int
+    made_directories: int = 0
 
 
 def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
@@ -51,12 +53,7 @@ def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Pl
     key = row_key(bucket, parent_id, name)
     if transaction.work.table(DIRECTORY_TABLE).get(key) is not None:
         raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory")
-    return Place(parent_id, name, transaction.work.table(FILE_TABLE).get(key), made)
-
-
-def put_file(transaction: Transaction, bucket: BucketRow, row: KeyRow) -> None:
-    """Set the live version of a file."""
-    transaction.work.table(FILE_TABLE).put(row_key(bucket, row.parent_id, row.name), row)
+    return Place(FILE_TABLE, key, parent_id, name, made)
 
 
 def _make_directories(
@@ -90,14 +87,17 @@ def find_directory(work: Work, bucket: BucketRow, names: list[str]) -> int | Non
     return parent_id
 
 
-def _find(work: Work, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
-    """The file or directory of a path; None when there is none, and for the root."""
+def _find_key(work: Work, bucket: BucketRow, path: str) -> bytes | None:
+    """Key that a file or directory of a path would have; None when its directory is not there, and for the root."""
     *directories, name = _components(path)
     parent_id = find_directory(work, bucket, directories)
-    if parent_id is None or not name:
-        return None
-    key = row_key(bucket, parent_id, name)
-    return work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
+    return None if parent_id is None or not name else row_key(bucket, parent_id, name)
+
+
+def _find(work: Work, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
+    """The file or directory of a path; None when there is none, and for the root."""
+    key = _find_key(work, bucket, path)
+    return None if key is None else work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
 
 
 def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow:
@@ -130,19 +130,20 @@ def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Comm
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
     """Take a file or directory out of the namespace; says its id."""
     work = transaction.work
-    row = _find(work, bucket, path)
-    if row is None:
-        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    key = _find_key(work, bucket, path)
     death = death_now(transaction, bucket.object_id)
-    if isinstance(row, KeyRow):
-        work.table(FILE_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-        bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
-        return row.object_id
-    if not is_recursive and _has_children(work, bucket, row.object_id):
-        raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
-    work.table(DIRECTORY_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
-    return row.object_id
+    directory = work.table(DIRECTORY_TABLE).get(key) if key else None
+    if key and directory:
+        if not is_recursive and _has_children(work, bucket, directory.object_id):
+            raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
+        work.table(DIRECTORY_TABLE).delete(key)
+        bury_directory(transaction, bucket.volume_id, bucket.object_id, directory, death)
+        return directory.object_id
+    file = work.table(FILE_TABLE).get_encoded(key) if key else None
+    if key is None or file is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    work.table(FILE_TABLE).delete(key)
+    return bury_key(transaction, bucket.volume_id, bucket.object_id, file, death).object_id
 
 
 def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:

@@ -235,10 +235,10 @@ class Runner:
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
             positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
-        removed = self._outbox.add(work.messages, work)
+        added = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
-        self._outbox.written(work.messages, removed)
+        self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
         if self._after_write:

@@ -311,7 +311,7 @@ def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
     accounts = rows(metadata, ACCOUNT_TABLE)
     claimed = sum(account.claimed_bytes for account in accounts)
     freed = sum(account.freed_bytes for account in accounts)
-    claimed_rows = sum(row.blocks.size_bytes for row in rows(metadata, RECLAIM_TABLE))
+    claimed_rows = sum(row.version.key.size_bytes for row in rows(metadata, RECLAIM_TABLE))
     written = sum(version.size_bytes for version in model.names.versions.values())
     if claimed != claimed_rows or live + cells + claimed + freed != written:
         raise AccountError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,9 @@ from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
-from services.runtime.outbox import Outbox
+from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
-from services.runtime.service import Message, Work
+from services.runtime.service import Message, OutgoingMessage, Work
 from services.storage.tables import RowCache
 from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
 from tests.simulation.faults import FaultMix
@@ -147,9 +147,9 @@ def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
         self._published += [key for key, _ in waiting]
         self._waiting.clear()
         sent = 0
-        for _, messages in waiting:
-            for message in messages:
-                self._sink.send(message.topic, self._shard, message.value, message.fingerprint)
+        for run in [run for _, row in waiting for run in row.runs]:
+            for value in run.values:
+                self._sink.send(run.topic, self._shard, value, run.fingerprint)
                 sent += 1
                 self._probe(Point.MID_PUBLISH)
         if sent:
@@ -164,8 +164,11 @@ def outbox_not_in_the_batch(patch: Patch) -> None:
     """Messages are sent after the write, but not written with it."""
     original = Outbox.add
 
-    def add(self: Outbox, messages: list[records.OutboxMessage], work: Work) -> list[bytes]:
-        return original(self, [], work)
+    def add(self: Outbox, messages: Sequence[OutgoingMessage], work: Work) -> Added:
+        added = original(self, messages, work)
+        if added.row is not None:
+            work.table(OUTBOX).delete(self._next_number.to_bytes(8, "big"))
+        return added
 
     patch.setattr(Outbox, "add", add)
 

@@ -30,6 +30,7 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
+from services.domain.table_keys import local_id_txn
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
@@ -421,7 +422,7 @@ class Simulation:
         inventory = tables.table(INVENTORY_TABLE)
         for number in shard.model.held:
             run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or shard.model.births[number] > state.mark_txn:
+            if run is None or shard.model.births[number] > local_id_txn(state.mark_local_id):
                 continue
             if inventory.get(inventory_key(run)) is None:
                 version = shard.model.names.versions[number]
