@@ -113,6 +113,10 @@ class Codec(Generic[R]):
         fields: Fields = msgspec.to_builtins(record, builtin_types=_AS_THEY_ARE)
         if self._name_branches is not None:
             self._name_branches(record, fields)
+        return self.encode_fields(fields)
+
+    def encode_fields(self, fields: Fields) -> bytes:
+        """Avro binary of a record given as its fields, a field with a default left out; enumerations as strings."""
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._parsed, fields)
         return buffer.getvalue()

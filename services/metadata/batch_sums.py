@@ -26,10 +26,8 @@ class BatchSums(Generic[K]):
         self.keep_message()
         self._batch.clear()
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is taken off."""
-        if not self._message:
-            return
+    def undo_message(self) -> None:
+        """The present message was not applied: what it has added is taken off again."""
         for key, amounts in self._message:
             sums = self._batch[key]
             for index, amount in enumerate(amounts):
@@ -56,8 +54,9 @@ class BatchSums(Generic[K]):
 
     def keep_message(self) -> None:
         """The present message was applied."""
-        self._message.clear()
-        self._new.clear()
+        if self._message:
+            self._message.clear()
+            self._new.clear()
 
     def of(self, key: K) -> list[int] | None:
         """What the batch has added to a key."""

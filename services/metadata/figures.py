@@ -28,10 +28,10 @@ class BucketFigures:
         self._accounts.clear()
         self._last_txn.clear()
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is dropped."""
-        self._used.begin_message()
-        self._accounts.begin_message()
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._used.undo_message()
+        self._accounts.undo_message()
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Bytes and names that have become live."""

@@ -8,7 +8,6 @@ from schemas.codec import codec
 from schemas.records import (
     BucketRow,
     DeletedDirectoryRow,
-    DeletedEntry,
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
@@ -103,13 +102,13 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
 def _send(
     transaction: Transaction, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death
 ) -> None:
-    entry = DeletedEntry(
-        bucket_id=bucket_id,
-        object_id=object_id,
-        kind=kind,
-        birth=birth,
-        death=death.txn,
-        snapshots_before_death=death.snapshots_before,
-        chain_version=transaction.counters.chain_version,
-    )
-    transaction.work.send(DELETED_ENTRIES, entry)
+    entry = {
+        "bucket_id": bucket_id,
+        "object_id": object_id,
+        "kind": kind,
+        "birth": birth,
+        "death": death.txn,
+        "snapshots_before_death": death.snapshots_before,
+        "chain_version": transaction.counters.chain_version,
+    }
+    transaction.work.send_fields(DELETED_ENTRIES, entry)

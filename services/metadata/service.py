@@ -24,6 +24,7 @@ from schemas.records import (
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
+from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
@@ -71,6 +72,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
 }
+_Refusal = CommandError | InvalidNameError
 _ALONE = (records.TakeSnapshot, records.DropSnapshot)
 
 
@@ -88,6 +90,7 @@ class MetadataService:
         self._space = SpaceChanges()
         self._figures = BucketFigures()
         self._written = WrittenBlocks()
+        self._directories = DirectoryPaths()
         self._dropped: list[str] = []
 
     def restore(self, tables: TablesReader) -> None:
@@ -99,6 +102,7 @@ class MetadataService:
         self._space.clear()
         self._figures.clear()
         self._written.clear()
+        self._directories.clear()
         self._dropped.clear()
 
     def stands_alone(self, message: Message) -> bool:
@@ -109,9 +113,6 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
-        self._figures.begin_message()
-        self._space.begin_message()
-        self._written.begin_message()
         transaction = Transaction(
             work,
             self._counters,
@@ -119,13 +120,18 @@ class MetadataService:
             self._space,
             self._figures,
             self._written,
+            self._directories,
             self._counters.txn + 1,
             log_time_ms,
         )
-        if type(command.body) in _CLIENT_HANDLERS:
-            self._apply_client_command(command, transaction)
-        else:
-            self._apply_service_command(command, transaction)
+        try:
+            if type(command.body) in _CLIENT_HANDLERS:
+                self._apply_client_command(command, transaction)
+            else:
+                self._apply_service_command(command, transaction)
+        except BaseException:
+            self._undo()
+            raise
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             _forget_clients(work, log_time_ms)
         self._counters.log_time_ms = log_time_ms
@@ -139,9 +145,10 @@ class MetadataService:
             if before is not None and command.number <= before.number:
                 self._answer_again(command, before, work)
                 return
-        reply = self._reply(command, transaction)
-        encoded = codec(MetadataReply).encode(reply) if command.wants_reply else b""
+        outcome = self._carry_out(command, transaction)
+        encoded = b""
         if command.wants_reply:
+            encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             clients.put(client_key, ClientRow(command.number, transaction.log_time_ms, encoded))
@@ -162,7 +169,8 @@ class MetadataService:
         )
         work.send(METADATA_REPLIES, reply)
 
-    def _reply(self, command: MetadataCommand, transaction: Transaction) -> MetadataReply:
+    def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | _Refusal:
+        """Apply a client's command as a whole or not at all."""
         try:
             if command.shard != transaction.shard:
                 raise CommandError(
@@ -173,16 +181,24 @@ class MetadataService:
             committed = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
         except (CommandError, InvalidNameError) as error:
             transaction.work.undo_message()
-            return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
+            self._undo()
+            return error
         self._counters.txn = transaction.txn
         self._keep(transaction.txn)
-        return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
+        return committed
 
     def _keep(self, txn: int) -> None:
         """The present command was applied: what it has summed up belongs to the batch."""
         self._figures.keep_message(txn)
         self._space.keep_message()
         self._written.keep_message()
+
+    def _undo(self) -> None:
+        """The present command was not applied: what it has summed up is taken off again."""
+        self._figures.undo_message()
+        self._space.undo_message()
+        self._written.undo_message()
+        self._directories.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -255,6 +271,12 @@ class MetadataService:
         """Checkpoints that may be removed, now that their drop is written."""
         dropped, self._dropped = self._dropped, []
         return dropped
+
+
+def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
+    if isinstance(outcome, Committed):
+        return MetadataReply(command.client_id, command.number, txn, committed=outcome)
+    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), str(outcome))
 
 
 def _forget_clients(work: Work, log_time_ms: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
@@ -51,6 +52,7 @@ class Transaction:
     space: SpaceChanges
     figures: BucketFigures
     written: WrittenBlocks
+    directories: DirectoryPaths
     txn: int
     log_time_ms: int
     objects: int = 0

@@ -24,8 +24,8 @@ class WrittenBlocks:
         self._message.clear()
         self._batch.clear()
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is dropped."""
+    def undo_message(self) -> None:
+        """The present message was not applied."""
         self._message.clear()
 
     def add(self, bucket_id: int, blocks: BlockRun) -> None:
@@ -34,8 +34,9 @@ class WrittenBlocks:
 
     def keep_message(self) -> None:
         """The present message was applied."""
-        self._batch += self._message
-        self._message.clear()
+        if self._message:
+            self._batch += self._message
+            self._message.clear()
 
     def send(self, work: Work) -> None:
         """Tell SCM."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from schemas.codec import codec
+from schemas.codec import Fields, codec
 from schemas.topics import Topic
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One decoded input."""
 
     topic: Topic
@@ -45,6 +43,11 @@ class Work(UnitOfWork):
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
         encoder = codec(topic.record)
         self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode(record)))
+
+    def send_fields(self, topic: Topic, fields: Fields) -> None:
+        """Send a record of the topic given as its fields: where so many are sent that the record itself costs."""
+        encoder = codec(topic.record)
+        self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode_fields(fields)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
         """Send a record of the topic that is encoded already."""

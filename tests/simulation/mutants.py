@@ -63,7 +63,7 @@ def first_judge_ignores_the_premise(patch: Patch) -> None:
 
     def apply(self: PureJudge, message: Message, work: Work) -> None:
         if isinstance(message.record, records.DeletedEntry):
-            message = replace(message, record=replace(message.record, chain_version=0))
+            message = message._replace(record=replace(message.record, chain_version=0))
         original(self, message, work)
 
     patch.setattr(PureJudge, "apply", apply)
