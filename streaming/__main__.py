@@ -46,16 +46,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--full-batch-entries",
         type=int,
-        default=10_000,
+        default=20_000,
         metavar="N",
-        help="start a batch at once when so many entries wait (default: 10000)",
+        help="start a batch at once when so many entries wait (default: 20000)",
     )
     parser.add_argument(
         "--longest-wait-ms",
         type=int,
-        default=200,
+        default=300,
         metavar="MS",
-        help="start a batch with fewer entries so long after the one before (default: 200)",
+        help="start a batch with fewer entries so long after the one before (default: 300)",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
