@@ -44,6 +44,14 @@ class PurgeOutcome(StrEnum):
     GONE = "GONE"
 
 
+class RollbackOutcome(StrEnum):
+    """What became of one page of a rollback."""
+
+    PARTLY = "PARTLY"
+    DONE = "DONE"
+    REFUSED = "REFUSED"
+
+
 class SnapshotStatus(StrEnum):
     """Life cycle of a snapshot; a purged one has no row."""
 
@@ -211,6 +219,17 @@ class DropSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPage:
+    """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
+
+    rollback_id: str
+    bucket_id: int
+    snapshot_id: str
+    page: int
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRows:
     """Move rows that nobody holds out of reach. Sent by key_deletion."""
 
@@ -311,6 +330,7 @@ class MetadataCommand:
         | RenameDirectory
         | TakeSnapshot
         | DropSnapshot
+        | RollbackPage
         | ClaimRows
         | FinishRows
         | ExpandDirectory
@@ -437,6 +457,18 @@ class SnapshotDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPageDone:
+    """One page of a rollback was carried out, or refused."""
+
+    rollback_id: str
+    page: int
+    outcome: RollbackOutcome
+    message: str
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataProgress:
     """What happened to the services' commands.
 
@@ -452,6 +484,7 @@ class MetadataProgress:
         | SweepPageSent
         | SnapshotTaken
         | SnapshotDropped
+        | RollbackPageDone
         | Barrier
     )
 
@@ -830,6 +863,7 @@ class BucketRow:
     used_namespace: int
     snapshot_used_bytes: int
     snapshot_used_namespace: int
+    rollback_snapshot_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -921,6 +955,27 @@ class ClaimedRow:
 
     version: DeletedKeyRow
     claim_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRow:
+    """rollbackTable: the last rollback of a bucket, and how far it is."""
+
+    rollback_id: str
+    snapshot_id: str
+    snapshot_txn: int
+    page: int
+    phase: int
+    next_key: bytes
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackNameRow:
+    """rollbackNameTable: where an object is in the snapshot, while a rollback goes on."""
+
+    db_key: str
 
 
 @dataclass(frozen=True, slots=True)

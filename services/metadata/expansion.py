@@ -119,9 +119,10 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
         return _expanded(command, ExpansionOutcome.GONE)
     if row.is_expanded:
         return _expanded(command, ExpansionOutcome.EXPANDED)
+    live_before = transaction.figures.moved_live()
     page = _Page(transaction, identity, command)
     outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
-    _correct_references(transaction, command.bucket_id, row.death)
+    _correct_references(transaction, command.bucket_id, row.death, live_before)
     return _expanded(command, outcome, page.directories, page.files)
 
 
@@ -131,9 +132,11 @@ def _expanded(
     return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
 
 
-def _correct_references(transaction: Transaction, bucket_id: int, death: int) -> None:
+def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
     """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
-    moved_bytes, moved_names = transaction.figures.moved_live()
+    moved_bytes, moved_names = (
+        moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
+    )
     for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death):
         corrected: SnapshotListRow = replace(
             snapshot,

@@ -23,7 +23,7 @@ from schemas.records import (
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
@@ -58,6 +58,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
     records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
+    records.RollbackPage: ("snapshots", rollback.rollback_page),
     records.ClaimRows: ("key_deletion", claims.claim_rows),
     records.FinishRows: ("key_deletion", claims.finish_rows),
     records.SweepPage: ("key_deletion", sweeps.sweep_page),

@@ -47,6 +47,14 @@ class TableReader(Generic[V]):
         raw = self._reader.get(self._name, key)
         return None if raw is None else self._codec.decode(raw)
 
+    def get_encoded(self, key: bytes) -> bytes | None:
+        """The encoded row of a key, or None."""
+        return self._reader.get(self._name, key)
+
+    def scan_encoded(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``, with encoded rows."""
+        return self._reader.scan(self._name, start, end)
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end, in the order of the keys."""
         for key, raw in self._reader.scan(self._name, start, end):
