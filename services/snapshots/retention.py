@@ -116,7 +116,7 @@ class Retention:
     # ---- policies
 
     def set_policy(self, request: SetRetention, log_time_ms: int, work: Work) -> None:
-        """Give a bucket a policy; its periods begin with the present one.
+        """Give a bucket a policy; its periods begin with the present one, and its first run is not at once.
 
         Raises:
             CommandError: INVALID_REQUEST.
@@ -129,7 +129,7 @@ class Retention:
             request.volume,
             request.bucket,
             policy,
-            next_run_ms=log_time_ms,
+            next_run_ms=self._next_run_ms(policy, log_time_ms),
             last_run_ms=before.last_run_ms if before else NEVER_MS,
             last_expired=before.last_expired if before else 0,
             last_snapshot_period=_period(policy.snapshot_every_ms, log_time_ms),

@@ -391,6 +391,16 @@ def test_snapshots_age_while_none_is_taken(*, is_restarted: bool) -> None:
     assert desk.names() == ["snap-2"]
 
 
+def test_setting_a_policy_leaves_a_minute_to_look_at_what_it_would_do() -> None:
+    desk = Desk()
+    take(desk, "snap-1", "snap-2")
+    set_policy(desk, ALL_BUT_ONE)
+    wait(desk, MINUTE_MS - 1)
+    assert desk.names() == ["snap-1", "snap-2"]
+    wait(desk, 1)
+    assert desk.names() == ["snap-2"]
+
+
 def test_a_policy_is_replaced_and_unset() -> None:
     desk = Desk()
     set_policy(desk, KEEP_TWO)
