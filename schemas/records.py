@@ -59,6 +59,13 @@ class SnapshotStatus(StrEnum):
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
 
 
+class ExecutionMode(StrEnum):
+    """Whether a bucket's snapshots expire with the snapshot that is taken, or after it."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
+
+
 # Shared parts
 
 
@@ -723,6 +730,7 @@ class CreateSnapshot:
     volume: str
     bucket: str
     snapshot: str
+    at_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -762,13 +770,121 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """Which snapshots of a bucket expire, and what is made by the clock."""
+
+    num_retained_min: int = 10
+    num_retained_max: int = 0
+    time_retained_ms: int = 3_600_000
+    expire_limit: int = 50
+    execution_mode: ExecutionMode = ExecutionMode.SYNC
+    consumer_expiration_ms: int = 0
+    snapshot_every_ms: int = 0
+    tag_every_ms: int = 0
+    tag_num_retained_max: int = 0
+    tag_time_retained_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetention:
+    """Give a bucket a retention policy, in place of the one before."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetRetention:
+    """Take a bucket's retention policy away."""
+
+    volume: str
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag:
+    """Hold a snapshot under a name: it neither expires nor can it be deleted."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+    owner: str = ""
+    reason: str = ""
+    time_to_live_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTag:
+    """Let go of a snapshot."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetConsumer:
+    """A named reader says where it is: what it has still to read does not expire."""
+
+    volume: str
+    bucket: str
+    consumer: str
+    snapshot: str
+    is_behind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConsumer:
+    """A named reader needs nothing any more."""
+
+    volume: str
+    bucket: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots:
+    """Expire what may go by the rules, now."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy | None = None
+    now_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsExpired:
+    """What a request to expire has done."""
+
+    snapshots: tuple[str, ...]
+    snapshot_ids: tuple[str, ...]
+    previous_failure: str
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
 
     shard: int
     client_id: str
     number: int
-    body: CreateSnapshot | DeleteSnapshot | RenameSnapshot | SetDeepClean | Settle
+    body: (
+        CreateSnapshot
+        | DeleteSnapshot
+        | RenameSnapshot
+        | SetDeepClean
+        | Settle
+        | SetRetention
+        | UnsetRetention
+        | CreateTag
+        | DeleteTag
+        | SetConsumer
+        | DeleteConsumer
+        | ExpireSnapshots
+    )
     sender: str = ""
 
 
@@ -782,6 +898,7 @@ class SnapshotReply:
     message: str = ""
     snapshot_id: str = ""
     rounds: int = 0
+    expired: SnapshotsExpired | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1212,6 +1329,8 @@ class PendingSnapshot:
     client_id: str
     number: int
     since_ms: int
+    at_ms: int = -1
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1225,6 +1344,69 @@ class SettleRow:
     quiet_rounds: int
     work: int
     returned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRow:
+    """retentionTable: a bucket's policy, and where its runs are."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy
+    next_run_ms: int
+    last_run_ms: int
+    last_expired: int
+    last_snapshot_period: int
+    last_tag_period: int
+    failure: str
+    failure_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagRow:
+    """tagTable: a named hold on a snapshot."""
+
+    volume: str
+    bucket: str
+    tag: str
+    snapshot_id: str
+    owner: str
+    reason: str
+    creation_time_ms: int
+    expiry_time_ms: int
+    is_automatic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRow:
+    """consumerTable: a named reader and its place in the bucket's snapshots."""
+
+    volume: str
+    bucket: str
+    consumer: str
+    bucket_id: int
+    next_txn: int
+    seen_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRow:
+    """expiryTable: a request to expire that is answered when its snapshots are gone."""
+
+    client_id: str
+    number: int
+    outcome: SnapshotsExpired
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GoneSnapshotRow:
+    """goneTable: the last snapshot of a name, after it has gone."""
+
+    snapshot_id: str
+    bucket_id: int
+    create_txn: int
+    deletion_time_ms: int
 
 
 # More tables of metadata

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands import bench, bucket, directory, git, key, replay, snapshot, status, up_down, volume
+from services.client.commands import (
+    bench,
+    bucket,
+    consumer,
+    directory,
+    git,
+    key,
+    replay,
+    retention,
+    snapshot,
+    status,
+    tag,
+    up_down,
+    volume,
+)
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
@@ -33,6 +47,9 @@ for group, name in (
     (key.app, "key"),
     (directory.app, "dir"),
     (snapshot.app, "snapshot"),
+    (retention.app, "retention"),
+    (tag.app, "tag"),
+    (consumer.app, "consumer"),
 ):
     app.add_typer(group, name=name)
 

@@ -170,6 +170,8 @@ class NamespaceModel:
                 self._change_key(self._bucket(operation.volume, operation.bucket), operation)
             case RenameDirectory() | MakeDirectory() | DeleteDirectory():
                 self._change_directory(self._bucket(operation.volume, operation.bucket), operation)
+            case _:
+                raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
 
     def _create_bucket(self, volume: str, bucket: str, layout: BucketLayout) -> None:
         if volume not in self._volumes:

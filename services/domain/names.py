@@ -7,6 +7,7 @@ import re
 MIN_NAME_LENGTH = 3
 MAX_NAME_LENGTH = 63
 MAX_KEY_BYTES = 4_096
+MAX_LABEL_LENGTH = 128
 SNAPSHOT_INDICATOR = ".snapshot"
 
 _ALLOWED = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
@@ -53,6 +54,16 @@ def check_bucket_name(name: str) -> None:
 def check_snapshot_name(name: str) -> None:
     """Refuse a snapshot name that breaks the rules."""
     _check_resource_name("snapshot", name, "INVALID_SNAPSHOT_ERROR")
+
+
+def check_label(kind: str, name: str) -> None:
+    """Refuse the name of a tag or a consumer that has a slash, or what cannot be printed; else it is free."""
+    if not 1 <= len(name) <= MAX_LABEL_LENGTH:
+        raise InvalidNameError(
+            "INVALID_REQUEST", f"{kind} name {name!r} has {len(name)} characters; 1 to {MAX_LABEL_LENGTH} are allowed"
+        )
+    if "/" in name or not name.isprintable():
+        raise InvalidNameError("INVALID_REQUEST", f"{kind} name {name!r} has a slash or what cannot be printed")
 
 
 def check_key_path(path: str, *, is_tree: bool) -> None:

@@ -14,3 +14,7 @@ class SnapshotsSettings:
     is_rename_allowed: bool = False
     remembered_client_ms: int = 3_600_000
     """Log time for which a client's last answer is kept."""
+    retention_run_ms: int = 60_000
+    """Time after which a bucket's retention policy runs again though no snapshot was taken."""
+    max_gone_snapshots: int = 10_000
+    """Snapshots of one shard that are remembered after they have gone, the last ones."""
