@@ -865,6 +865,16 @@ class SnapshotsExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBackBucket:
+    """Make a snapshot the active namespace of its bucket again; newer snapshots are dropped."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
 
@@ -884,6 +894,7 @@ class SnapshotCommand:
         | SetConsumer
         | DeleteConsumer
         | ExpireSnapshots
+        | RollBackBucket
     )
     sender: str = ""
 
@@ -1076,9 +1087,8 @@ class ClaimedRow:
 
 @dataclass(frozen=True, slots=True)
 class RollbackRow:
-    """rollbackTable: the last rollback of a bucket, and how far it is."""
+    """rollbackTable: a rollback of a bucket, and how far it is; kept, so that it is never begun again."""
 
-    rollback_id: str
     snapshot_id: str
     snapshot_txn: int
     page: int
@@ -1318,6 +1328,20 @@ class ScmState:
 
 
 # Tables of snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTaskRow:
+    """rollbackTable of snapshots: a rollback on its way."""
+
+    rollback_id: str
+    volume: str
+    bucket: str
+    bucket_id: int
+    snapshot_id: str
+    client_id: str
+    number: int
+    page: int
 
 
 @dataclass(frozen=True, slots=True)

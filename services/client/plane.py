@@ -34,6 +34,7 @@ from schemas.records import (
     RenameSnapshot,
     RetentionPolicy,
     RetentionRow,
+    RollBackBucket,
     SetConsumer,
     SetRetention,
     Settle,
@@ -67,6 +68,7 @@ SnapshotRequest = (
     | SetConsumer
     | DeleteConsumer
     | ExpireSnapshots
+    | RollBackBucket
 )
 
 

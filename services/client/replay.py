@@ -272,6 +272,8 @@ def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
             return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
         case workload.TagSnapshot() | workload.UntagSnapshot() | workload.MoveConsumer():
             return _hold_request(operation)
+        case workload.RollBack():
+            return records.RollBackBucket(*_names(operation), physical_name("snap", operation.snapshot))
         case workload.ExpireSnapshots():
             now_ms = -1 if operation.now_ms is None else operation.now_ms
             return records.ExpireSnapshots(*_names(operation), _policy(operation), now_ms)

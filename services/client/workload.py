@@ -170,6 +170,15 @@ class ExpireSnapshots:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBack:
+    """Make a snapshot the active namespace again; newer snapshots go."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait until there is nothing more that the plane can do."""
 
@@ -197,6 +206,7 @@ Operation = (
     | UntagSnapshot
     | MoveConsumer
     | ExpireSnapshots
+    | RollBack
     | Settle
     | Observe
 )
@@ -230,6 +240,7 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
             "now_s": "now_ms",
         },
     ),
+    "rollback": (RollBack, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }

@@ -103,6 +103,11 @@ def bucket_id_prefix(bucket_id: int) -> bytes:
     return b"/%d/" % bucket_id
 
 
+def rollback_key(bucket_id: int, rollback_id: str) -> bytes:
+    """rollbackTable."""
+    return b"/%d/%s" % (bucket_id, rollback_id.encode())
+
+
 def object_key(bucket_id: int, object_id: int) -> bytes:
     """rollbackNameTable."""
     return b"/%d/%016x" % (bucket_id, object_id & _64_BITS)

@@ -44,6 +44,7 @@ from services.domain.table_keys import (
     identity_of_garbage_key,
     object_key,
     object_txn,
+    rollback_key,
     tree_key,
 )
 from services.metadata.expansion import expand_directory
@@ -81,29 +82,29 @@ _HERE = RollbackNameRow("")
 def rollback_page(transaction: Transaction, command: RollbackPage) -> RollbackPageDone:
     """Carry out one page; the first one sets the fence. A page that comes again is answered as it was."""
     table = transaction.work.table(ROLLBACK_TABLE)
-    key = bucket_id_key(command.bucket_id)
+    key = rollback_key(command.bucket_id, command.rollback_id)
     row = table.get(key)
-    if row is None or row.rollback_id != command.rollback_id:
+    if row is None:
         if command.page != 1:
-            return _refused(command, "this rollback was never begun, or another one has taken its place")
+            return _refused(command, "this rollback was never begun")
         started = _start(transaction, command)
         if isinstance(started, str):
             return _refused(command, started)
         row = started
     elif command.page != row.page + 1 or row.phase == len(_PHASES):
-        return _done(row)
+        return _done(command, row)
     row = _Page(transaction, replace(row, page=command.page), command).carry_out()
     table.put(key, row)
-    return _done(row)
+    return _done(command, row)
 
 
 def _refused(command: RollbackPage, message: str) -> RollbackPageDone:
     return RollbackPageDone(command.rollback_id, command.page, RollbackOutcome.REFUSED, message, 0, 0)
 
 
-def _done(row: RollbackRow) -> RollbackPageDone:
+def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
     outcome = RollbackOutcome.DONE if row.phase == len(_PHASES) else RollbackOutcome.PARTLY
-    return RollbackPageDone(row.rollback_id, row.page, outcome, "", row.died, row.revived)
+    return RollbackPageDone(command.rollback_id, row.page, outcome, "", row.died, row.revived)
 
 
 def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str:
@@ -118,7 +119,7 @@ def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str
     if snapshot is None or snapshot.bucket_id != command.bucket_id or not snapshot.is_live or snapshot.txn != live:
         return "the snapshot is not the newest one of its bucket any more: drop the newer ones first"
     _set_fence(transaction, bucket, command.snapshot_id)
-    return RollbackRow(command.rollback_id, command.snapshot_id, snapshot.txn, 0, 0, b"", 0, 0)
+    return RollbackRow(command.snapshot_id, snapshot.txn, 0, 0, b"", 0, 0)
 
 
 def _bucket(transaction: Transaction, bucket_id: int) -> BucketRow | None:

@@ -15,7 +15,7 @@ snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object w
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
 snapshotIdTable      snapshot id                               the same row, as it was when it was taken
-rollbackTable        /bucketId                                 the last rollback of a bucket, how far it is
+rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet

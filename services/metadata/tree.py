@@ -186,7 +186,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"{source} is where it is to go")
     if isinstance(_find(transaction, bucket, target), DirectoryRow):
         target = f"{target}/{row.name}"
-    if isinstance(row, DirectoryRow) and f"{target}/".startswith(f"{source}/"):
+    if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):
         raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")
     directory, _, name = target.rpartition("/")
     parent_id = find_directory(transaction, bucket, directory)

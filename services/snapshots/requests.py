@@ -84,6 +84,7 @@ class Requests:
     def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)
         self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
         if len(self._rows) >= self._settings.max_snapshots:
             raise CommandError(
                 ErrorCode.TOO_MANY_SNAPSHOTS,
@@ -107,6 +108,7 @@ class Requests:
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""
         self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
         row = self._rows.readable(request.volume, request.bucket, request.snapshot)
         tags = self._holds.tags_on(row, message.timestamp_ms)
         if tags:

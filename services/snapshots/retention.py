@@ -301,6 +301,7 @@ class Retention:
         self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
     ) -> list[SnapshotInfo]:
         """Decide and carry out, in one unit of work: what was decided is what happens."""
+        self._lifecycle.check_bucket(volume, bucket)
         chain = self._rows.active_chain(volume, bucket)
         consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
         decision = decide(policy, chain, consumers, tags, now_ms)

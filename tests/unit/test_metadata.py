@@ -210,6 +210,7 @@ class TestNamespace:
             (RenameDirectory("vol", "tree", "dir", "none/dir"), "KEY_RENAME_ERROR"),
             (RenameDirectory("vol", "tree", "dir", "dir/below"), "KEY_RENAME_ERROR"),
             (RenameDirectory("vol", "tree", "dir", "dir"), "KEY_ALREADY_EXISTS"),
+            (RenameDirectory("vol", "tree", "dir/sub", "dir"), "KEY_ALREADY_EXISTS"),
             (RenameKey("vol", "tree", "one", "one"), ""),
             (RenameKey("vol", "flat", "one", "one"), "KEY_ALREADY_EXISTS"),
             (CreateVolume("vol"), "VOLUME_ALREADY_EXISTS"),
@@ -223,6 +224,7 @@ class TestNamespace:
     def test_what_cannot_be_is_refused_with_ozones_code(self, shard: Shard, body: Any, code: str) -> None:
         for setup in (
             PutKey("vol", "tree", "dir/file", 1),
+            MakeDirectory("vol", "tree", "dir/sub"),
             PutKey("vol", "tree", "one", 1),
             PutKey("vol", "flat", "one", 1),
             PutKey("vol", "flat", "two", 1),
