@@ -15,6 +15,7 @@ from services.client.commands import (
     git,
     key,
     replay,
+    restore,
     retention,
     snapshot,
     status,
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
+app.command()(restore.restore)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
