@@ -180,7 +180,7 @@ class Retention:
             row.failure if row else "",
         )
         if row is not None and row.failure:
-            self._put(replace(row, failure="", failure_time_ms=NEVER_MS), work)
+            self._put(_without_failure(row), work)
         waiting = ExpiryRow(command.client_id, command.number, outcome, outcome.snapshot_ids)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
             self._put_waiting(waiting, work)
@@ -233,12 +233,8 @@ class Retention:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if pending.is_automatic and policy_row is not None:
-            self._put(
-                replace(
-                    policy_row, failure=f"automatic snapshot {row.name}: {message}", failure_time_ms=pending.since_ms
-                ),
-                work,
-            )
+            problem = f"automatic snapshot {row.name}: {message}"
+            self._put(_with_failure(policy_row, problem, pending.since_ms), work)
             self._metrics.retention_runs.labels("failed").inc()
 
     # ---- runs
@@ -249,16 +245,17 @@ class Retention:
         pending_before = len(self._lifecycle.pending)
         while (key := self._due.pop_due(now_ms)) is not None:
             row = self._policies[key]
-            problem = self._take_if_due(row, now_ms, work)
-            period = max(row.last_snapshot_period, _period(row.policy.snapshot_every_ms, now_ms))
-            self._run(replace(row, last_snapshot_period=period), Trigger.CLOCK, now_ms, work, problem)
+            period = _period(row.policy.snapshot_every_ms, now_ms)
+            if period <= row.last_snapshot_period:
+                self._run(row, Trigger.CLOCK, now_ms, work)
+                continue
+            problem = self._take(row, period, now_ms, work)
+            row = _without_failure(replace(row, last_snapshot_period=period))
+            self._run(row, Trigger.CLOCK, now_ms, work, problem)
         return len(self._lifecycle.pending) > pending_before
 
-    def _take_if_due(self, row: RetentionRow, now_ms: int, work: Work) -> str:
+    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> str:
         """Take the automatic snapshot of a period that has begun; says what was wrong, if so."""
-        period = _period(row.policy.snapshot_every_ms, now_ms)
-        if not row.policy.snapshot_every_ms or period <= row.last_snapshot_period:
-            return ""
         name = _name_of_period(period * row.policy.snapshot_every_ms)
         try:
             self._requests.create_on_schedule(row.volume, row.bucket, name, now_ms, work)
@@ -267,9 +264,12 @@ class Retention:
         return ""
 
     def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work, problem: str = "") -> None:
-        """One run of a policy; a failure is kept for the next one."""
-        if row.failure:
-            logger.warning("the retention run before had failed", bucket=f"{row.volume}/{row.bucket}", why=row.failure)
+        """One run of a policy; a failure is kept for the next one.
+
+        That of an automatic snapshot stays until the next one is due: no other run can make good for it.
+        """
+        if not row.policy.snapshot_every_ms:
+            row = _without_failure(row)
         expired: list[SnapshotInfo] = []
         try:
             self._lifecycle.check_chain()
@@ -278,17 +278,13 @@ class Retention:
         except CommandError as error:
             problem = f"{error.code}: {error}"
         self._count(trigger, expired, is_failed=bool(problem))
-        self._put(
-            replace(
-                row,
-                next_run_ms=self._next_run_ms(row.policy, now_ms),
-                last_run_ms=now_ms,
-                last_expired=len(expired),
-                failure=problem,
-                failure_time_ms=now_ms if problem else NEVER_MS,
-            ),
-            work,
+        row = replace(
+            row,
+            next_run_ms=self._next_run_ms(row.policy, now_ms),
+            last_run_ms=now_ms,
+            last_expired=len(expired),
         )
+        self._put(_with_failure(row, problem, now_ms) if problem else row, work)
 
     def _next_run_ms(self, policy: RetentionPolicy, now_ms: int) -> int:
         next_run_ms = now_ms + self._settings.retention_run_ms
@@ -357,6 +353,17 @@ def _period(every_ms: int, now_ms: int) -> int:
 def _name_of_period(start_ms: int) -> str:
     """What an automatic snapshot or tag is called, by the beginning of its period."""
     return datetime.fromtimestamp(start_ms / 1_000, UTC).strftime("auto-%Y%m%dt%H%M%Sz")
+
+
+def _with_failure(row: RetentionRow, problem: str, now_ms: int) -> RetentionRow:
+    """Keep what went wrong, and say so in the log."""
+    logger.warning("a retention run failed", bucket=f"{row.volume}/{row.bucket}", reason=problem)
+    return replace(row, failure=problem, failure_time_ms=now_ms)
+
+
+def _without_failure(row: RetentionRow) -> RetentionRow:
+    """The failure was reported, or what had failed is tried again."""
+    return replace(row, failure="", failure_time_ms=NEVER_MS)
 
 
 def _no_policy(volume: str, bucket: str) -> CommandError:

@@ -470,14 +470,17 @@ def test_a_refused_automatic_snapshot_is_kept_reported_once_and_breaks_nothing()
     assert desk.metric("deepclean_snapshots_retention_failing", shard="0") == 0
 
 
-def test_a_name_that_is_taken_is_a_failure_of_the_run() -> None:
+def test_a_failure_of_an_automatic_snapshot_is_shown_until_the_next_one_is_due() -> None:
     desk = Desk()
     set_policy(desk, RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS))
     take(desk, "auto-20231114t230000z")
     wait(desk, 60 * MINUTE_MS)
     assert "FILE_ALREADY_EXISTS" in state(desk).failure
-    wait(desk, MINUTE_MS)
+    wait(desk, 40 * MINUTE_MS)
+    assert "FILE_ALREADY_EXISTS" in state(desk).failure
+    wait(desk, 10 * MINUTE_MS)
     assert state(desk).failure == ""
+    assert desk.names() == ["auto-20231114t230000z", "auto-20231115t000000z"]
 
 
 def test_the_first_snapshot_of_each_period_is_tagged_and_old_tags_go() -> None:
