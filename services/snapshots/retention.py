@@ -90,11 +90,17 @@ class Retention:
         self._policies: dict[bytes, RetentionRow] = {}
         self._due: DueQueue[bytes] = DueQueue()
         self._waiting: dict[bytes, ExpiryRow] = {}
+        self._waited_for: dict[str, bytes] = {}
+        """By id of a snapshot that is going, the request that waits for it."""
+        self._left: dict[bytes, int] = {}
+        """By request how many of its snapshots still have a row."""
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan(FIRST, BEYOND))
-        self._waiting = dict(tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND))
+        self._waiting, self._waited_for, self._left = {}, {}, {}
+        for key, waiting in tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND):
+            self._remember_waiting(key, waiting)
         self._due.clear()
         for key, row in self._policies.items():
             self._due.set(key, row.next_run_ms)
@@ -181,7 +187,7 @@ class Retention:
         )
         if row is not None and row.failure:
             self._put(_without_failure(row), work)
-        waiting = ExpiryRow(command.client_id, command.number, outcome, outcome.snapshot_ids)
+        waiting = ExpiryRow(command.client_id, command.number, outcome)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
             self._put_waiting(waiting, work)
         else:
@@ -189,8 +195,14 @@ class Retention:
 
     def _put_waiting(self, row: ExpiryRow, work: Work) -> None:
         key = expiry_key(row.client_id, row.number)
-        self._waiting[key] = row
         work.table(EXPIRY_TABLE).put(key, row)
+        self._remember_waiting(key, row)
+
+    def _remember_waiting(self, key: bytes, row: ExpiryRow) -> None:
+        going = [snapshot_id for snapshot_id in row.outcome.snapshot_ids if self._rows.of(snapshot_id) is not None]
+        self._waiting[key] = row
+        self._left[key] = len(going)
+        self._waited_for.update(dict.fromkeys(going, key))
 
     def _answer(self, row: ExpiryRow, work: Work) -> None:
         self._answers.answer(SnapshotReply(row.client_id, row.number, expired=row.outcome), work)
@@ -202,7 +214,9 @@ class Retention:
             self._answers.answer(SnapshotReply(row.client_id, row.number, str(error.code), str(error)), work)
 
     def _remove_waiting(self, key: bytes, work: Work) -> None:
-        del self._waiting[key]
+        for snapshot_id in self._waiting.pop(key).outcome.snapshot_ids:
+            self._waited_for.pop(snapshot_id, None)
+        del self._left[key]
         work.table(EXPIRY_TABLE).delete(key)
 
     # ---- the life of snapshots
@@ -218,16 +232,15 @@ class Retention:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
     def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
-        """Answer the requests that waited for it alone."""
-        for key, waiting in sorted(self._waiting.items()):
-            if row.snapshot_id not in waiting.waiting:
-                continue
-            left = tuple(snapshot_id for snapshot_id in waiting.waiting if snapshot_id != row.snapshot_id)
-            if left:
-                self._put_waiting(replace(waiting, waiting=left), work)
-            else:
-                self._remove_waiting(key, work)
-                self._answer(waiting, work)
+        """Answer the request that waited for it, when it was the last one."""
+        key = self._waited_for.pop(row.snapshot_id, None)
+        if key is None:
+            return
+        self._left[key] -= 1
+        if not self._left[key]:
+            waiting = self._waiting[key]
+            self._remove_waiting(key, work)
+            self._answer(waiting, work)
 
     def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
