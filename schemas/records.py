@@ -1420,7 +1420,6 @@ class ExpiryRow:
     client_id: str
     number: int
     outcome: SnapshotsExpired
-    waiting: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

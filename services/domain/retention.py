@@ -17,6 +17,10 @@ from schemas.records import ConsumerRow, RetentionPolicy, TagRow
 UNLIMITED = 0
 NEVER_MS = -1
 SHORTEST_PERIOD_MS = 60_000
+LATEST_TIME_MS = 253_402_300_799_999
+"""The end of the year 9999: times and times to live beyond it could not be written down."""
+MOST_EXPIRED_AT_ONCE = 5_000
+"""One run looks at no more, whatever its limit: what expired is told in one message, which brokers bound to 1 MB."""
 
 
 class InvalidPolicyError(ValueError):
@@ -108,6 +112,8 @@ def check_policy(policy: RetentionPolicy) -> None:
     for name, value in not_negative.items():
         if value < 0:
             raise InvalidPolicyError(f"{name} is {value}; it cannot be negative")
+    if policy.tag_time_retained_ms > LATEST_TIME_MS:
+        raise InvalidPolicyError(f"tag_time_retained_ms is {policy.tag_time_retained_ms}; 0 is for ever")
     for name, period_ms in (("snapshot_every_ms", policy.snapshot_every_ms), ("tag_every_ms", policy.tag_every_ms)):
         if period_ms and period_ms < SHORTEST_PERIOD_MS:
             raise InvalidPolicyError(f"{name} is {period_ms}; a period is at least {SHORTEST_PERIOD_MS} ms, 0 for none")
@@ -128,7 +134,7 @@ def decide_expiry(
     ========  ===================================================================================================
     MINIMUM   n - num_retained_min
     CONSUMER  the first snapshot that a consumer has still to read
-    LIMIT     expire_limit: it counts from the oldest, tagged ones too
+    LIMIT     expire_limit, or ``MOST_EXPIRED_AT_ONCE``: it counts from the oldest, tagged ones too
     AGE       the first, from n - num_retained_max on, whose *next* one is not older than time_retained
     ========  ===================================================================================================
 
@@ -138,6 +144,7 @@ def decide_expiry(
     awake = [consumer for consumer in consumers if not is_forgotten(consumer, policy, now_ms)]
     holding = [tag for tag in tags if not is_over(tag, now_ms)]
     minimum_bound = len(snapshots) - policy.num_retained_min
+    limit = min(policy.expire_limit, MOST_EXPIRED_AT_ONCE)
     positions = {consumer.consumer: _position(snapshots, consumer) for consumer in awake}
     age_bound = _age_bound(policy, snapshots, now_ms)
     due_times_ms = _due_times_ms(policy, snapshots)
@@ -154,8 +161,8 @@ def decide_expiry(
             holds.append(Hold(HoldReason.CONSUMER, names=tuple(readers)))
         if snapshot.snapshot_id in tags_of:
             holds.append(Hold(HoldReason.TAG, names=tuple(sorted(tags_of[snapshot.snapshot_id]))))
-        if position >= policy.expire_limit:
-            holds.append(Hold(HoldReason.LIMIT, bound=policy.expire_limit))
+        if position >= limit:
+            holds.append(Hold(HoldReason.LIMIT, bound=limit))
         if position >= age_bound:
             holds.append(Hold(HoldReason.AGE, until_ms=due_times_ms[position]))
         if holds:

@@ -12,7 +12,7 @@ from schemas.records import (
     TagRow,
 )
 from services.domain.names import check_label
-from services.domain.retention import NEVER_MS, is_over
+from services.domain.retention import LATEST_TIME_MS, NEVER_MS, is_over
 from services.runtime.due import DueQueue
 from services.runtime.service import Work
 from services.snapshots.errors import CommandError, ErrorCode
@@ -86,7 +86,7 @@ class Holds:
             CommandError: FILE_NOT_FOUND (no such snapshot), FILE_ALREADY_EXISTS (a tag of that name), INVALID_REQUEST.
         """
         check_label("tag", request.tag)
-        if request.time_to_live_ms < 0:
+        if not 0 <= request.time_to_live_ms <= LATEST_TIME_MS:
             raise CommandError(
                 ErrorCode.INVALID_REQUEST, f"a time to live of {request.time_to_live_ms} ms; 0: for ever"
             )

@@ -17,6 +17,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from services.domain.names import check_snapshot_name
+from services.domain.retention import LATEST_TIME_MS
 from services.runtime.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
@@ -83,6 +84,8 @@ class Requests:
 
     def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)
+        if request.at_ms > LATEST_TIME_MS:
+            raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
         self._lifecycle.check_chain()
         self._lifecycle.check_bucket(request.volume, request.bucket)
         if len(self._rows) >= self._settings.max_snapshots:

@@ -90,11 +90,17 @@ class Retention:
         self._policies: dict[bytes, RetentionRow] = {}
         self._due: DueQueue[bytes] = DueQueue()
         self._waiting: dict[bytes, ExpiryRow] = {}
+        self._waited_for: dict[str, bytes] = {}
+        """By id of a snapshot that is going, the request that waits for it."""
+        self._left: dict[bytes, int] = {}
+        """By request how many of its snapshots still have a row."""
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan(FIRST, BEYOND))
-        self._waiting = dict(tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND))
+        self._waiting, self._waited_for, self._left = {}, {}, {}
+        for key, waiting in tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND):
+            self._remember_waiting(key, waiting)
         self._due.clear()
         for key, row in self._policies.items():
             self._due.set(key, row.next_run_ms)
@@ -180,8 +186,8 @@ class Retention:
             row.failure if row else "",
         )
         if row is not None and row.failure:
-            self._put(replace(row, failure="", failure_time_ms=NEVER_MS), work)
-        waiting = ExpiryRow(command.client_id, command.number, outcome, outcome.snapshot_ids)
+            self._put(_without_failure(row), work)
+        waiting = ExpiryRow(command.client_id, command.number, outcome)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
             self._put_waiting(waiting, work)
         else:
@@ -189,8 +195,14 @@ class Retention:
 
     def _put_waiting(self, row: ExpiryRow, work: Work) -> None:
         key = expiry_key(row.client_id, row.number)
-        self._waiting[key] = row
         work.table(EXPIRY_TABLE).put(key, row)
+        self._remember_waiting(key, row)
+
+    def _remember_waiting(self, key: bytes, row: ExpiryRow) -> None:
+        going = [snapshot_id for snapshot_id in row.outcome.snapshot_ids if self._rows.of(snapshot_id) is not None]
+        self._waiting[key] = row
+        self._left[key] = len(going)
+        self._waited_for.update(dict.fromkeys(going, key))
 
     def _answer(self, row: ExpiryRow, work: Work) -> None:
         self._answers.answer(SnapshotReply(row.client_id, row.number, expired=row.outcome), work)
@@ -202,7 +214,9 @@ class Retention:
             self._answers.answer(SnapshotReply(row.client_id, row.number, str(error.code), str(error)), work)
 
     def _remove_waiting(self, key: bytes, work: Work) -> None:
-        del self._waiting[key]
+        for snapshot_id in self._waiting.pop(key).outcome.snapshot_ids:
+            self._waited_for.pop(snapshot_id, None)
+        del self._left[key]
         work.table(EXPIRY_TABLE).delete(key)
 
     # ---- the life of snapshots
@@ -218,27 +232,22 @@ class Retention:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
     def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
-        """Answer the requests that waited for it alone."""
-        for key, waiting in sorted(self._waiting.items()):
-            if row.snapshot_id not in waiting.waiting:
-                continue
-            left = tuple(snapshot_id for snapshot_id in waiting.waiting if snapshot_id != row.snapshot_id)
-            if left:
-                self._put_waiting(replace(waiting, waiting=left), work)
-            else:
-                self._remove_waiting(key, work)
-                self._answer(waiting, work)
+        """Answer the request that waited for it, when it was the last one."""
+        key = self._waited_for.pop(row.snapshot_id, None)
+        if key is None:
+            return
+        self._left[key] -= 1
+        if not self._left[key]:
+            waiting = self._waiting[key]
+            self._remove_waiting(key, work)
+            self._answer(waiting, work)
 
     def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if pending.is_automatic and policy_row is not None:
-            self._put(
-                replace(
-                    policy_row, failure=f"automatic snapshot {row.name}: {message}", failure_time_ms=pending.since_ms
-                ),
-                work,
-            )
+            problem = f"automatic snapshot {row.name}: {message}"
+            self._put(_with_failure(policy_row, problem, pending.since_ms), work)
             self._metrics.retention_runs.labels("failed").inc()
 
     # ---- runs
@@ -249,16 +258,17 @@ class Retention:
         pending_before = len(self._lifecycle.pending)
         while (key := self._due.pop_due(now_ms)) is not None:
             row = self._policies[key]
-            problem = self._take_if_due(row, now_ms, work)
-            period = max(row.last_snapshot_period, _period(row.policy.snapshot_every_ms, now_ms))
-            self._run(replace(row, last_snapshot_period=period), Trigger.CLOCK, now_ms, work, problem)
+            period = _period(row.policy.snapshot_every_ms, now_ms)
+            if period <= row.last_snapshot_period:
+                self._run(row, Trigger.CLOCK, now_ms, work)
+                continue
+            problem = self._take(row, period, now_ms, work)
+            row = _without_failure(replace(row, last_snapshot_period=period))
+            self._run(row, Trigger.CLOCK, now_ms, work, problem)
         return len(self._lifecycle.pending) > pending_before
 
-    def _take_if_due(self, row: RetentionRow, now_ms: int, work: Work) -> str:
+    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> str:
         """Take the automatic snapshot of a period that has begun; says what was wrong, if so."""
-        period = _period(row.policy.snapshot_every_ms, now_ms)
-        if not row.policy.snapshot_every_ms or period <= row.last_snapshot_period:
-            return ""
         name = _name_of_period(period * row.policy.snapshot_every_ms)
         try:
             self._requests.create_on_schedule(row.volume, row.bucket, name, now_ms, work)
@@ -267,9 +277,12 @@ class Retention:
         return ""
 
     def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work, problem: str = "") -> None:
-        """One run of a policy; a failure is kept for the next one."""
-        if row.failure:
-            logger.warning("the retention run before had failed", bucket=f"{row.volume}/{row.bucket}", why=row.failure)
+        """One run of a policy; a failure is kept for the next one.
+
+        That of an automatic snapshot stays until the next one is due: no other run can make good for it.
+        """
+        if not row.policy.snapshot_every_ms:
+            row = _without_failure(row)
         expired: list[SnapshotInfo] = []
         try:
             self._lifecycle.check_chain()
@@ -278,17 +291,13 @@ class Retention:
         except CommandError as error:
             problem = f"{error.code}: {error}"
         self._count(trigger, expired, is_failed=bool(problem))
-        self._put(
-            replace(
-                row,
-                next_run_ms=self._next_run_ms(row.policy, now_ms),
-                last_run_ms=now_ms,
-                last_expired=len(expired),
-                failure=problem,
-                failure_time_ms=now_ms if problem else NEVER_MS,
-            ),
-            work,
+        row = replace(
+            row,
+            next_run_ms=self._next_run_ms(row.policy, now_ms),
+            last_run_ms=now_ms,
+            last_expired=len(expired),
         )
+        self._put(_with_failure(row, problem, now_ms) if problem else row, work)
 
     def _next_run_ms(self, policy: RetentionPolicy, now_ms: int) -> int:
         next_run_ms = now_ms + self._settings.retention_run_ms
@@ -358,6 +367,17 @@ def _period(every_ms: int, now_ms: int) -> int:
 def _name_of_period(start_ms: int) -> str:
     """What an automatic snapshot or tag is called, by the beginning of its period."""
     return datetime.fromtimestamp(start_ms / 1_000, UTC).strftime("auto-%Y%m%dt%H%M%Sz")
+
+
+def _with_failure(row: RetentionRow, problem: str, now_ms: int) -> RetentionRow:
+    """Keep what went wrong, and say so in the log."""
+    logger.warning("a retention run failed", bucket=f"{row.volume}/{row.bucket}", reason=problem)
+    return replace(row, failure=problem, failure_time_ms=now_ms)
+
+
+def _without_failure(row: RetentionRow) -> RetentionRow:
+    """The failure was reported, or what had failed is tried again."""
+    return replace(row, failure="", failure_time_ms=NEVER_MS)
 
 
 def _no_policy(volume: str, bucket: str) -> CommandError:

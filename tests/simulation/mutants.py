@@ -27,6 +27,8 @@ from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
 from services.runtime.service import Message, OutgoingMessage, Work
+from services.snapshots import expiry, retention
+from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
 from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
 from tests.simulation.faults import FaultMix
@@ -301,6 +303,33 @@ def take_twice(patch: Patch) -> None:
     )
 
 
+def expiry_ignores_consumers(patch: Patch) -> None:
+    """What a consumer has still to read expires like all the rest."""
+    original = expiry.decide
+
+    def decide(policy: Any, chain: Any, consumers: Any, tags: Any, now_ms: int) -> Any:
+        del consumers
+        return original(policy, chain, (), tags, now_ms)
+
+    patch.setattr(retention, "decide", decide)
+
+
+def expiry_ignores_tags(patch: Patch) -> None:
+    """A tagged snapshot expires like all the rest."""
+    original = expiry.decide
+
+    def decide(policy: Any, chain: Any, consumers: Any, tags: Any, now_ms: int) -> Any:
+        del tags
+        return original(policy, chain, consumers, (), now_ms)
+
+    patch.setattr(retention, "decide", decide)
+
+
+def deletes_ignore_tags(patch: Patch) -> None:
+    """A tagged snapshot can be deleted."""
+    patch.setattr(Holds, "tags_on", lambda *_: [])
+
+
 def _late_chain(reader: str) -> FaultMix:
     return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
 
@@ -336,5 +365,8 @@ MUTANTS = {
         checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError)
     ),
     "a version judged by the age of its key": Mutant(birth_from_the_object, FaultMix(), (LivenessError,)),
+    "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),
+    "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
+    "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

@@ -11,6 +11,7 @@ from services.client.replay import Replay
 from services.client.workload import parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from tests.retention_workload import CHAIN, HELD_BYTES, LINES, OPERATIONS
 from tests.unit.test_retention_rules import CASES, INFINITE, Case
 
 PLACE = {"volume": "vol", "bucket": "b"}
@@ -119,3 +120,12 @@ def test_what_expired_gives_back_its_bytes() -> None:
     expired, observed = play(operations)
     assert expired["expired"] == ["s1"]
     assert observed["reclaimed"] == ["v1"]
+
+
+def test_the_workload_that_the_real_plane_plays_too() -> None:
+    client = InMemoryClient(InMemoryPlane(shards=2))
+    assert list(Replay(client, first_shard=1).run(OPERATIONS)) == LINES
+    place = ("retained", "tree")
+    rows = client.snapshots(1).snapshots(*place)
+    assert [row.name.removeprefix("snap-") for row in rows] == CHAIN
+    assert client.metadata(1).space(*place).held_bytes == HELD_BYTES

@@ -8,6 +8,8 @@ import pytest
 
 from schemas.records import ConsumerRow, RetentionPolicy, TagRow
 from services.domain.retention import (
+    LATEST_TIME_MS,
+    MOST_EXPIRED_AT_ONCE,
     NEVER_MS,
     DueTag,
     ExistingSnapshot,
@@ -148,6 +150,14 @@ def test_a_consumer_that_is_not_heard_of_is_dropped_first() -> None:
     assert patient.dropped_consumers == ()
 
 
+def test_a_run_looks_at_no_more_than_it_can_tell() -> None:
+    snapshots = snapshots_of(list(range(1, MOST_EXPIRED_AT_ONCE + 3)))
+    decision = decide_expiry(policy_of(limit=10**9), snapshots, [], [], 10**12)
+    assert len(decision.expired) == MOST_EXPIRED_AT_ONCE
+    assert reasons(decision, MOST_EXPIRED_AT_ONCE + 1) == (Hold(HoldReason.LIMIT, bound=MOST_EXPIRED_AT_ONCE),)
+    assert len(decide_expiry(policy_of(limit=10**9), snapshots[1:], [], [], 10**12).expired) == MOST_EXPIRED_AT_ONCE
+
+
 def test_no_snapshots_no_decision() -> None:
     assert decide_expiry(policy_of(), [], [consumer_at(1)], [], 0) == ExpiryDecision((), (), (), ())
 
@@ -165,6 +175,7 @@ def test_no_snapshots_no_decision() -> None:
         RetentionPolicy(tag_every_ms=-60_000),
         RetentionPolicy(tag_num_retained_max=-1),
         RetentionPolicy(tag_time_retained_ms=-1),
+        RetentionPolicy(tag_time_retained_ms=LATEST_TIME_MS + 1),
     ],
 )
 def test_policies_that_contradict_themselves_are_refused(policy: RetentionPolicy) -> None:

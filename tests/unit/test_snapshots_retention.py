@@ -23,6 +23,7 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import METADATA_COMMANDS
+from services.domain.retention import LATEST_TIME_MS
 from services.runtime.service import Work
 from services.snapshots import queries, retention_queries
 from services.snapshots.errors import CommandError, SnapshotExpiredError
@@ -118,6 +119,9 @@ def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> No
         (CreateTag("vol", "bucket", "snap-1", "a\nb"), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "a" * 129), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "keep", time_to_live_ms=-1), "INVALID_REQUEST"),
+        (CreateTag("vol", "bucket", "snap-1", "keep", time_to_live_ms=2**63 - 1), "INVALID_REQUEST"),
+        (CreateSnapshot("vol", "bucket", "snap-9", 2**63 - 1), "INVALID_REQUEST"),
+        (SetRetention("vol", "bucket", RetentionPolicy(tag_time_retained_ms=2**63 - 1)), "INVALID_REQUEST"),
         (DeleteTag("vol", "bucket", "snap-1", "never"), "FILE_NOT_FOUND"),
         (DeleteTag("vol", "bucket", "snap-2", "there"), "FILE_NOT_FOUND"),
         (DeleteTag("vol", "bucket", "never", "there"), "FILE_NOT_FOUND"),
@@ -216,6 +220,29 @@ def test_when_nothing_goes_the_answer_comes_at_once() -> None:
     take(desk, "snap-1")
     assert expired(ask(desk, ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS), is_run=False)) == ()
     assert expired(ask(desk, ExpireSnapshots("vol", "none", ALL_BUT_ONE), is_run=False)) == ()
+
+
+def test_figures_as_large_as_can_be_are_carried_out() -> None:
+    desk = Desk()
+    most = 2**63 - 1
+    set_policy(desk, RetentionPolicy(1, most, most, most, ExecutionMode.SYNC, most, most, most, most, LATEST_TIME_MS))
+    take(desk, "snap-1", "snap-2", at_ms=LATEST_TIME_MS)
+    wait(desk, 10 * MINUTE_MS)
+    assert state(desk).last_run_ms == desk.now_ms
+    assert state(desk).failure == ""
+    assert expired(expire(desk, None, most)) == ()
+    assert desk.names() == ["snap-1", "snap-2"]
+
+
+def test_two_requests_wait_each_for_its_own() -> None:
+    desk = Desk()
+    take(desk, "snap-1", "snap-2", "snap-3")
+    first = desk.command(ExpireSnapshots("vol", "bucket", KEEP_TWO, START_MS))
+    second = desk.command(ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS))
+    desk.restart()
+    desk.run()
+    answers = {reply.number: expired(reply) for reply in desk.replies if reply.number in (first, second)}
+    assert answers == {first: ("snap-1",), second: ("snap-2",)}
 
 
 def test_a_repeat_waits_too_and_then_gets_the_first_answer() -> None:
@@ -470,14 +497,17 @@ def test_a_refused_automatic_snapshot_is_kept_reported_once_and_breaks_nothing()
     assert desk.metric("deepclean_snapshots_retention_failing", shard="0") == 0
 
 
-def test_a_name_that_is_taken_is_a_failure_of_the_run() -> None:
+def test_a_failure_of_an_automatic_snapshot_is_shown_until_the_next_one_is_due() -> None:
     desk = Desk()
     set_policy(desk, RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS))
     take(desk, "auto-20231114t230000z")
     wait(desk, 60 * MINUTE_MS)
     assert "FILE_ALREADY_EXISTS" in state(desk).failure
-    wait(desk, MINUTE_MS)
+    wait(desk, 40 * MINUTE_MS)
+    assert "FILE_ALREADY_EXISTS" in state(desk).failure
+    wait(desk, 10 * MINUTE_MS)
     assert state(desk).failure == ""
+    assert desk.names() == ["auto-20231114t230000z", "auto-20231115t000000z"]
 
 
 def test_the_first_snapshot_of_each_period_is_tagged_and_old_tags_go() -> None:
