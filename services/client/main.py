@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands import bench, bucket, directory, git, key, replay, snapshot, status, up_down, volume
+from services.client.commands import (
+    bench,
+    bucket,
+    directory,
+    explain,
+    git,
+    key,
+    replay,
+    snapshot,
+    space,
+    status,
+    up_down,
+    volume,
+)
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
@@ -27,12 +40,14 @@ app.command()(status.status)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
+app.command()(explain.explain)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
     (key.app, "key"),
     (directory.app, "dir"),
     (snapshot.app, "snapshot"),
+    (space.app, "space"),
 ):
     app.add_typer(group, name=name)
 

@@ -125,6 +125,34 @@ class RenameSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Ask what deleting these snapshots together would free."""
+
+    volume: str
+    bucket: str
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ask for the least set of snapshots whose deletion frees so many bytes."""
+
+    volume: str
+    bucket: str
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Ask who holds the versions of a path, or what a snapshot shows: one of the two is named."""
+
+    volume: str
+    bucket: str
+    path: str = ""
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait until there is nothing more that the plane can do."""
 
@@ -148,6 +176,9 @@ Operation = (
     | CreateSnapshot
     | DeleteSnapshot
     | RenameSnapshot
+    | WhatIf
+    | Plan
+    | Explain
     | Settle
     | Observe
 )
@@ -167,9 +198,15 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "delete_snapshot": (DeleteSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "rename_snapshot": (RenameSnapshot, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
+    "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
+    "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
+    "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }
+_ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
+"""Fields of which a line has exactly one."""
+_NUMBERS: Final = frozenset({"size", "free_bytes"})
 _NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
 
 _LAYOUTS: Final = {
@@ -197,21 +234,32 @@ def parse_line(line: str, number: int) -> Operation:
     if not isinstance(name, str) or name not in _SHAPES:
         raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
     operation_type, attributes = _SHAPES[name]
-    missing = [field for field in attributes if field not in fields]
+    choices = _ONE_OF.get(name, frozenset())
+    missing = [field for field in attributes if field not in fields and field not in choices]
     if missing:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
+    if choices and len(choices & fields.keys()) != 1:
+        raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
     unknown = [field for field in fields if field not in attributes]
     if unknown:
         raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
-    values = {attribute: _read_field(field, fields[field], number) for field, attribute in attributes.items()}
+    values = {
+        attribute: _read_field(field, fields[field], number)
+        for field, attribute in attributes.items()
+        if field in fields
+    }
     return operation_type(**values)
 
 
 def _read_field(field: str, value: object, number: int) -> Any:
-    if field == "size":
+    if field in _NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_LONG:
-            raise WorkloadError(number, f"size must be a whole number from 0 to 2^63 - 1, not {value!r}")
+            raise WorkloadError(number, f"{field} must be a whole number from 0 to 2^63 - 1, not {value!r}")
         return value
+    if field == "snapshots":
+        if not isinstance(value, list):
+            raise WorkloadError(number, f"snapshots must be a list of names, not {value!r}")
+        return tuple(_read_field("snapshot", name, number) for name in value)
     if not isinstance(value, str):
         raise WorkloadError(number, f"{field} must be a string, not {value!r}")
     try:
@@ -244,5 +292,7 @@ def to_json(operation: Operation) -> str:
     fields: dict[str, object] = {"op": name}
     for field, attribute in _SHAPES[name][1].items():
         value = getattr(operation, attribute)
+        if value == "" and field in _ONE_OF.get(name, frozenset()):
+            continue
         fields[field] = _LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
     return json.dumps(fields)

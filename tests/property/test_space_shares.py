@@ -13,12 +13,10 @@ MAX_TXN = 30
 NOW = MAX_TXN + 2
 """A version that dies now is live still."""
 
-lives = st.lists(
-    st.tuples(st.integers(1, MAX_TXN), st.integers(2, NOW), st.integers(0, 50)).map(
-        lambda drawn: (min(drawn[:2]), max(*drawn[:2], min(drawn[:2]) + 1), drawn[2])
-    ),
-    max_size=25,
-)
+births, sizes = st.integers(1, MAX_TXN), st.sampled_from([0, 1, 5, 40])
+dead = st.tuples(births, st.integers(1, MAX_TXN), sizes).map(lambda drawn: (drawn[0], drawn[0] + drawn[1], drawn[2]))
+alive = st.tuples(births, st.just(NOW), sizes)
+lives = st.lists(st.one_of(dead.map(lambda life: (life[0], min(life[1], NOW - 1), life[2])), alive), max_size=12)
 snapshots = st.lists(st.integers(1, MAX_TXN + 1), unique=True, max_size=7).map(sorted)
 
 
