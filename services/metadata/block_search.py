@@ -40,7 +40,7 @@ from services.runtime.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TableDefinition, TablesReader
 
-MAX_ROWS_PER_PAGE = 200_000
+MAX_ROWS_PER_PAGE = 100_000
 _EVERYTHING = (b"/", b"0")
 Bounds = Callable[[BucketRow, Txn], tuple[bytes, bytes]]
 

@@ -184,6 +184,15 @@ class TestDirectories:
         shard.put("d/x", 20)
         assert shard.seen("d/x") == [(UNEXPANDED, 1, ["s1"]), (LIVE, 20, [])]
 
+    def test_what_was_deleted_within_a_deleted_directory_died_with_the_inner_one(self, shard: Shard) -> None:
+        birth = shard.put("d/e/x", 1)
+        inner = shard.do(DeleteDirectory("vol", "tree", "d/e")).txn
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        found = shard.block(birth).version
+        assert found is not None
+        assert (found.stage, found.death) == (UNEXPANDED, inner)
+        assert shard.path("d/e/x").versions == (found,)
+
     def test_a_directory_itself_is_explained(self, shard: Shard) -> None:
         shard.do(MakeDirectory("vol", "tree", "d"))
         shard.take("s1")
