@@ -84,7 +84,7 @@ def test_a_what_if_takes_any_set(line: CommandLine) -> None:
     assert line.json("space", "what-if", "vol1/tree", "s-two")["freed_bytes"] == 200
     both = line.json("space", "what-if", "vol1/tree", "s-two", "s-one")
     assert (both["freed_bytes"], both["freed_versions"], both["is_exact"]) == (1200, 2, True)
-    assert "1.2 KiB in 2 versions" in line.run("space", "what-if", "vol1/tree", "s-one", "s-two", "s-three")
+    assert "1.2 KiB, 2 versions" in line.run("space", "what-if", "vol1/tree", "s-one", "s-two", "s-three")
     assert line.run("space", "what-if", "vol1/tree", "none", status=1).startswith("FILE_NOT_FOUND: ")
     assert line.run("space", "what-if", "vol1/none", "s-one", status=1).startswith("BUCKET_NOT_FOUND: ")
 
@@ -111,7 +111,9 @@ def test_a_plan_names_the_fewest(line: CommandLine) -> None:
     kept = line.json("space", "plan", "vol1/tree", "--free", "1KiB", "--keep", "s-one")
     assert (kept["snapshots"], kept["freed_bytes"], kept["is_enough"]) == (["s-two"], 200, False)
     assert "1.0 GiB cannot be freed" in line.run("space", "plan", "vol1/tree", "--free", "1GiB")
-    assert line.run("space", "plan", "vol1/tree", "--free", "200").startswith("s-two\ndeleting these 1 snapshots")
+    assert line.run("space", "plan", "vol1/tree", "--free", "200").startswith(
+        "s-two\ndeleting this snapshot would free 200 B, 1 versions"
+    )
     assert "is no size" in line.run("space", "plan", "vol1/tree", "--free", "much", status=2)
     assert line.run("space", "plan", "vol1/tree", "--free", "1", "--keep", "x", status=1).startswith("FILE_NOT_FOUND")
 

@@ -145,7 +145,7 @@ def what_if(
         print_json({"snapshots": names, **asdict(freed)})
         return
     size = size_text(freed.freed_bytes, is_exact=freed.is_exact)
-    typer.echo(f"deleting {', '.join(names)} would free {size} in {freed.freed_versions} versions (txn {freed.txn})")
+    typer.echo(f"deleting {', '.join(names)} would free {size}, {freed.freed_versions} versions (txn {freed.txn})")
 
 
 @app.command()
@@ -169,7 +169,8 @@ def plan(
     for name in names:
         typer.echo(name)
     size = size_text(found.freed_bytes, is_exact=found.is_exact)
-    typer.echo(f"deleting these {len(names)} snapshots would free {size} in {found.freed_versions} versions")
+    what = "this snapshot" if len(names) == 1 else f"these {len(names)} snapshots"
+    typer.echo(f"deleting {what} would free {size}, {found.freed_versions} versions (txn {found.txn})")
     if not found.is_enough:
         typer.echo(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
     if not found.is_smallest:
