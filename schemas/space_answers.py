@@ -154,12 +154,15 @@ class PathExplanation:
     versions: tuple[ExplainedVersion, ...]
     """By birth."""
     directories: tuple[ExplainedDirectory, ...]
+    below_bytes: int
+    below_versions: int
+    """What is below a directory of this path in the namespace or in a live snapshot, each version once."""
     scanned_rows: int
-    """Garbage rows of the bucket that were looked through."""
+    """Garbage rows of the bucket, and rows below directories, that were looked through."""
     claims_stopped: str
     """As of the bucket: why nothing of the shard is claimed at present; empty as a rule."""
     is_exact: bool
-    """Whether all rows were looked through, and none waits in an unexpanded directory that may have another path."""
+    """Whether all rows were looked through, and no version waits in an unexpanded directory of another path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,10 @@ class SpaceLines:
             is_exact = all(space.is_referenced_exact and space.is_exclusive_exact for space in spaces.snapshots)
         else:
             explanation = view.path(operation.path)
-            held, is_exact = held_by_path(snapshots, explanation), explanation.is_exact
+            held = held_by_path(snapshots, explanation)
+            # What is below a directory in a snapshot that is leaving would still be counted.
+            is_leaving = bool(explanation.directories and snapshots.leaving_ids)
+            is_exact = explanation.is_exact and not is_leaving
         return {"held_by": self._names(info.name for info in held.holders), "bytes": held.bytes}, is_exact
 
     def _names(self, names: Any) -> list[str]:

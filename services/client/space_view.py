@@ -122,13 +122,13 @@ def find_block(plane: Plane, shard: int, local_id: int, volume: str = "", bucket
 def held_by_path(snapshots: NamedSnapshots, explanation: PathExplanation) -> Held:
     """Who holds a path: the snapshots that hold any of its versions, under whatever name, or of its directories.
 
-    Its bytes are those of the live version and of the older ones that a snapshot holds; what nobody holds is on
-    its way out, and counts no more.
+    Its bytes are those of the live version and of the older ones that a snapshot holds, and of a directory those of all
+    that is below it in the same sense. What nobody holds is on its way out, and counts no more.
     """
     found: list[ExplainedVersion | ExplainedDirectory] = [*explanation.versions, *explanation.directories]
     holders = [info for info in snapshots.active if any(is_held_by(info, one) for one in found)]
     needed = [version for version in explanation.versions if _is_needed(snapshots, version)]
-    return Held(tuple(holders), sum(version.size_bytes for version in needed))
+    return Held(tuple(holders), sum(version.size_bytes for version in needed) + explanation.below_bytes)
 
 
 def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot_id: str) -> Held:

@@ -9,7 +9,8 @@ names, and those are looked up where they are:
    only when its bytes hold the name, or its key the id of an object that a snapshot shows under the path;
 4. in reclaimTable, by the ids of the objects found: a claimed row has no name.
 
-So it costs live snapshots times the depth of the path, and the bucket's garbage rows: about a microsecond each.
+So it costs live snapshots times the depth of the path, and the bucket's garbage rows: about a microsecond each. The
+path of a directory also costs what is below it, in the namespace and in each live snapshot.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from schemas.records import BucketLayout, BucketRow, DeletedDirectoryRow, DeletedKeyRow, DirectoryRow, KeyRow
 from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
@@ -43,6 +45,7 @@ from services.metadata.tables import (
     RECLAIM_TABLE,
 )
 from services.runtime.reads import ReadError
+from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_SCANNED_ROWS = 5_000_000
@@ -102,6 +105,8 @@ class _Search:
     shown_directories: dict[int, DirectoryRow] = field(default_factory=dict)
     parents: dict[int, Txn] = field(default_factory=dict)
     """Directories that have or had the path of the parent, and when they died."""
+    below: dict[Version, int] = field(default_factory=dict)
+    """Sizes of what is below the path, where it is that of a directory."""
     scanned_rows: int = 0
 
     @property
@@ -130,6 +135,7 @@ class _Search:
             self.shown.setdefault((found.object_id, found.birth), _Shown(found, txn, txn)).last = txn
         elif found is not None:
             self.shown_directories[found.object_id] = found
+            self.look_below(checkpoint, found.object_id)
 
     def look_into_flat(self) -> None:
         """The live version in a flat bucket."""
@@ -162,6 +168,8 @@ class _Search:
             directory = self.tables.table(DIRECTORY_TABLE).get(self._key(parent_id, name))
             if directory is not None:
                 self.add_directory(directory, death, is_expanded=False)
+                if not death:
+                    self.look_below(self.tables, directory.object_id)
             for row in deleted.get((parent_id, name), ()):
                 self.add_directory(row.directory, row.death, is_expanded=row.is_expanded)
 
@@ -182,6 +190,24 @@ class _Search:
             if row is not None and row.directory.name in names:
                 found.setdefault((row.directory.parent_id, row.directory.name), []).append(row)
         return found
+
+    def look_below(self, view: TablesReader, directory_id: int) -> None:
+        """Every version below a directory, as one view shows it."""
+        waiting = [directory_id]
+        while waiting:
+            start = self._key(waiting.pop(), "")
+            end = prefix_end(start)
+            children: Iterator[tuple[bytes, DirectoryRow | KeyRow]] = chain(
+                view.table(DIRECTORY_TABLE).scan(start, end), view.table(FILE_TABLE).scan(start, end)
+            )
+            for _, child in children:
+                self.scanned_rows += 1
+                if self.scanned_rows > MAX_SCANNED_ROWS:
+                    return
+                if isinstance(child, DirectoryRow):
+                    waiting.append(child.object_id)
+                else:
+                    self.below[child.object_id, child.birth] = child.size_bytes
 
     # ---- in the garbage tables
 
@@ -270,6 +296,8 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         chain_version=state.chain_version,
         versions=tuple(sorted(search.versions.values(), key=lambda version: (version.birth, version.object_id))),
         directories=tuple(sorted(search.directories.values(), key=lambda one: (one.birth, one.object_id))),
+        below_bytes=sum(search.below.values()),
+        below_versions=sum(1 for size_bytes in search.below.values() if size_bytes),
         scanned_rows=min(search.scanned_rows, MAX_SCANNED_ROWS),
         claims_stopped=state.claims_stopped,
         is_exact=search.scanned_rows <= MAX_SCANNED_ROWS and (is_expanded or not is_elsewhere),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import combinations
 from typing import Any
 
@@ -37,7 +38,7 @@ _renames = st.one_of(
 _questions = st.one_of(
     st.builds(lambda names: workload.WhatIf(*PLACE, tuple(names)), st.lists(_names, unique=True, max_size=3)),
     st.builds(lambda size: workload.Plan(*PLACE, size), st.sampled_from([0, 1, 101, 3_000, 10_000])),
-    st.builds(lambda path: workload.Explain(*PLACE, path=path), _paths),
+    st.builds(lambda path: workload.Explain(*PLACE, path=path), st.sampled_from([*PATHS, "d", "d/e"])),
     st.builds(lambda name: workload.Explain(*PLACE, snapshot=name), _names),
 )
 
@@ -45,8 +46,10 @@ _questions = st.one_of(
 class Recount:
     """The answers by sets of versions."""
 
-    def __init__(self, model: NamespaceModel) -> None:
+    def __init__(self, model: NamespaceModel, *, is_tree: bool) -> None:
         self._views = {name: view.keys for name, view in model.snapshots(*PLACE).items()}
+        self._directories = {name: set(view.directories) for name, view in model.snapshots(*PLACE).items()}
+        self._is_tree = is_tree
         self._active = model.active(*PLACE).keys
         self._sizes = {version.number: version.size_bytes for version in model.versions.values()}
         self._held = {name: {version.number for version in keys.values()} for name, keys in self._views.items()}
@@ -71,8 +74,14 @@ class Recount:
             case workload.Plan():
                 return self.plan(operation.free_bytes)
             case workload.Explain(snapshot=""):
-                keys = [keys.get(operation.path) for keys in (self._active, *self._views.values())]
-                return self.explain({version.number for version in keys if version is not None}, "")
+                below = f"{operation.path}/" if self._is_tree else None
+                numbers = {
+                    version.number
+                    for keys in (self._active, *self._views.values())
+                    for path, version in keys.items()
+                    if path == operation.path or (below and path.startswith(below))
+                }
+                return self.explain(numbers, "", self._holding_directory(operation.path))
             case _:
                 return self.explain(self._held[operation.snapshot], operation.snapshot)
 
@@ -85,10 +94,13 @@ class Recount:
                     return {"snapshots": list(chosen), "freed_bytes": self.bytes_of(self.freed(chosen))}
         raise AssertionError(names)
 
-    def explain(self, numbers: set[int], snapshot: str) -> dict[str, Any]:
-        """A snapshot shares what has bytes; a path may be a version of none."""
+    def _holding_directory(self, path: str) -> set[str]:
+        return {name for name, directories in self._directories.items() if path in directories}
+
+    def explain(self, numbers: set[int], snapshot: str, others: Set[str] = frozenset()) -> dict[str, Any]:
+        """A snapshot shares what has bytes; a path may be a version of none, or a directory."""
         shared = {number for number in numbers if self._sizes[number]} if snapshot else numbers
-        held_by = [name for name, held in self._held.items() if name == snapshot or held & shared]
+        held_by = [name for name, held in self._held.items() if name in {snapshot, *others} or held & shared]
         return {"held_by": held_by, "bytes": self.bytes_of(numbers)}
 
 
@@ -112,7 +124,13 @@ def play(operations: list[Any], layout: BucketLayout) -> list[tuple[Any, dict[st
         if isinstance(operation, workload.WhatIf | workload.Plan | workload.Explain):
             (line,) = lines
             assert line.pop("op") == number
-            asked.append((operation, line, Recount(model).answer(operation)))
+            asked.append(
+                (
+                    operation,
+                    line,
+                    Recount(model, is_tree=layout is BucketLayout.FILE_SYSTEM_OPTIMIZED).answer(operation),
+                )
+            )
         else:
             assert lines == ([{"op": number, **expected}] if expected else [])
     return asked

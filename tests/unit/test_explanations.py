@@ -207,6 +207,22 @@ class TestDirectories:
         assert expanded.is_expanded
         assert (expanded.first_holder, expanded.object_id) == (live.first_holder, live.object_id)
 
+    def test_below_a_directory_each_version_counts_once(self, shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+        shard.put("d/x", 1)
+        shard.put("d/e/y", 20)
+        shard.put("d/empty", 0)
+        shard.take("s1")
+        shard.put("d/x", 300)
+        shard.take("s2")
+        shard.do(DeleteKey("vol", "tree", "d/e/y"))
+        shard.put("d/z", 4_000)
+        found = shard.path("d")
+        assert (found.below_bytes, found.below_versions) == (4_321, 4)
+        assert shard.path("d/e").below_bytes == 20
+        assert shard.path("d/x").below_bytes == 0
+        monkeypatch.setattr(explanations, "MAX_SCANNED_ROWS", 3)
+        assert not shard.path("d").is_exact
+
     def test_what_may_be_in_an_unexpanded_directory_elsewhere_is_not_exact(self, shard: Shard) -> None:
         shard.put("a/x", 1)
         shard.do(MakeDirectory("vol", "tree", "b"))

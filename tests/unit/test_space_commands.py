@@ -126,7 +126,10 @@ def test_a_path_is_explained_by_its_versions(line: CommandLine) -> None:
     assert (new["held_by"], new["bytes"]) == (["s-two", "s-three"], 230)
     assert [(version["stage"], version["size_bytes"]) for version in new["versions"]] == [("HELD", 200), ("LIVE", 30)]
     assert "s-two is deleted" in line.run("explain", "vol1/tree/d/new")
+    directory = line.json("explain", "vol1/tree/d")
+    assert (directory["held_by"], directory["bytes"]) == (["s-one", "s-two", "s-three"], 1237)
     assert "a directory, live; held by s-one, s-two, s-three" in line.run("explain", "vol1/tree/d")
+    assert "1.2 KiB in 4 versions" in line.run("explain", "vol1/tree/d")
     nothing = line.json("explain", "vol1/tree/d/none")
     assert (nothing["held_by"], nothing["bytes"], nothing["versions"]) == ([], 0, [])
     assert "Nothing of it is left" in line.run("explain", "vol1/tree/d/none")

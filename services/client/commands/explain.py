@@ -75,6 +75,8 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
         ]
     )
     _print_directories(snapshots, found)
+    if found.below_versions:
+        typer.echo(f"below it: {bytes_text(found.below_bytes)} in {found.below_versions} versions, live or held")
     if not found.versions and not found.directories:
         typer.echo(
             "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block."
@@ -93,7 +95,7 @@ def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> Non
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
         state = "live" if not directory.death else f"deleted at txn {directory.death}"
         waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        typer.echo(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}; bytes are in what is below")
+        typer.echo(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, claims_stopped: str) -> tuple[Any, ...]:
