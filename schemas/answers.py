@@ -55,6 +55,8 @@ class BucketSpace:
     """Deleted directories that are not expanded; their files still count as live. Counted up to 1,000."""
     cells: tuple[SpaceCellValue, ...]
     snapshots: tuple[SnapshotListRow, ...]
+    claims_stopped: str
+    """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class RetentionPreview:
 
 @dataclass(frozen=True, slots=True)
 class ShardBacklog:
-    """What one shard has deleted, over all buckets, deleted ones too."""
+    """Where the bytes of one shard are, over all buckets; what is deleted of deleted buckets too."""
 
     txn: int
     held_bytes: int
@@ -152,6 +154,11 @@ class ShardBacklog:
     freed_bytes: int
     """Confirmed by SCM, ever."""
     freed_versions: int
+    chain_version: int
+    live_bytes: int
+    """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
+    cells: int
+    """Cells of the space matrices."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,15 +62,19 @@ class HttpShard:
 
     def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
         """Ask, including everything that was answered so far; raises PlaneError when the service refuses."""
+        return self._ask("GET", path, answer_type, params=self._with_after(parameters))
+
+    def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
+        """Ask something that is too long for an address."""
+        headers = {"content-type": "application/json"}
+        return self._ask("POST", path, answer_type, params=self._with_after(parameters), content=body, headers=headers)
+
+    def _with_after(self, parameters: Parameters | None) -> Parameters:
         wanted = dict(parameters or {})
         txn = self._answered_txn()
         if txn:
             wanted["after"] = f"{self._shard}:{txn}"
-        return self._ask("GET", path, answer_type, params=wanted)
-
-    def post(self, path: str, answer_type: Any, body: bytes) -> Any:
-        """Ask something that is too long for an address."""
-        return self._ask("POST", path, answer_type, content=body, headers={"content-type": "application/json"})
+        return wanted
 
     def _ask(self, method: str, path: str, answer_type: Any, **request: Any) -> Any:
         try:

@@ -12,12 +12,14 @@ from services.client.commands import (
     bucket,
     consumer,
     directory,
+    explain,
     git,
     key,
     replay,
     restore,
     retention,
     snapshot,
+    space,
     status,
     tag,
     up_down,
@@ -43,6 +45,7 @@ app.command()(restore.restore)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
+app.command()(explain.explain)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -52,6 +55,7 @@ for group, name in (
     (retention.app, "retention"),
     (tag.app, "tag"),
     (consumer.app, "consumer"),
+    (space.app, "space"),
 ):
     app.add_typer(group, name=name)
 

@@ -17,15 +17,18 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Explain,
     MakeDirectory,
     Observe,
     Operation,
+    Plan,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
     RollBack,
     Settle,
+    WhatIf,
 )
 from services.runtime.errors import DeepcleanError
 
@@ -176,8 +179,8 @@ class NamespaceModel:
                 self._volumes.add(volume)
             case CreateBucket(volume, bucket, layout):
                 self._create_bucket(volume, bucket, layout)
-            case Settle() | Observe():
-                pass
+            case Settle() | Observe() | WhatIf() | Plan() | Explain():
+                pass  # they change nothing
             case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
                 self._change_snapshots(self._bucket(operation.volume, operation.bucket), operation)
             case RollBack():

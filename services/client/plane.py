@@ -43,6 +43,15 @@ from schemas.records import (
     UnsetRetention,
     VolumeRow,
 )
+from schemas.space_answers import (
+    BlockExplanation,
+    FreedSpace,
+    PathExplanation,
+    PlanSpace,
+    SnapshotSpaces,
+    SpacePlan,
+    WhatIf,
+)
 
 NamespaceCommand = (
     CreateVolume
@@ -112,6 +121,30 @@ class MetadataReads(Protocol):
         ...
 
 
+class SpaceReads(Protocol):
+    """Reads of one shard's metadata about space; snapshots are named by their ids."""
+
+    def snapshot_spaces(self, volume: str, bucket: str, *, start_after: int = 0, limit: int = 1_000) -> SnapshotSpaces:
+        """A page of live snapshots, behind the one taken at a txn, with what each refers to and shares."""
+        ...
+
+    def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
+        """What dropping a set of snapshots would free."""
+        ...
+
+    def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
+        """The least set of snapshots whose drop frees so many bytes."""
+        ...
+
+    def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
+        """Every version that a path has, in the namespace, in snapshots or on its way out."""
+        ...
+
+    def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
+        """The version that owns a block; looked for in one bucket if one is named."""
+        ...
+
+
 class SnapshotReads(Protocol):
     """Reads of one shard's snapshots."""
 
@@ -173,6 +206,10 @@ class Plane(Protocol):
 
     def metadata(self, shard: int) -> MetadataReads:
         """Reads that include everything answered so far."""
+        ...
+
+    def space(self, shard: int) -> SpaceReads:
+        """Reads about space that include everything answered so far."""
         ...
 
     def snapshots(self, shard: int) -> SnapshotReads:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from schemas import records
 from schemas.answers import ListedEntry
 from schemas.records import BlockRun, BucketLayout, BucketRow, Settle, SnapshotInfo
 from services.client import workload
+from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.space_lines import SpaceLines, SpaceOperation
+from services.client.space_view import BucketView
 
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
@@ -95,6 +99,8 @@ class Replay:
             self.settle()
         elif isinstance(operation, workload.Observe):
             yield self.observe(number, operation.label)
+        elif isinstance(operation, SpaceOperation):
+            yield {"op": number, **self._space_line(operation)}
         else:
             reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
             if reply.error:
@@ -103,6 +109,15 @@ class Replay:
             elif reply.expired is not None:
                 yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
         self.on_progress(1)
+
+    def _space_line(self, operation: SpaceOperation) -> Line:
+        """The answer to a question about space, or the code with which it is refused."""
+        names = SpaceLines(partial(physical_name, "snap"), partial(logical_name, "snap"), self.settle)
+        try:
+            return names.answer(BucketView(self.plane, self._shard(operation), *_names(operation)), operation)
+        except PlaneError as error:
+            self.refusals += 1
+            return {"error": error.code}
 
     def _shard(self, operation: Any) -> int:
         """Shard of an operation's volume; volumes take the shards in turn."""

@@ -35,6 +35,11 @@ def local_id_txn(local_id: int) -> int:
     return local_id >> _INDEX_BITS & (1 << _TXN_BITS) - 1
 
 
+def local_id_shard(local_id: int) -> int:
+    """Shard that wrote a block."""
+    return local_id >> (_TXN_BITS + _INDEX_BITS)
+
+
 def volume_key(volume: str) -> bytes:
     """volumeTable."""
     return f"/{volume}".encode()

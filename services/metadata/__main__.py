@@ -5,23 +5,32 @@ from __future__ import annotations
 import sys
 
 from prometheus_client import CollectorRegistry
+from starlette.routing import Route
 
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.http_api import routes
+from services.metadata.metrics import MetadataMetrics
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
+from services.runtime.reads import Stores
 from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings
 from services.storage.store import Store
 
 
-def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs neither
+def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
     """The parts of this service."""
+    metrics = MetadataMetrics(registry)
+
+    def watched_routes(stores: Stores) -> list[Route]:
+        metrics.watch(stores, settings.shards)
+        return routes(stores)
+
     return ServiceParts(
         make_service=lambda _: MetadataService(),
-        routes=routes,
+        routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=remove_unused_checkpoints,
         after_write=_remove_dropped_checkpoints,

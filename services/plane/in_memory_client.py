@@ -28,6 +28,7 @@ from services.metadata import queries as metadata_queries
 from services.metadata.errors import CommandError
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_space import InMemorySpaceReads
 from services.snapshots import queries as snapshot_queries
 from services.snapshots import retention_queries
 from services.snapshots.errors import CommandError as SnapshotCommandError
@@ -91,6 +92,10 @@ class InMemoryClient:
     def metadata(self, shard: int) -> InMemoryMetadataReads:
         """Reads of one shard's metadata."""
         return InMemoryMetadataReads(self.plane, shard)
+
+    def space(self, shard: int) -> InMemorySpaceReads:
+        """Reads about space."""
+        return InMemorySpaceReads(self.plane, shard)
 
     def snapshots(self, shard: int) -> InMemorySnapshotReads:
         """Reads of one shard's snapshots."""

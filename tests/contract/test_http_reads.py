@@ -24,9 +24,12 @@ from schemas.records import (
     KeyRow,
     PutKey,
 )
+from schemas.space_answers import PlanSpace, WhatIf
 from services.client.errors import PlaneError, UnreachableError
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
+from services.client.http_space_reads import HttpSpaceReads
 from services.client.plane import NamespaceCommand
+from services.domain.table_keys import local_id
 from services.metadata import http_api as metadata_api
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
@@ -47,6 +50,9 @@ class Reads:
 
     def metadata(self, answered_txn: int = 0) -> HttpMetadataReads:
         return HttpMetadataReads(HttpShard(self.http, "metadata", self.address, 0, lambda: answered_txn))
+
+    def space(self, answered_txn: int = 0) -> HttpSpaceReads:
+        return HttpSpaceReads(HttpShard(self.http, "metadata", self.address, 0, lambda: answered_txn))
 
     def snapshots(self) -> HttpSnapshotReads:
         return HttpSnapshotReads(HttpShard(self.http, "snapshots", self.address, 0))
@@ -130,6 +136,48 @@ def test_reads_of_snapshots_and_blocks_come_back_as_they_were(served: Reads) -> 
     assert served.client.plane.run_until(lambda: served.scm().totals().inventory_blocks == 3)
     assert served.scm().exist(runs) == [not number % 2 for number in range(25_000)]
     assert served.scm().totals() == served.client.scm(0).totals()
+
+
+def test_reads_about_space_come_back_as_they_were(served: Reads) -> None:
+    direct, over_http = served.client.space(0), served.space()
+    place = ("vol1", "tree")
+    (snapshot,) = over_http.snapshot_spaces(*place).snapshots
+    assert over_http.snapshot_spaces(*place) == direct.snapshot_spaces(*place)
+    assert over_http.snapshot_spaces(*place, start_after=snapshot.txn).snapshots == ()
+    assert (snapshot.referenced_bytes, snapshot.exclusive_bytes, snapshot.shared_with_next_bytes) == (3000, 1000, 2000)
+    asked = WhatIf((snapshot.snapshot_id,))
+    assert over_http.what_if(*place, asked) == direct.what_if(*place, asked)
+    assert over_http.what_if(*place, asked).freed_bytes == 1000
+    assert over_http.what_if(*place, WhatIf((), (snapshot.snapshot_id,))).freed_bytes == 0
+    assert over_http.plan(*place, PlanSpace(1)) == direct.plan(*place, PlanSpace(1))
+    assert over_http.plan(*place, PlanSpace(1)).snapshot_ids == (snapshot.snapshot_id,)
+    kept = over_http.plan(*place, PlanSpace(1, protected_snapshot_ids=(snapshot.snapshot_id,)))
+    assert (kept.snapshot_ids, kept.is_enough) == ((), False)
+    path = "dir/ключ 1&=%"
+    explained = over_http.explain_path(*place, path)
+    assert explained == direct.explain_path(*place, path)
+    assert [(version.stage, version.first_holder) for version in explained.versions] == [("HELD", snapshot.txn)]
+    block = local_id(0, explained.versions[0].birth, 0)
+    assert over_http.explain_block(block) == direct.explain_block(block)
+    named = over_http.explain_block(block, volume="vol1", bucket="tree")
+    assert (named.path, named.version) == (path, explained.versions[0])
+    assert served.space(named.txn).what_if(*place, asked).txn == named.txn
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("what-if", b"[", "INVALID_REQUEST"),
+        ("what-if", b"{}", "INVALID_REQUEST"),
+        ("what-if", b'{"snapshot_ids": [], "more": 1}', "INVALID_REQUEST"),
+        ("what-if", b'{"snapshot_ids": ["none"]}', "FILE_NOT_FOUND"),
+        ("plan", b'{"free_bytes": -1}', "INVALID_REQUEST"),
+        ("plan", b'{"free_bytes": 1, "leaving_snapshot_ids": ["none"]}', ""),
+    ],
+)
+def test_a_bad_question_about_space_says_what_is_wrong(served: Reads, path: str, body: bytes, code: str) -> None:
+    answer = served.http.post(f"/v1/shards/0/space/{path}?volume=vol1&bucket=tree", content=body)
+    assert answer.json().get("code", "") == code
 
 
 def test_refusals_come_back_with_their_code(served: Reads) -> None:
