@@ -6,6 +6,7 @@ import sys
 
 from prometheus_client import CollectorRegistry
 
+from services.metadata.changed_rows import trim
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.http_api import routes
 from services.metadata.service import MetadataService
@@ -32,6 +33,7 @@ def _remove_dropped_checkpoints(service: Service, store: Store) -> None:
     if isinstance(service, MetadataService):
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
+        trim(store, service.unneeded_changes)
 
 
 if __name__ == "__main__":

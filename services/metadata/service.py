@@ -24,6 +24,7 @@ from schemas.records import (
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
+from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
@@ -87,6 +88,8 @@ class MetadataService:
         self._space = SpaceChanges()
         self._figures = BucketFigures()
         self._dropped: list[str] = []
+        self.unneeded_changes: list[tuple[bytes, bytes]] = []
+        """Ranges of changedTable that may be removed."""
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
@@ -97,6 +100,7 @@ class MetadataService:
         self._space.clear()
         self._figures.clear()
         self._dropped.clear()
+        self.unneeded_changes = unneeded_changes(tables)
 
     def stands_alone(self, message: Message) -> bool:
         """A checkpoint holds all that was written before it, so its take is alone in its batch; so is a drop."""
@@ -195,6 +199,13 @@ class MetadataService:
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
+            self._note_unneeded_changes(body.snapshot_id, transaction)
+
+    def _note_unneeded_changes(self, dropped_id: str, transaction: Transaction) -> None:
+        dropped = self._snapshots.find(transaction.work, dropped_id)
+        if dropped is not None:
+            taken = self._snapshots.of(transaction.work, dropped.bucket_id)
+            self.unneeded_changes += unneeded_of(dropped.bucket_id, taken.rows)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""
@@ -227,6 +238,7 @@ class MetadataService:
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
+        note_changes(work, self._snapshots)
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)
