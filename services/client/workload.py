@@ -125,6 +125,16 @@ class RenameSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Diff:
+    """Say how one state of a bucket differs from another; each is a snapshot or ``active``, the present."""
+
+    volume: str
+    bucket: str
+    from_snapshot: str
+    to_snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait until there is nothing more that the plane can do."""
 
@@ -148,6 +158,7 @@ Operation = (
     | CreateSnapshot
     | DeleteSnapshot
     | RenameSnapshot
+    | Diff
     | Settle
     | Observe
 )
@@ -167,6 +178,7 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "delete_snapshot": (DeleteSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "rename_snapshot": (RenameSnapshot, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
+    "diff": (Diff, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }

@@ -8,21 +8,25 @@ from prometheus_client import CollectorRegistry
 
 from services.metadata.changed_rows import trim
 from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.diff_api import DiffJobsOfShards, diff_routes
 from services.metadata.http_api import routes
+from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.service import MetadataService
+from services.metadata.settings import MetadataSettings
 from services.metadata.tables import CHECKPOINTED
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.service import Service
-from services.runtime.settings import ServiceSettings
+from services.runtime.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
 
-def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs neither
+def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
     """The parts of this service."""
+    diffs = DiffJobsOfShards(read_limits(MetadataSettings, "metadata"), SnapshotDiffMetrics(registry))
     return ServiceParts(
         make_service=lambda _: MetadataService(),
-        routes=routes,
+        routes=lambda stores: [*routes(stores), *diff_routes(stores, diffs)],
         checkpointed=CHECKPOINTED,
         prepare=remove_unused_checkpoints,
         after_write=_remove_dropped_checkpoints,

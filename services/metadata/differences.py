@@ -8,6 +8,7 @@ in directories that only one state has, which are entries themselves, and once t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow, SnapshotListRow
@@ -21,12 +22,15 @@ from services.domain.snapshot_diff import (
     reachable,
 )
 from services.domain.table_keys import flat_key, snapshot_list_key, tree_key
+from services.metadata import queries
 from services.metadata.changed_rows import ChangedKey, changed_rows
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
-from services.storage.store import prefix_end
+from services.storage.store import Store, prefix_end
 from services.storage.tables import TablesReader
 
+AFTER_ALL = 1 << 62
+"""An ordinal that no snapshot reaches."""
 Seen = Callable[[int], None]
 """Told how many more rows were looked at: for progress, and to stop by raising."""
 
@@ -103,29 +107,6 @@ def _counted(objects: Iterable[NamespaceObject], seen: Seen) -> Iterator[Namespa
         yield found
 
 
-def changes_between(
-    tables: TablesReader, bucket: BucketRow, from_snapshot_id: str, to_snapshot_id: str
-) -> Iterator[ChangedKey]:
-    """The rows that changed between two states of a bucket, in either direction; "" is the active namespace.
-
-    Raises:
-        CommandError: FILE_NOT_FOUND, for a snapshot that is not live: its changes may be gone.
-    """
-    ordinals = [_ordinal(tables, bucket, one) for one in (from_snapshot_id, to_snapshot_id) if one]
-    ever = 1 << 62
-    return changed_rows(tables, bucket, min(ordinals, default=ever), max(ordinals) if len(ordinals) > 1 else ever)
-
-
-def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
-    row: SnapshotListRow | None = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    if row is not None and row.bucket_id == bucket.object_id:
-        row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(row.bucket_id, row.ordinal))
-        if row is not None and row.is_live:
-            return row.ordinal
-    name = f"{bucket.volume}/{bucket.bucket}"
-    raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
-
-
 def compare_changes(
     before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen = _nobody_looks
 ) -> list[DiffEntry]:
@@ -195,3 +176,66 @@ class _Side:
                     if child.is_directory:
                         lone.append(found)
                     yield found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStates:
+    """Two states of a bucket that can be compared as long as they are open."""
+
+    before: BucketState
+    after: BucketState
+    _tables: TablesReader
+    _first_ordinal: int
+    _end_ordinal: int
+
+    def changes(self) -> Iterator[ChangedKey]:
+        """The rows that changed between the two, in either direction."""
+        return changed_rows(self._tables, self.before.bucket, self._first_ordinal, self._end_ordinal)
+
+
+@contextmanager
+def opened_states(
+    store: Store, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str
+) -> Iterator[OpenedStates]:
+    """Open two states of a bucket; an empty id is the active namespace of this moment. Nothing of them goes meanwhile.
+
+    Raises:
+        CommandError: FILE_NOT_FOUND, for a snapshot that is not live: what changed since it may be forgotten.
+    """
+    with ExitStack() as opened:
+        # Checkpoints first: while one is open its files stay, though the snapshot is dropped before the rest is read.
+        checkpoints = [_checkpoint(store, one, opened) for one in (from_snapshot_id, to_snapshot_id)]
+        reader = store.reading()
+        opened.callback(reader.close)
+        tables = TablesReader(reader)
+        row = queries.get_bucket(tables, volume, bucket)
+        ordinals = [_ordinal(tables, row, one) for one in (from_snapshot_id, to_snapshot_id)]
+        before, after = (
+            BucketState(state, queries.get_bucket(state, volume, bucket))
+            for state in (checkpoint or tables for checkpoint in checkpoints)
+        )
+        yield OpenedStates(before, after, tables, min(ordinals), max(ordinals))
+
+
+def _checkpoint(store: Store, snapshot_id: str, opened: ExitStack) -> TablesReader | None:
+    if not snapshot_id:
+        return None
+    try:
+        reader = store.open_checkpoint(snapshot_id)
+    except (KeyError, ValueError):
+        raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}") from None
+    opened.callback(reader.close)
+    return TablesReader(reader)
+
+
+def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
+    """Where a snapshot stands in its bucket's list; the active namespace comes after all."""
+    if not snapshot_id:
+        return AFTER_ALL
+    row: SnapshotListRow | None = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if row is not None and row.bucket_id == bucket.object_id:
+        row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(row.bucket_id, row.ordinal))
+        if row is not None and row.is_live:
+            return row.ordinal
+    name = f"{bucket.volume}/{bucket.bucket}"
+    raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")

@@ -24,9 +24,8 @@ from schemas.records import (
 )
 from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry, DiffKind
-from services.metadata import queries
 from services.metadata.changed_rows import TRIMMED_AT_ONCE
-from services.metadata.differences import BucketState, changes_between, compare_all, compare_changes
+from services.metadata.differences import compare_all, compare_changes, opened_states
 from services.metadata.errors import CommandError
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -87,16 +86,11 @@ class Bucket:
     def tables(self) -> TablesReader:
         return TablesReader(self.client.plane.processes["metadata", 0].store)
 
-    def _state(self, name: str) -> BucketState:
-        store = self.client.plane.processes["metadata", 0].store
-        tables = TablesReader(store.open_checkpoint(self.ids[name]) if self.ids[name] else store)
-        return BucketState(tables, queries.get_bucket(tables, "vol", "bucket"))
-
     def diff(self, one: str, other: str) -> list[list[str]]:
-        before, after = self._state(one), self._state(other)
-        changes = changes_between(self.tables, before.bucket, self.ids[one], self.ids[other])
-        entries = compare_changes(before, after, changes)
-        assert entries == compare_all(before, after)
+        store = self.client.plane.processes["metadata", 0].store
+        with opened_states(store, "vol", "bucket", self.ids[one], self.ids[other]) as states:
+            entries = compare_changes(states.before, states.after, states.changes())
+            assert entries == compare_all(states.before, states.after)
         return lines_of(entries)
 
 
@@ -229,8 +223,8 @@ class TestChangedTable:
         dropped = bucket.ids["one"]
         bucket.do("drop one")
         bucket.client.plane.run_until(lambda: not self.rows(bucket))
-        row = queries.get_bucket(bucket.tables, "vol", "bucket")
-        for one in (dropped, "none"):
+        bucket.ids |= {"dropped": dropped, "none": "none", "elsewhere": "../none"}
+        for one in ("dropped", "none", "elsewhere"):
             with pytest.raises(CommandError, match="there is no snapshot") as caught:
-                changes_between(bucket.tables, row, one, "")
+                bucket.diff("two", one)
             assert caught.value.code == "FILE_NOT_FOUND"

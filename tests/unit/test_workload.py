@@ -13,6 +13,7 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Diff,
     MakeDirectory,
     Observe,
     Operation,
@@ -28,6 +29,10 @@ from services.client.workload import (
 )
 
 LINES: list[tuple[str, Operation]] = [
+    (
+        '{"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"}',
+        Diff("v", "b", "s1", "active"),
+    ),
     ('{"op": "create_volume", "volume": "v"}', CreateVolume("v")),
     (
         '{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"}',
