@@ -1,9 +1,9 @@
 """The diff job: compares two checkpoints of a bucket, range by range, and writes what differs.
 
-Started by whoever keeps the checkpoints, as ``python -m streaming.diff '{…}'`` with the fields of ``DiffOptions``. It
-prints its progress, one JSON object a line. ``output`` becomes a directory of text files which, read in the order of
-their names, are the differences in their order, one JSON array a line: kind, path, old path. It ends when its standard
-input does: then nobody waits for it any more.
+Started by whoever keeps the checkpoints; ``python -m streaming.diff --help`` says with what. It prints its progress,
+one JSON object a line. ``output`` becomes a directory of text files which, read in the order of their names, are the
+differences in their order, one JSON array a line: kind, path, old path. It ends when its standard input does: then
+nobody waits for it any more.
 
 1. The directories of both sides are read, and what can be reached is worked out in the driver.
 2. Tasks read the keys of both sides side by side, a range each, and keep those that may differ.
@@ -12,12 +12,12 @@ input does: then nobody waits for it any more.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,27 +54,14 @@ Keyed = tuple[int, tuple[int, PlacedObject]]
 """An objectID, and the object on one side."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiffOptions:
-    """What the job is to compare, where it writes, and where Spark's jars are."""
-
-    bucket: ComparedBucket
-    output: Path
-    jars_directory: Path
-    master: str = "local[2]"
-    heap: str = "1g"
-
-    @classmethod
-    def of(cls, text: str) -> DiffOptions:
-        """The options in a JSON object."""
-        fields: dict[str, Any] = json.loads(text)
-        fields["bucket"]["checkpoints"] = tuple(fields["bucket"]["checkpoints"])
-        return cls(
-            ComparedBucket(**fields.pop("bucket")),
-            Path(fields.pop("output")),
-            Path(fields.pop("jars_directory")),
-            **fields,
-        )
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m streaming.diff", description="Compare two checkpoints.")
+    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
+    parser.add_argument("compared", type=json.loads, help="JSON: bucket (fields of ComparedBucket) and output")
+    return parser.parse_args(arguments)
 
 
 def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None:
@@ -154,20 +141,22 @@ def _say(**what: int) -> None:
 
 
 def _end_with_standard_input() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not through sys.stdin, whose lock this thread would hold at the regular end
+        pass
     os._exit(STOPPED_STATUS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, and say with the exit status how it ended; why is one sentence on standard error."""
-    (text,) = sys.argv[1:] if arguments is None else arguments
-    options = DiffOptions.of(text)
+    options = parse(arguments)
+    fields: dict[str, Any] = options.compared["bucket"]
+    bucket = ComparedBucket(**{**fields, "checkpoints": tuple(fields["checkpoints"])})
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-diff")
     try:
         with spark_session(session_options) as session:
             _say(progress=5)
-            compare(session, options.bucket, options.output)
+            compare(session, bucket, Path(options.compared["output"]))
     except StreamingError as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS

@@ -4,6 +4,10 @@
 
     <directory>/<job id>.json      the job, written when it is asked for and again at its end
     <directory>/<job id>.entries   its differences, one JSON array a line: kind, path, old path
+    <directory>/<job id>.parts     what a Spark job has written so far
+
+Few changed rows are looked at here, by a thread. When there are more than ``diff_direct_rows``, or when directories
+that came or went hold more, a Spark job is started, if there is one to start.
 
 A job whose file does not say that it ended is made again after a restart. Nothing here is in the shard's log: another
 owner of the shard makes diffs anew.
@@ -15,9 +19,10 @@ import contextlib
 import itertools
 import json
 import queue
+import shutil
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,12 +31,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import DiffJob, DiffStatus, DiffWay
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.metadata.changed_rows import ChangedKey
 from services.metadata.differences import compare_changes, opened_states
 from services.metadata.errors import CommandError
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
+from services.metadata.spark_diff import SparkDiffError, kept_for, run_spark_diff
 from services.runtime.clock import Clock
 from services.runtime.errors import DeepcleanError, StoreError
+from services.storage.rocks import RocksStore
 from services.storage.store import Store
 
 LINES_PER_MARK = 1_000
@@ -61,6 +69,14 @@ class _CancelledError(Exception):
     """Whoever asked for the diff does not want it any more."""
 
 
+class _TooLargeError(Exception):
+    """More rows than one thread should look at beside the shard's writer."""
+
+
+def _nothing_runs() -> None:
+    """There is nothing to end."""
+
+
 @dataclass(slots=True)
 class _Running:
     """A job and what belongs to it in memory."""
@@ -70,6 +86,8 @@ class _Running:
     ended: threading.Event = field(default_factory=threading.Event)
     rows_seen: int = 0
     rows_expected: int = 1
+    most_rows: int | None = None
+    end_process: Callable[[], None] = _nothing_runs
     marks: list[int] | None = None
     """Where in the file every thousandth difference begins; found out when the first page is read."""
 
@@ -78,6 +96,8 @@ class _Running:
         self.rows_seen += count
         if self.is_cancelled.is_set():
             raise _CancelledError
+        if self.most_rows is not None and self.rows_seen > self.most_rows:
+            raise _TooLargeError
 
     def shown(self) -> DiffJob:
         """The job as it is now."""
@@ -181,6 +201,7 @@ class DiffJobs:
         running.is_cancelled.set()
         if running.job.status is DiffStatus.QUEUED:
             self._end(running, DiffStatus.CANCELLED)
+        running.end_process()
         return running.shown()
 
     def entries(self, job_id: str, start_after: int, limit: int) -> list[DiffEntry]:
@@ -215,11 +236,18 @@ class DiffJobs:
                 return
             running.job = replace(running.job, status=DiffStatus.IN_PROGRESS, way=DiffWay.DIRECT)
         try:
-            count = self._compare(running)
+            running.saw(0)
+            try:
+                count = self._compare_directly(running)
+            except _TooLargeError:
+                count = self._compare_with_spark(running)
         except _CancelledError:
             self._end(running, DiffStatus.CANCELLED)
         except CommandError as error:
             self._end(running, DiffStatus.FAILED, message=f"{error.code}: {error}")
+        except SparkDiffError as error:
+            status = DiffStatus.CANCELLED if running.is_cancelled.is_set() else DiffStatus.FAILED
+            self._end(running, status, message="" if status is DiffStatus.CANCELLED else str(error))
         except StoreError as error:  # its file says that it has not ended: the next start makes it
             self._end(running, DiffStatus.FAILED, message=str(error), is_kept=False)
         except Exception as error:
@@ -229,18 +257,55 @@ class DiffJobs:
         else:
             self._end(running, DiffStatus.DONE, entry_count=count)
 
-    def _compare(self, running: _Running) -> int:
+    def _compare_directly(self, running: _Running) -> int:
+        """Look at what changed, here and now; says how many differences there are."""
         job = running.job
-        running.saw(0)
+        if self._settings.diff_spark_command and isinstance(self._store, RocksStore):
+            running.most_rows = self._settings.diff_direct_rows
         names = (job.volume, job.bucket, job.from_snapshot_id, job.to_snapshot_id)
         with opened_states(self._store, *names) as states:
-            changes = list(states.changes())
+            changes = self._counted(states.changes(), running.most_rows)
             running.rows_expected = len(changes) + 1
             entries = compare_changes(states.before, states.after, changes, running.saw)
         with self._entries_of(job).open("w", encoding="utf-8") as file:
             for entry in entries:
                 file.write(json.dumps([entry.kind.value, entry.path, entry.old_path], ensure_ascii=False) + "\n")
         return len(entries)
+
+    def _counted(self, changes: Iterable[ChangedKey], most: int | None) -> list[ChangedKey]:
+        counted = list(changes if most is None else itertools.islice(changes, most + 1))
+        if most is not None and len(counted) > most:
+            raise _TooLargeError
+        return counted
+
+    def _compare_with_spark(self, running: _Running) -> int:
+        """Have Spark look at all keys; says how many differences there are."""
+        with self._lock:
+            running.job = job = replace(running.job, way=DiffWay.SPARK)
+            running.rows_seen, running.rows_expected = 0, 100
+
+        def started(end: Callable[[], None]) -> None:
+            running.end_process = end
+            if running.is_cancelled.is_set():
+                end()
+
+        def progressed(percent: int) -> None:
+            running.rows_seen = percent
+
+        assert isinstance(self._store, RocksStore)  # noqa: S101  else no diff is too large
+        output = self._directory / f"{job.job_id}.parts"
+        with kept_for(job, self._store) as compared:
+            command = self._settings.diff_spark_command
+            run_spark_diff(command, compared, output, on_start=started, on_progress=progressed)
+        count = 0
+        with self._entries_of(job).open("wb") as entries:
+            for part in sorted(output.glob("part-*")):
+                with part.open("rb") as lines:
+                    for line in lines:
+                        entries.write(line)
+                        count += 1
+        shutil.rmtree(output)
+        return count
 
     def _end(
         self, running: _Running, status: DiffStatus, *, message: str = "", entry_count: int = 0, is_kept: bool = True
@@ -287,8 +352,10 @@ class DiffJobs:
                 running.ended.set()
             else:
                 self._waiting.put(running)
-        for file in self._directory.glob("*.entries"):
-            if file.stem not in self._jobs:
+        for left in self._directory.glob("*.parts"):
+            shutil.rmtree(left)
+        for file in (*self._directory.glob("*.entries"), *self._directory.glob("*.log")):
+            if file.stem not in self._jobs or file.suffix == ".log":
                 file.unlink()
 
     def _remove_old(self) -> None:

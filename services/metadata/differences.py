@@ -121,7 +121,6 @@ def compare_changes(
         return []
     root_id = before.bucket.object_id
     directories = {found.object_id: found for found in before.directories()} if before.is_tree else {}
-    seen(len(directories))
     later = {key: found for key, found in directories.items() if key not in old}
     later |= {found.object_id: found for found in new.values() if found.is_directory}
     old_side = _Side(before, old, Paths(root_id, directories.get))

@@ -13,5 +13,9 @@ class MetadataSettings:
     """Diffs that are made at the same time. Each takes processor time from the shard's writer."""
     diff_queue: int = 10
     """Diffs that wait; one more is rejected. Ozone: 10."""
+    diff_direct_rows: int = 200_000
+    """Rows that such a thread looks at; a diff of more is made by Spark: a second or two of the writer's time."""
+    diff_spark_command: str = ""
+    """Starts the Spark job, its options appended; without one every diff is made by a thread."""
     diff_kept_seconds: int = 7 * 24 * 3600
     """How long a diff can be read after its end. Ozone: 7 days."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schemas.answers import DiffStatus, DiffWay
-from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteSnapshot, PutKey
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteDirectory,
+    DeleteSnapshot,
+    PutKey,
+)
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.metadata import diff_jobs, differences
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
@@ -21,6 +33,7 @@ from services.plane.in_memory_client import InMemoryClient
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
+from tests.diffed_shard import DiffedShard
 
 END_SECONDS = 20.0
 NEW_KEYS = 2_500
@@ -43,7 +56,7 @@ class Bucket:
         self.client = client
         self.store: MemoryStore = plane.processes["metadata", 0].store
 
-    def jobs(self, **settings: int) -> DiffJobs:
+    def jobs(self, **settings: Any) -> DiffJobs:
         """The diffs, as a process that has just started has them."""
         self.metrics = SnapshotDiffMetrics(None)
         return DiffJobs(self.store, self.directory, self.clock, MetadataSettings(**settings), self.metrics)
@@ -211,3 +224,91 @@ def test_a_diff_goes_after_a_while(bucket: Bucket) -> None:
     with pytest.raises(DiffNotFoundError):
         jobs.job(old.job_id)
     assert not list(bucket.directory.glob(f"{old.job_id}*"))
+
+
+class TestWithSpark:
+    """A stand-in for the Spark job, and a real database; the real job is in ``tests/integration``."""
+
+    JOB = """
+import json, sys, time
+options = json.loads(sys.argv[-1])
+assert sorted(options["bucket"]) == ["bucket", "bucket_id", "checkpoints", "is_tree", "volume", "volume_id"]
+import pathlib
+assert all((pathlib.Path(one) / "CURRENT").exists() for one in options["bucket"]["checkpoints"])
+print("a library says something")
+print(json.dumps({"progress": 40}), flush=True)
+if sys.argv[1] == "hang":
+    sys.stdin.read()
+if sys.argv[1] == "fail":
+    sys.exit("it cannot be")
+output = pathlib.Path(options["output"])
+output.mkdir()
+for part, path in (("part-00001", "b"), ("part-00000", "a")):
+    (output / part).write_text(json.dumps(["+", path, ""]) + "\\n")
+"""
+
+    @pytest.fixture
+    def shard(self, tmp_path: Path) -> Iterator[DiffedShard]:
+        shard = DiffedShard(tmp_path, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+        shard.snapshot("one")
+        shard.do(*(PutKey("vol", "bucket", f"d/{number}", 1) for number in range(20)))
+        shard.snapshot("two")
+        yield shard
+        shard.store.close()
+
+    def jobs(self, shard: DiffedShard, tmp_path: Path, how: str, rows: int = 10) -> DiffJobs:
+        tmp_path.mkdir(exist_ok=True)
+        script = tmp_path / "job.py"
+        script.write_text(self.JOB, "utf-8")
+        command = shlex.join([sys.executable, str(script), how])
+        settings = MetadataSettings(diff_direct_rows=rows, diff_spark_command=command)
+        return DiffJobs(shard.store, tmp_path / "diffs", VirtualClock(), settings)
+
+    def test_few_rows_are_looked_at_directly_and_many_by_spark(self, shard: DiffedShard, tmp_path: Path) -> None:
+        # Twenty keys and their directory changed, and what is in a new directory is looked through.
+        for rows, way, paths in ((41, DiffWay.DIRECT, 21), (40, DiffWay.SPARK, 2), (20, DiffWay.SPARK, 2)):
+            jobs = self.jobs(shard, tmp_path / str(rows), "do", rows)
+            done = jobs.job(jobs.ask("vol", "bucket", "one", "two").job_id, END_SECONDS)
+            assert (done.status, done.way, done.entry_count) == (DiffStatus.DONE, way, paths), done
+        assert [entry.path for entry in jobs.entries(done.job_id, 0, 10)] == ["a", "b"]
+        assert sorted(file.suffix for file in (tmp_path / "20" / "diffs").iterdir()) == [".entries", ".json"]
+
+    def test_a_tree_that_went_counts_by_what_is_in_it(self, shard: DiffedShard, tmp_path: Path) -> None:
+        shard.do(DeleteDirectory("vol", "bucket", "d"))
+        shard.snapshot("three")
+        jobs = self.jobs(shard, tmp_path, "do", 19)
+        assert jobs.job(jobs.ask("vol", "bucket", "two", "three").job_id, END_SECONDS).way is DiffWay.SPARK
+
+    def test_the_present_gets_a_checkpoint_for_as_long_as_it_takes(self, shard: DiffedShard, tmp_path: Path) -> None:
+        jobs = self.jobs(shard, tmp_path, "hang")
+        asked = jobs.ask("vol", "bucket", "one", "")
+        await_progress(jobs, asked.job_id, 40)
+        assert f"diff-{asked.job_id}" in shard.store.checkpoints()
+        jobs.cancel(asked.job_id)
+        cancelled = jobs.job(asked.job_id, END_SECONDS)
+        assert (cancelled.status, cancelled.message) == (DiffStatus.CANCELLED, "")
+        assert shard.store.checkpoints() == ["one", "two"]
+
+    def test_a_dropped_snapshot_stays_readable_until_the_end(self, shard: DiffedShard, tmp_path: Path) -> None:
+        jobs = self.jobs(shard, tmp_path, "hang")
+        asked = jobs.ask("vol", "bucket", "one", "two")
+        await_progress(jobs, asked.job_id, 40)
+        shard.store.remove_checkpoint("one")
+        directory = Path(shard.compared("one", "two").checkpoints[0])
+        assert shard.store.checkpoints() == ["two"]
+        assert directory.is_dir()
+        jobs.cancel(asked.job_id)
+        jobs.job(asked.job_id, END_SECONDS)
+        assert not directory.exists()
+
+    def test_a_job_that_fails_says_why(self, shard: DiffedShard, tmp_path: Path) -> None:
+        jobs = self.jobs(shard, tmp_path, "fail")
+        failed = jobs.job(jobs.ask("vol", "bucket", "one", "two").job_id, END_SECONDS)
+        assert failed.status is DiffStatus.FAILED
+        assert failed.message == "the Spark job ended with status 1; it said last: it cannot be"
+
+
+def await_progress(jobs: DiffJobs, job_id: str, percent: int) -> None:
+    deadline = time.monotonic() + END_SECONDS
+    while jobs.job(job_id, 0.01).progress_percent < percent:
+        assert time.monotonic() < deadline
