@@ -18,7 +18,7 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, claims, expansion
+from services.metadata import changed_rows, checkpoints, claims, expansion
 from services.metadata.garbage import Death
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
@@ -298,6 +298,11 @@ def take_twice(patch: Patch) -> None:
     )
 
 
+def moved_directories_unnoticed(patch: Patch) -> None:
+    """What happens to directories is not noted among the changes that diffs read."""
+    patch.setattr(changed_rows, "_LETTERS", changed_rows._LETTERS[:2])
+
+
 def _late_chain(reader: str) -> FaultMix:
     return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
 
@@ -333,5 +338,6 @@ MUTANTS = {
         checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError)
     ),
     "a version judged by the age of its key": Mutant(birth_from_the_object, FaultMix(), (LivenessError,)),
+    "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }
