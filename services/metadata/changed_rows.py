@@ -42,15 +42,16 @@ def note_changes(work: Work, snapshots: SnapshotLists) -> None:
     """Write down every row of the namespace that a unit of work has changed. Takes and drops stand alone in theirs."""
     changed = work.table(CHANGED_TABLE)
     for table, letter in _LETTERS:
+        bucket, interval = b"none", None  # of the key at hand: mostly that of the one before
         intervals: dict[bytes, tuple[bytes, ChangedRow] | None] = {}
         for key in work.table(table).changed_keys():
-            end = key.index(b"/", key.index(b"/", 1) + 1) + 1
-            bucket = key[:end]
-            if bucket not in intervals:
-                intervals[bucket] = _interval(work, snapshots, table, bucket, letter)
-            interval = intervals[bucket]
+            if not key.startswith(bucket):
+                bucket = key[: key.index(b"/", key.index(b"/", 1) + 1) + 1]
+                if bucket not in intervals:
+                    intervals[bucket] = _interval(work, snapshots, table, bucket, letter)
+                interval = intervals[bucket]
             if interval is not None:
-                changed.put(interval[0] + key[end:], interval[1])
+                changed.put(interval[0] + key[len(bucket) :], interval[1])
 
 
 def _interval(
