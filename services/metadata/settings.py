@@ -14,7 +14,7 @@ class MetadataSettings:
     diff_queue: int = 10
     """Diffs that wait; one more is rejected. Ozone: 10."""
     diff_direct_rows: int = 200_000
-    """Rows that such a thread looks at; a diff of more is made by Spark: a second or two of the writer's time."""
+    """Rows that such a thread looks at, some 50 µs each; a diff of more is made by Spark, in a process of its own."""
     diff_spark_command: str = ""
     """Starts the Spark job, its options appended; without one every diff is made by a thread."""
     diff_kept_seconds: int = 7 * 24 * 3600
