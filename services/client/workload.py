@@ -207,6 +207,16 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Diff:
+    """Say how one state of a bucket differs from another; each is a snapshot or ``active``, the present."""
+
+    volume: str
+    bucket: str
+    from_snapshot: str
+    to_snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait until there is nothing more that the plane can do."""
 
@@ -238,6 +248,7 @@ Operation = (
     | WhatIf
     | Plan
     | Explain
+    | Diff
     | Settle
     | Observe
 )
@@ -275,6 +286,7 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
     "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
     "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
+    "diff": (Diff, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }

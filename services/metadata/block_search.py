@@ -162,6 +162,12 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
     return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
 
 
+def _key_of(row: KeyRow | DeletedKeyRow | ClaimedRow) -> KeyRow:
+    if isinstance(row, ClaimedRow):
+        return row.version.key
+    return row.key if isinstance(row, DeletedKeyRow) else row
+
+
 def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersion]:
     """The path and the version of a row."""
     live = [row.txn for row in live_snapshots(tables, found.bucket.bucket_id)]

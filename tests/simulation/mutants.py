@@ -18,7 +18,7 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, claims, expansion
+from services.metadata import changed_rows, checkpoints, claims, expansion
 from services.metadata.garbage import Death
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
@@ -330,6 +330,11 @@ def deletes_ignore_tags(patch: Patch) -> None:
     patch.setattr(Holds, "tags_on", lambda *_: [])
 
 
+def moved_directories_unnoticed(patch: Patch) -> None:
+    """What happens to directories is not noted among the changes that diffs read."""
+    patch.setattr(changed_rows, "_LETTERS", changed_rows._LETTERS[:2])
+
+
 def _late_chain(reader: str) -> FaultMix:
     return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
 
@@ -368,5 +373,6 @@ MUTANTS = {
     "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),
     "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
     "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
+    "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

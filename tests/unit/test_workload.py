@@ -13,6 +13,7 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Diff,
     ExpireSnapshots,
     Explain,
     MakeDirectory,
@@ -36,6 +37,10 @@ from services.client.workload import (
 )
 
 LINES: list[tuple[str, Operation]] = [
+    (
+        '{"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"}',
+        Diff("v", "b", "s1", "active"),
+    ),
     ('{"op": "create_volume", "volume": "v"}', CreateVolume("v")),
     (
         '{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"}',
