@@ -105,6 +105,8 @@ class HeldSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
+    """Its place in the chain, among those that stay and those that expire."""
     creation_time_ms: int
     holds: tuple[SnapshotHold, ...]
 
@@ -115,6 +117,7 @@ class ExpiringSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
     creation_time_ms: int
 
 

@@ -185,13 +185,26 @@ class Retention:
             tuple(one.snapshot_id for one in expired),
             row.failure if row else "",
         )
-        if row is not None and row.failure:
-            self._put(_without_failure(row), work)
+        if row is not None:
+            self._note_request(row, request, expired, log_time_ms, work)
         waiting = ExpiryRow(command.client_id, command.number, outcome)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
             self._put_waiting(waiting, work)
         else:
             self._answer(waiting, work)
+
+    def _note_request(
+        self,
+        row: RetentionRow,
+        request: ExpireSnapshots,
+        expired: Sequence[SnapshotInfo],
+        log_time_ms: int,
+        work: Work,
+    ) -> None:
+        """A failure was reported; and a request by the bucket's own policy is a run of it."""
+        if request.policy is None:
+            row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
+        self._put(_without_failure(row), work)
 
     def _put_waiting(self, row: ExpiryRow, work: Work) -> None:
         key = expiry_key(row.client_id, row.number)

@@ -37,6 +37,8 @@ def test_a_preview_says_what_goes_why_the_rest_stays_and_what_it_frees(tree: Com
     text = tree.run(*tried)
     assert "tagged audit" in text
     assert "one of the newest 1; behind the oldest 3, which a run looks at" in text
+    assert [line.split()[0] for line in text.splitlines()[1:5]] == ["snap1", "snap2", "snap3", "snap4"]
+    assert "no later one is there whose age counts" in text
     assert "2 expire, 2 stay; that frees 4.9 KiB in 2 versions" in text
     assert len(tree.json("snapshot", "list", "vol1/tree")) == 4
 
