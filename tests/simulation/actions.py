@@ -33,6 +33,7 @@ _WEIGHTS = {
     "untag": 3,
     "move_consumer": 2,
     "expire": 4,
+    "roll_back": 8,
     "empty_and_delete_bucket": 3,
     "create_bucket": 3,
     "delete_bucket": 1,
@@ -218,6 +219,12 @@ class Actor:
         else:
             is_behind = self.random.random() < 0.3
             self.request(records.SetConsumer(self.volume, bucket, consumer, name, is_behind))
+
+    def _roll_back(self) -> None:
+        bucket, name = self._listed_snapshot()
+        by_tag = self.random.random() < 0.2
+        names = ("", self.random.choice(_LABELS)) if by_tag else (name, "")
+        self.request(records.RollBackBucket(self.volume, bucket, *names))
 
     def take_some(self, bucket: str) -> list[SentRequest]:
         """Some snapshots more, made at times of their own."""

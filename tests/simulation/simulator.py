@@ -31,6 +31,8 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.table_keys import local_id_txn
+from services.metadata.rollback import is_finished
+from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
@@ -121,7 +123,7 @@ class Simulation:
         self.is_published: dict[Address, bool] = {}
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
-        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = 0
+        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = self.rollbacks = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -130,6 +132,13 @@ class Simulation:
 
     def _new_shard(self, shard: int, random: Random) -> _Shard:
         model = ShardModel(shard)
+
+        def last_page_of(rollback_id: str) -> int:
+            rows = self.plane.tables("metadata", shard).table(ROLLBACK_TABLE).scan(b"/", b"0")
+            ends = (row.page for key, row in rows if key.endswith(f"/{rollback_id}".encode()) and is_finished(row))
+            return next(ends, 0)
+
+        model.last_page_of = last_page_of
 
         def list_snapshots(bucket: str) -> list[str]:
             tables = self.plane.tables("snapshots", shard)
@@ -365,6 +374,8 @@ class Simulation:
             self._watch_progress(shard, progress.body)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
+        if shard.model.is_rolling_back:
+            return
         if self.random.random() < 0.1 and position == shard.model.position:
             check_accounts(self.plane, shard.model)
         if self.asking.random() < 0.05 and position == shard.model.position:
@@ -608,6 +619,13 @@ class Simulation:
             elif isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
                 for snapshot_id in reply.expired.snapshot_ids:
                     names.pop(snapshot_id, None)
+            elif isinstance(body, records.RollBackBucket):
+                places = shard.model.snapshot_places
+                incarnation, txn = places[reply.snapshot_id]
+                dropped = [one for one in names if places[one][0] is incarnation and places[one][1] > txn]
+                for snapshot_id in dropped:
+                    del names[snapshot_id]
+                self.rollbacks += 1
             elif isinstance(body, records.RenameSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
         return names
