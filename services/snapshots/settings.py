@@ -16,5 +16,11 @@ class SnapshotsSettings:
     """Log time for which a client's last answer is kept."""
     retention_run_ms: int = 60_000
     """Time after which a bucket's retention policy runs again though no snapshot was taken."""
+    max_tags: int = 10_000
+    """Tags of one shard, automatic ones too."""
+    max_consumers: int = 10_000
+    """Consumers of one shard."""
+    max_policies: int = 10_000
+    """Buckets of one shard with a retention policy."""
     max_gone_snapshots: int = 10_000
     """Snapshots of one shard that are remembered after they have gone, the last ones."""
