@@ -44,6 +44,14 @@ class PurgeOutcome(StrEnum):
     GONE = "GONE"
 
 
+class RollbackOutcome(StrEnum):
+    """What became of one page of a rollback."""
+
+    PARTLY = "PARTLY"
+    DONE = "DONE"
+    REFUSED = "REFUSED"
+
+
 class SnapshotStatus(StrEnum):
     """Life cycle of a snapshot; a purged one has no row."""
 
@@ -218,6 +226,17 @@ class DropSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPage:
+    """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
+
+    rollback_id: str
+    bucket_id: int
+    snapshot_id: str
+    page: int
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRows:
     """Move rows that nobody holds out of reach. Sent by key_deletion."""
 
@@ -318,6 +337,7 @@ class MetadataCommand:
         | RenameDirectory
         | TakeSnapshot
         | DropSnapshot
+        | RollbackPage
         | ClaimRows
         | FinishRows
         | ExpandDirectory
@@ -444,6 +464,18 @@ class SnapshotDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPageDone:
+    """One page of a rollback was carried out, or refused."""
+
+    rollback_id: str
+    page: int
+    outcome: RollbackOutcome
+    message: str
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataProgress:
     """What happened to the services' commands.
 
@@ -459,6 +491,7 @@ class MetadataProgress:
         | SweepPageSent
         | SnapshotTaken
         | SnapshotDropped
+        | RollbackPageDone
         | Barrier
     )
 
@@ -642,11 +675,17 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class BlocksWritten:
-    """A version was committed: these blocks are in the store now. Sent by metadata."""
+    """Versions were committed: their blocks are in the store now. Sent by metadata.
 
-    txn: int
+    Each version has its place in all four lists; they are as long as each other.
+    """
+
     bucket_id: int
-    blocks: BlockRun
+    container_id: int
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    block_sizes_bytes: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -826,6 +865,16 @@ class SnapshotsExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBackBucket:
+    """Make a snapshot the active namespace of its bucket again; newer snapshots are dropped."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
 
@@ -845,6 +894,7 @@ class SnapshotCommand:
         | SetConsumer
         | DeleteConsumer
         | ExpireSnapshots
+        | RollBackBucket
     )
     sender: str = ""
 
@@ -941,6 +991,7 @@ class BucketRow:
     used_namespace: int
     snapshot_used_bytes: int
     snapshot_used_namespace: int
+    rollback_snapshot_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -960,16 +1011,26 @@ class KeyRow:
     """keyTable, fileTable: the live version of a key."""
 
     object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
     parent_id: int
     name: str
-    birth: int
     update_id: int
     rename_txn: int
-    size_bytes: int
     tag: str
     creation_time_ms: int
     modification_time_ms: int
-    blocks: BlockRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHead:
+    """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1020,9 +1081,28 @@ class RenameRow:
 class ClaimedRow:
     """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
 
-    birth: int
+    version: DeletedKeyRow
     claim_txn: int
-    blocks: BlockRun
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRow:
+    """rollbackTable: a rollback of a bucket, and how far it is; kept, so that it is never begun again."""
+
+    snapshot_id: str
+    snapshot_txn: int
+    page: int
+    phase: int
+    next_key: bytes
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackNameRow:
+    """rollbackNameTable: where an object is in the snapshot, while a rollback goes on."""
+
+    db_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -1076,19 +1156,19 @@ class AccountRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxMessage:
-    """One message of an outbox row."""
+class OutboxRun:
+    """Messages of an outbox row that follow each other on one topic."""
 
     topic: str
-    value: bytes
     fingerprint: bytes
+    values: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
     """outbox: the messages of one unit of work, in order."""
 
-    messages: tuple[OutboxMessage, ...]
+    runs: tuple[OutboxRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -1222,7 +1302,7 @@ class DeletedBlocksRow:
 class WaitingDeletion:
     """waitingDeletionTable: a deletion of blocks that are not known yet."""
 
-    until_txn: int
+    until_local_id: int
     command: DeleteBlocks
 
 
@@ -1238,7 +1318,7 @@ class DelayedDeletion:
 class ScmState:
     """scmStateTable: the counters of one shard's storage container manager."""
 
-    mark_txn: int
+    mark_local_id: int
     container_id: int
     deletion_txn: int
     inventory_bytes: int
@@ -1248,6 +1328,20 @@ class ScmState:
 
 
 # Tables of snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTaskRow:
+    """rollbackTable of snapshots: a rollback on its way."""
+
+    rollback_id: str
+    volume: str
+    bucket: str
+    bucket_id: int
+    snapshot_id: str
+    client_id: str
+    number: int
+    page: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1346,3 +1440,10 @@ class CountRow:
     """unexpandedTable, countTable: a number."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """changedTable: that a row of the namespace was changed between two snapshots; the key says which one."""
+
+    snapshot_txn: int

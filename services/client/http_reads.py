@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import (
     BucketSpace,
+    DiffJob,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -29,6 +30,7 @@ from schemas.records import (
     VolumeRow,
 )
 from services.client.errors import PlaneError, UnreachableError
+from services.domain.snapshot_diff import DiffEntry
 
 READ_SECONDS = 60.0
 MAX_PAGE_ROWS = 10_000
@@ -62,15 +64,23 @@ class HttpShard:
 
     def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
         """Ask, including everything that was answered so far; raises PlaneError when the service refuses."""
+        return self.ask_for("GET", path, answer_type, parameters)
+
+    def ask_for(self, method: str, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
+        """The same by another method, for what is begun or ended by asking."""
+        return self._ask(method, path, answer_type, params=self._with_after(parameters))
+
+    def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
+        """Ask something that is too long for an address."""
+        headers = {"content-type": "application/json"}
+        return self._ask("POST", path, answer_type, params=self._with_after(parameters), content=body, headers=headers)
+
+    def _with_after(self, parameters: Parameters | None) -> Parameters:
         wanted = dict(parameters or {})
         txn = self._answered_txn()
         if txn:
             wanted["after"] = f"{self._shard}:{txn}"
-        return self._ask("GET", path, answer_type, params=wanted)
-
-    def post(self, path: str, answer_type: Any, body: bytes) -> Any:
-        """Ask something that is too long for an address."""
-        return self._ask("POST", path, answer_type, content=body, headers={"content-type": "application/json"})
+        return wanted
 
     def _ask(self, method: str, path: str, answer_type: Any, **request: Any) -> Any:
         try:
@@ -166,6 +176,36 @@ class HttpMetadataReads:
         """Where the bytes of a bucket are."""
         space: BucketSpace = self._shard.get("/space", BucketSpace, {"volume": volume, "bucket": bucket})
         return space
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Have the differences of two states of a bucket found."""
+        parameters = {"volume": volume, "bucket": bucket}
+        parameters |= {"from_snapshot_id": from_snapshot_id, "to_snapshot_id": to_snapshot_id}
+        job: DiffJob = self._shard.ask_for("POST", "/diffs", DiffJob, parameters)
+        return job
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How far a diff has come, now or a while later."""
+        job: DiffJob = self._shard.get("/diff", DiffJob, {"job_id": job_id, "wait_seconds": wait_seconds})
+        return job
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket that are kept, oldest first."""
+        jobs: list[DiffJob] = self._shard.get("/diffs", list[DiffJob], {"volume": volume, "bucket": bucket})
+        return jobs
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Stop a diff that has not ended."""
+        job: DiffJob = self._shard.ask_for("DELETE", "/diff", DiffJob, {"job_id": job_id})
+        return job
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+        """Some entries of a diff that is done."""
+        parameters: dict[str, str | int] = {"job_id": job_id, "start_after": start_after, "limit": limit}
+        entries: list[DiffEntry] = self._shard.get("/diff/entries", list[DiffEntry], parameters)
+        return entries
 
 
 class HttpSnapshotReads:

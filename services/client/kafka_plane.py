@@ -9,6 +9,7 @@ from functools import partial
 
 from schemas.records import MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
+from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
 
@@ -77,11 +78,16 @@ class KafkaPlane:
     def _answered_txn(self, shard: int) -> int:
         return 0 if self._connected is None else self._connected.answered_txn(shard)
 
+    def _metadata_shard(self, shard: int) -> HttpShard:
+        return HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
+
     def metadata(self, shard: int) -> HttpMetadataReads:
         """Reads that include everything answered so far."""
-        return HttpMetadataReads(
-            HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
-        )
+        return HttpMetadataReads(self._metadata_shard(shard))
+
+    def space(self, shard: int) -> HttpSpaceReads:
+        """Reads about space that include everything answered so far."""
+        return HttpSpaceReads(self._metadata_shard(shard))
 
     def snapshots(self, shard: int) -> HttpSnapshotReads:
         """Reads of the snapshots service."""

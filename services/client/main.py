@@ -12,11 +12,14 @@ from services.client.commands import (
     bucket,
     consumer,
     directory,
+    explain,
     git,
     key,
     replay,
+    restore,
     retention,
     snapshot,
+    space,
     status,
     tag,
     up_down,
@@ -38,9 +41,11 @@ app = typer.Typer(
 app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
+app.command()(restore.restore)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
+app.command()(explain.explain)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -50,6 +55,7 @@ for group, name in (
     (retention.app, "retention"),
     (tag.app, "tag"),
     (consumer.app, "consumer"),
+    (space.app, "space"),
 ):
     app.add_typer(group, name=name)
 

@@ -17,14 +17,18 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Explain,
     MakeDirectory,
     Observe,
     Operation,
+    Plan,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RollBack,
     Settle,
+    WhatIf,
 )
 from services.runtime.errors import DeepcleanError
 
@@ -123,6 +127,21 @@ class _Bucket:
                     unread.append((f"{prefix}{name}/", entry))
         return View(keys, tuple(sorted(directories)))
 
+    def roll_back(self, name: str) -> None:
+        """List what a snapshot lists, and forget the newer ones."""
+        if name not in self.snapshots:
+            raise OperationRefusedError("FILE_NOT_FOUND", name)
+        view = self.snapshots[name]
+        self.root = _Directory()
+        for directory in view.directories:
+            self.make_directories(self.parts(directory), code="NOT_A_FILE")
+        for path, version in view.keys.items():
+            parts = self.parts(path)
+            self.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
+        chain = list(self.snapshots)
+        for newer in chain[chain.index(name) + 1 :]:
+            del self.snapshots[newer]
+
 
 _SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
 
@@ -160,10 +179,12 @@ class NamespaceModel:
                 self._volumes.add(volume)
             case CreateBucket(volume, bucket, layout):
                 self._create_bucket(volume, bucket, layout)
-            case Settle() | Observe():
-                pass
+            case Settle() | Observe() | WhatIf() | Plan() | Explain():
+                pass  # they change nothing
             case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
                 self._change_snapshots(self._bucket(operation.volume, operation.bucket), operation)
+            case RollBack():
+                self._bucket(operation.volume, operation.bucket).roll_back(operation.snapshot)
             case PutKey():
                 self._put(self._bucket(operation.volume, operation.bucket), number, operation)
             case DeleteKey() | RenameKey():

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schemas.answers import BucketSpace, ListedEntry, RetentionPreview, ScmTotals, SnapshotConsumer, SnapshotTag
+from schemas.answers import (
+    BucketSpace,
+    DiffJob,
+    ListedEntry,
+    RetentionPreview,
+    ScmTotals,
+    SnapshotConsumer,
+    SnapshotTag,
+)
 from schemas.records import (
     BlockRun,
     BucketRow,
@@ -34,6 +42,7 @@ from schemas.records import (
     RenameSnapshot,
     RetentionPolicy,
     RetentionRow,
+    RollBackBucket,
     SetConsumer,
     SetRetention,
     Settle,
@@ -42,6 +51,16 @@ from schemas.records import (
     UnsetRetention,
     VolumeRow,
 )
+from schemas.space_answers import (
+    BlockExplanation,
+    FreedSpace,
+    PathExplanation,
+    PlanSpace,
+    SnapshotSpaces,
+    SpacePlan,
+    WhatIf,
+)
+from services.domain.snapshot_diff import DiffEntry
 
 NamespaceCommand = (
     CreateVolume
@@ -67,6 +86,7 @@ SnapshotRequest = (
     | SetConsumer
     | DeleteConsumer
     | ExpireSnapshots
+    | RollBackBucket
 )
 
 
@@ -107,6 +127,52 @@ class MetadataReads(Protocol):
 
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
+        ...
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Have the differences of two states of a bucket found; ``services.client.diffs`` waits for them."""
+        ...
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How far a diff has come, now or a while later."""
+        ...
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket that are kept, oldest first."""
+        ...
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Stop a diff that has not ended."""
+        ...
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+        """Some entries of a diff that is done; fewer than the limit at the end."""
+        ...
+
+
+class SpaceReads(Protocol):
+    """Reads of one shard's metadata about space; snapshots are named by their ids."""
+
+    def snapshot_spaces(self, volume: str, bucket: str, *, start_after: int = 0, limit: int = 1_000) -> SnapshotSpaces:
+        """A page of live snapshots, behind the one taken at a txn, with what each refers to and shares."""
+        ...
+
+    def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
+        """What dropping a set of snapshots would free."""
+        ...
+
+    def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
+        """The least set of snapshots whose drop frees so many bytes."""
+        ...
+
+    def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
+        """Every version that a path has, in the namespace, in snapshots or on its way out."""
+        ...
+
+    def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
+        """The version that owns a block; looked for in one bucket if one is named."""
         ...
 
 
@@ -171,6 +237,10 @@ class Plane(Protocol):
 
     def metadata(self, shard: int) -> MetadataReads:
         """Reads that include everything answered so far."""
+        ...
+
+    def space(self, shard: int) -> SpaceReads:
+        """Reads about space that include everything answered so far."""
         ...
 
     def snapshots(self, shard: int) -> SnapshotReads:

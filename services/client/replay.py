@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from schemas import records
 from schemas.answers import ListedEntry
 from schemas.records import BlockRun, BucketLayout, BucketRow, Settle, SnapshotInfo
 from services.client import workload
+from services.client.diffs import diff
+from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.snapshot_ids import ACTIVE, live_snapshot_id
+from services.client.space_lines import SpaceLines, SpaceOperation
+from services.client.space_view import BucketView
+from services.domain.snapshot_diff import DiffEntry, DiffKind
 
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
@@ -95,6 +102,10 @@ class Replay:
             self.settle()
         elif isinstance(operation, workload.Observe):
             yield self.observe(number, operation.label)
+        elif isinstance(operation, SpaceOperation):
+            yield {"op": number, **self._space_line(operation)}
+        elif isinstance(operation, workload.Diff):
+            yield self._diff(number, operation)
         else:
             reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
             if reply.error:
@@ -103,6 +114,15 @@ class Replay:
             elif reply.expired is not None:
                 yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
         self.on_progress(1)
+
+    def _space_line(self, operation: SpaceOperation) -> Line:
+        """The answer to a question about space, or the code with which it is refused."""
+        names = SpaceLines(partial(physical_name, "snap"), partial(logical_name, "snap"), self.settle)
+        try:
+            return names.answer(BucketView(self.plane, self._shard(operation), *_names(operation)), operation)
+        except PlaneError as error:
+            self.refusals += 1
+            return {"error": error.code}
 
     def _shard(self, operation: Any) -> int:
         """Shard of an operation's volume; volumes take the shards in turn."""
@@ -146,6 +166,20 @@ class Replay:
             for shard in range(self.plane.shards)
         )
 
+    def _diff(self, number: int, operation: workload.Diff) -> Line:
+        """The differences of two states, or why there are none to tell."""
+        shard, names = self._shard(operation), _names(operation)
+        try:
+            ids = [
+                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else physical_name("snap", one))
+                for one in (operation.from_snapshot, operation.to_snapshot)
+            ]
+            entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
+        except PlaneError as error:
+            self.refusals += 1
+            return {"op": number, "error": error.code}
+        return {"op": number, "diff": [_diff_line(entry) for entry in entries]}
+
     def existing_versions(self) -> list[bool]:
         """For each version put whether its blocks are still in the store."""
         existing = [False] * len(self.versions)
@@ -180,6 +214,12 @@ class Replay:
             if version.blocks is not None and not is_there
         ]
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+
+def _diff_line(entry: DiffEntry) -> list[str]:
+    if entry.kind is DiffKind.RENAMED:
+        return [entry.kind.value, entry.old_path, entry.path]
+    return [entry.kind.value, entry.path]
 
 
 def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
@@ -272,6 +312,8 @@ def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
             return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
         case workload.TagSnapshot() | workload.UntagSnapshot() | workload.MoveConsumer():
             return _hold_request(operation)
+        case workload.RollBack():
+            return records.RollBackBucket(*_names(operation), physical_name("snap", operation.snapshot))
         case workload.ExpireSnapshots():
             now_ms = -1 if operation.now_ms is None else operation.now_ms
             return records.ExpireSnapshots(*_names(operation), _policy(operation), now_ms)

@@ -170,6 +170,53 @@ class ExpireSnapshots:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBack:
+    """Make a snapshot the active namespace again; newer snapshots go."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Ask what deleting these snapshots together would free."""
+
+    volume: str
+    bucket: str
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ask for the least set of snapshots whose deletion frees so many bytes."""
+
+    volume: str
+    bucket: str
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Ask who holds the versions of a path, or what a snapshot shows: one of the two is named."""
+
+    volume: str
+    bucket: str
+    path: str = ""
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Say how one state of a bucket differs from another; each is a snapshot or ``active``, the present."""
+
+    volume: str
+    bucket: str
+    from_snapshot: str
+    to_snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait until there is nothing more that the plane can do."""
 
@@ -197,6 +244,11 @@ Operation = (
     | UntagSnapshot
     | MoveConsumer
     | ExpireSnapshots
+    | RollBack
+    | WhatIf
+    | Plan
+    | Explain
+    | Diff
     | Settle
     | Observe
 )
@@ -230,9 +282,16 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
             "now_s": "now_ms",
         },
     ),
+    "rollback": (RollBack, {**_IN_BUCKET, "snapshot": "snapshot"}),
+    "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
+    "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
+    "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
+    "diff": (Diff, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }
+_ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
+"""Fields of which a line has exactly one."""
 _NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
 
 _LAYOUTS: Final = {
@@ -246,7 +305,7 @@ _LAYOUT_NAMES: Final = {
     BucketLayout.LEGACY: "LEGACY",
 }
 _LARGEST_LONG: Final = 2**63 - 1
-_COUNTS: Final = frozenset({"size", "num_retained_min", "num_retained_max", "expire_limit"})
+_COUNTS: Final = frozenset({"size", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
 _NULLABLE: Final = frozenset(
     {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
@@ -267,11 +326,16 @@ def parse_line(line: str, number: int) -> Operation:
     if not isinstance(name, str) or name not in _SHAPES:
         raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
     operation_type, attributes = _SHAPES[name]
+    choices = _ONE_OF.get(name, frozenset())
     missing = [
-        field for field in attributes if field not in given and not _may_be_left_out(operation_type, attributes[field])
+        field
+        for field in attributes
+        if field not in given and field not in choices and not _may_be_left_out(operation_type, attributes[field])
     ]
     if missing:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
+    if choices and len(choices & given.keys()) != 1:
+        raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
     unknown = [field for field in given if field not in attributes]
     if unknown:
         raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
@@ -294,6 +358,14 @@ def _read_field(field: str, value: object, number: int) -> Any:
         return value
     if field in _SECONDS:
         return _read_seconds(field, value, number)
+    if field == "snapshots":
+        if not isinstance(value, list):
+            raise WorkloadError(number, f"snapshots must be a list of names, not {value!r}")
+        return tuple(_read_text("snapshot", name, number) for name in value)
+    return _read_text(field, value, number)
+
+
+def _read_text(field: str, value: object, number: int) -> Any:
     if not isinstance(value, str):
         raise WorkloadError(number, f"{field} must be a string, not {value!r}")
     try:
@@ -332,6 +404,8 @@ def to_json(operation: Operation) -> str:
     shown: dict[str, object] = {"op": name}
     for field, attribute in _SHAPES[name][1].items():
         value = getattr(operation, attribute)
+        if value == "" and field in _ONE_OF.get(name, frozenset()):
+            continue
         if value is None and _may_be_left_out(type(operation), attribute):
             continue
         if field in _SECONDS:

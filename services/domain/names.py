@@ -38,6 +38,9 @@ def _check_resource_name(kind: str, name: str, code: str) -> None:
         raise InvalidNameError(code, f"{kind} name {name!r} is a number or looks like an address")
 
 
+_NO_COMPONENTS = frozenset({"", ".", ".."})
+
+
 def check_volume_name(name: str) -> None:
     """Refuse a volume name that breaks the rules."""
     _check_resource_name("volume", name, "INVALID_VOLUME_NAME")
@@ -77,5 +80,5 @@ def check_key_path(path: str, *, is_tree: bool) -> None:
         raise InvalidNameError("INVALID_KEY_NAME", f"a key's path of {size} bytes; at most {MAX_KEY_BYTES} are allowed")
     if path == SNAPSHOT_INDICATOR or path.startswith(f"{SNAPSHOT_INDICATOR}/"):
         raise InvalidNameError("INVALID_KEY_NAME", f"paths below {SNAPSHOT_INDICATOR} are read-only")
-    if is_tree and any(name in ("", ".", "..") for name in path.split("/")):
+    if is_tree and not _NO_COMPONENTS.isdisjoint(path.split("/")):
         raise InvalidNameError("INVALID_PATH", f"path {path!r} has an empty component, '.' or '..'")

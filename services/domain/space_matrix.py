@@ -8,7 +8,7 @@ snapshots holds that nobody else does.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -114,7 +114,8 @@ def rows_held_alone(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> int:
 def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]) -> SpaceCell:
     """What dropping a set of snapshots would free: the runs that lie within the set as a whole.
 
-    What nobody holds already is not counted; nor is a snapshot of the set that is not live.
+    What nobody holds already is not counted; nor is a snapshot of the set that is not live. Versions without bytes
+    have no blocks and no row: they are in no cell.
 
     Raises:
         SpaceError: a cell names a snapshot that is not live.
@@ -122,12 +123,58 @@ def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Tx
     gone = set(dropped)
     place = {snapshot: index for index, snapshot in enumerate(live)}
     kept_before = [0, *accumulate(snapshot not in gone for snapshot in live)]
-    freed = EMPTY
+    freed: list[SpaceCell] = []
     for (first, last), cell in cells.items():
         if (first, last) == NOBODY or cell.is_empty:
             continue
         if first not in place or last not in place:
             raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
         if kept_before[place[last] + 1] == kept_before[place[first]]:
-            freed += cell
-    return freed
+            freed.append(cell)
+    return total(freed)
+
+
+def total(cells: Iterable[SpaceCell]) -> SpaceCell:
+    """The sum of many cells, column by column: half a million of them take a tenth of a second."""
+    columns = [(cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows) for cell in cells]
+    return SpaceCell(*map(sum, zip(*columns, strict=True))) if columns else EMPTY
+
+
+def runs_of(dropped: Collection[Txn], live: Sequence[Txn]) -> list[Holders]:
+    """A set of live snapshots as maximal runs of neighbours, each by its first and last; oldest first.
+
+    What a set frees is what its runs free, one by one: a cell lies within one run, or is held by a snapshot that stays.
+    """
+    gone = set(dropped)
+    runs: list[Holders] = []
+    is_open = False
+    for snapshot in live:
+        if snapshot not in gone:
+            is_open = False
+        elif is_open:
+            runs[-1] = (runs[-1][0], snapshot)
+        else:
+            runs.append((snapshot, snapshot))
+            is_open = True
+    return runs
+
+
+def after_dropping(
+    cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]
+) -> tuple[dict[Holders, SpaceCell], list[Txn]]:
+    """The matrix and the live snapshots as they will be when a whole set has been dropped, in one pass.
+
+    Raises:
+        SpaceError: a cell names a snapshot that is not live.
+    """
+    gone = set(dropped)
+    kept = [snapshot for snapshot in live if snapshot not in gone]
+    known = set(live)
+    merged: dict[Holders, list[SpaceCell]] = {}
+    for (first, last), cell in cells.items():
+        if (first, last) != NOBODY and (first not in known or last not in known):
+            raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
+        if not cell.is_empty:
+            heir = NOBODY if (first, last) == NOBODY else holders(first, last + 1, kept)
+            merged.setdefault(heir, []).append(cell)
+    return {heir: total(found) for heir, found in merged.items()}, kept

@@ -35,6 +35,11 @@ def local_id_txn(local_id: int) -> int:
     return local_id >> _INDEX_BITS & (1 << _TXN_BITS) - 1
 
 
+def local_id_shard(local_id: int) -> int:
+    """Shard that wrote a block."""
+    return local_id >> (_TXN_BITS + _INDEX_BITS)
+
+
 def volume_key(volume: str) -> bytes:
     """volumeTable."""
     return f"/{volume}".encode()
@@ -82,6 +87,14 @@ def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
     return b"/%d/%016x" % (bucket_id, ordinal)
 
 
+def changed_key(bucket_id: int, ordinal: int, table: bytes = b"", key: bytes = b"") -> bytes:
+    """changedTable: what changed after a bucket's snapshot of this ordinal; without a table the first of them all.
+
+    ``table`` is one letter; ``key`` is that of the row without the bucket at its beginning.
+    """
+    return b"/%d/%016x/%b%b" % (bucket_id, ordinal, table, key)
+
+
 def cell_key(bucket_id: int, first_holder: int, last_holder: int) -> bytes:
     """spaceTable."""
     return b"/%d/%016x/%016x" % (bucket_id, first_holder, last_holder)
@@ -101,6 +114,16 @@ def bucket_id_key(bucket_id: int) -> bytes:
 def bucket_id_prefix(bucket_id: int) -> bytes:
     """All rows of a bucket in the tables that go by bucket id."""
     return b"/%d/" % bucket_id
+
+
+def rollback_key(bucket_id: int, rollback_id: str) -> bytes:
+    """rollbackTable."""
+    return b"/%d/%s" % (bucket_id, rollback_id.encode())
+
+
+def object_key(bucket_id: int, object_id: int) -> bytes:
+    """rollbackNameTable."""
+    return b"/%d/%016x" % (bucket_id, object_id & _64_BITS)
 
 
 def ascending_death_key(bucket_id: int, death: int) -> bytes:

@@ -10,9 +10,9 @@ from starlette.routing import Route
 from schemas.answers import BucketSpace, ListedEntry, ShardBacklog, StatAnswer
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
 from services.domain.table_keys import volume_key
-from services.metadata import queries
+from services.metadata import queries, space_api
 from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.tables import ACCOUNT_TABLE, SNAPSHOT_ID_TABLE, SPACE_TABLE, VOLUME_TABLE
+from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
 from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
 
@@ -32,6 +32,7 @@ def routes(stores: Stores) -> list[Route]:
         read_route("/entries", stores, _entries, list[ListedEntry], applied_txn=applied_txn),
         read_route("/stat", stores, _stat, StatAnswer, applied_txn=applied_txn),
         read_route("/space", stores, _space, BucketSpace, applied_txn=applied_txn),
+        *space_api.routes(stores, applied_txn),
     ]
 
 
@@ -69,28 +70,8 @@ def _state(question: Question) -> ShardState:
 
 
 def _backlog(question: Question) -> ShardBacklog:
-    """Sums over every bucket's cells: for an operator's glance, not for every second."""
-    held_bytes = held_versions = pending_bytes = pending_versions = 0
     with closing_reader(question.store.reading()) as tables:
-        for _, cell in tables.table(SPACE_TABLE).scan(b"", b"\xff"):
-            if cell.first_holder:
-                held_bytes += cell.bytes
-                held_versions += cell.versions
-            else:
-                pending_bytes += cell.bytes
-                pending_versions += cell.versions
-        accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan(b"", b"\xff")]
-        return ShardBacklog(
-            txn=queries.shard_state(tables).txn,
-            held_bytes=held_bytes,
-            held_versions=held_versions,
-            pending_bytes=pending_bytes,
-            pending_versions=pending_versions,
-            claimed_bytes=sum(account.claimed_bytes for account in accounts),
-            claimed_versions=sum(account.claimed_versions for account in accounts),
-            freed_bytes=sum(account.freed_bytes for account in accounts),
-            freed_versions=sum(account.freed_versions for account in accounts),
-        )
+        return queries.shard_backlog(tables)
 
 
 def _volumes(question: Question) -> list[VolumeRow]:

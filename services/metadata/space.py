@@ -25,7 +25,8 @@ Counts = tuple[int, int, int, int, int]
 """Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable."""
 
 
-def _cell(value: SpaceCellValue | None) -> SpaceCell:
+def cell_of(value: SpaceCellValue | None) -> SpaceCell:
+    """The cell of a row; the empty one when there is none."""
     if value is None:
         return EMPTY
     return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
@@ -65,9 +66,9 @@ class SpaceChanges:
         self._sizes.clear()
         self._is_barrier_due = False
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is dropped."""
-        self._rows.begin_message()
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._rows.undo_message()
 
     def keep_message(self) -> None:
         """The present message was applied."""
@@ -104,7 +105,7 @@ class SpaceChanges:
         """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held."""
         table = work.table(SPACE_TABLE)
         prefix = bucket_id_prefix(bucket_id)
-        cells = {holders_of_cell(key): _cell(value) for key, value in table.scan(prefix, prefix_end(prefix))}
+        cells = {holders_of_cell(key): cell_of(value) for key, value in table.scan(prefix, prefix_end(prefix))}
         alone = cells.get((dropped, dropped), EMPTY)
         for holder, cell in merged_after_drop(cells, dropped, live_before).items():
             _put(work, bucket_id, holder, cell)
@@ -155,9 +156,9 @@ class SpaceChanges:
             work.send(SPACE, SpaceUpdate(txn, bucket_id, page, sizes, oldest, newest))
 
 
-def unexpanded_bounds(work: Work, bucket_id: int) -> tuple[int, int]:
+def unexpanded_bounds(tables: Work | TablesReader, bucket_id: int) -> tuple[int, int]:
     """Oldest and newest death of the directories that are not expanded; zeros when there are none."""
-    table = work.table(UNEXPANDED_TABLE)
+    table = tables.table(UNEXPANDED_TABLE)
     ascending, descending = b"/%d/a/" % bucket_id, b"/%d/d/" % bucket_id
     oldest = next(table.scan(ascending, prefix_end(ascending)), None)
     newest = next(table.scan(descending, prefix_end(descending)), None)

@@ -13,8 +13,11 @@ deletedTable         /volumeId/bucketId/death/objectId         version that left
 deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
 snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
+changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
 snapshotIdTable      snapshot id                               the same row, as it was when it was taken
+rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
+rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
@@ -44,8 +47,11 @@ DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_se
 DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
 SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)
 RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
+CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
+ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
+ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
@@ -65,8 +71,11 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     DELETED_DIRECTORY_TABLE,
     SNAPSHOT_RENAMED_TABLE,
     RECLAIM_TABLE,
+    CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
+    ROLLBACK_TABLE,
+    ROLLBACK_NAME_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,

@@ -12,6 +12,7 @@ from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
 from services.key_deletion.service import KeyDeletionService
+from services.metadata.changed_rows import trim
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
@@ -47,7 +48,7 @@ class InMemoryPlane:
     """All services of some shards over one log in memory."""
 
     shards: int = 1
-    is_rename_allowed: bool = True
+    snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
     clock: VirtualClock = field(default_factory=VirtualClock)
     max_batch_messages: int = 2_000
     probes: Mapping[Address, Probe] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class InMemoryPlane:
     def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
         makers: dict[str, Callable[[], Any]] = {
             "metadata": MetadataService,
-            "snapshots": lambda: SnapshotsService(SnapshotsSettings(is_rename_allowed=self.is_rename_allowed)),
+            "snapshots": lambda: SnapshotsService(self.snapshots_settings),
             "streaming": PureJudge,
             "key_deletion": KeyDeletionService,
             "directory_deletion": DirectoryDeletionService,
@@ -123,5 +124,6 @@ def _checkpoint_removal(service: MetadataService, store: MemoryStore) -> Callabl
     def remove() -> None:
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
+        trim(store, service.unneeded_changes)
 
     return remove

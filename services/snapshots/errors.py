@@ -14,6 +14,8 @@ class ErrorCode(StrEnum):
 
     INVALID_SNAPSHOT_ERROR = "INVALID_SNAPSHOT_ERROR"
     TOO_MANY_SNAPSHOTS = "TOO_MANY_SNAPSHOTS"
+    BUCKET_BUSY = "BUCKET_BUSY"
+    """The bucket is being rolled back, or a snapshot of it is half made."""
     FILE_ALREADY_EXISTS = "FILE_ALREADY_EXISTS"
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
     FEATURE_NOT_ENABLED = "FEATURE_NOT_ENABLED"

@@ -70,7 +70,11 @@ class Expiry:
         """Drop what holds nothing any more, delete what expires; says what that is, in the order of the chain.
 
         ``now_ms`` is what ages are counted from, ``log_time_ms`` what is written down as the time of deletion.
+
+        Raises:
+            CommandError: BUCKET_BUSY.
         """
+        self._lifecycle.check_bucket(volume, bucket)
         chain = self._rows.active_chain(volume, bucket)
         consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
         decision = decide(policy, chain, consumers, tags, now_ms)

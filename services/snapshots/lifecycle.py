@@ -29,7 +29,7 @@ from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import ChainCorruptedError
+from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.rows import SnapshotRows, in_order_of_takes, is_complete
 from services.snapshots.sizes import Sizes
@@ -89,6 +89,8 @@ class Lifecycle:
         self._chain = SnapshotChain()
         self.pending: dict[str, PendingSnapshot] = {}
         self.listeners: list[Listener] = []
+        self.rolled_back: frozenset[str] = frozenset()
+        """Paths of buckets that are being rolled back."""
         self.corruption = ""
         """Why the chain does not hold together; empty while it does."""
 
@@ -109,6 +111,13 @@ class Lifecycle:
         """Refuse what would change a corrupted chain."""
         if self.corruption:
             raise ChainCorruptedError(self.corruption)
+
+    def check_bucket(self, volume: str, bucket: str) -> None:
+        """Refuse what would change the snapshots of a bucket that is being rolled back."""
+        if f"{volume}/{bucket}" in self.rolled_back:
+            raise CommandError(
+                ErrorCode.BUCKET_BUSY, f"{volume}/{bucket} is being rolled back; try again when that is done"
+            )
 
     def put_pending(self, pending: PendingSnapshot, work: Work) -> None:
         """Remember what metadata is asked for."""

@@ -17,6 +17,7 @@ OPERATIONS = (
     "set_consumer",
     "delete_consumer",
     "expire",
+    "roll_back",
 )
 STATES = ("active", "deleted", "being_made")
 TRIGGERS = ("request", "take", "clock")

@@ -87,6 +87,7 @@ class Requests:
         if request.at_ms > LATEST_TIME_MS:
             raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
         self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
         if len(self._rows) >= self._settings.max_snapshots:
             raise CommandError(
                 ErrorCode.TOO_MANY_SNAPSHOTS,
@@ -110,6 +111,7 @@ class Requests:
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""
         self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
         row = self._rows.readable(request.volume, request.bucket, request.snapshot)
         tags = self._holds.tags_on(row, message.timestamp_ms)
         if tags:

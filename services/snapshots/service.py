@@ -14,6 +14,8 @@ from schemas.records import (
     ExpireSnapshots,
     MetadataProgress,
     RenameSnapshot,
+    RollBackBucket,
+    RollbackPageDone,
     SetConsumer,
     SetDeepClean,
     SetRetention,
@@ -39,6 +41,7 @@ from services.snapshots.lifecycle import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.requests import Requests
 from services.snapshots.retention import Retention
+from services.snapshots.rollbacks import Rollbacks
 from services.snapshots.rows import SnapshotRows, is_active, is_complete
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.settle import Settling
@@ -58,6 +61,7 @@ _OPERATIONS: dict[type[object], str] = {
     SetConsumer: "set_consumer",
     DeleteConsumer: "delete_consumer",
     ExpireSnapshots: "expire",
+    RollBackBucket: "roll_back",
 }
 FLAGS_SENDER = "key_deletion"
 
@@ -82,6 +86,7 @@ class SnapshotsService:
         self._retention = Retention(
             self._rows, self._lifecycle, self._requests, self._holds, self._answers, settings, metrics
         )
+        self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
         self._gone = GoneSnapshots(settings.max_gone_snapshots)
         self._lifecycle.listeners = [self._gone, self._retention]
         self._chain_check = ChainCheck(self._rows)
@@ -107,8 +112,10 @@ class SnapshotsService:
         self._lifecycle.restore(tables)
         self._holds.restore(tables)
         self._retention.restore(tables)
+        self._rollbacks.restore(tables)
         self._gone.restore(tables)
-        unanswered = self._settling.unanswered() | self._lifecycle.unanswered() | self._retention.unanswered()
+        unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
+        unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
         self._chain_check.restore(tables)
         self._is_memory_doubtful = False
@@ -169,6 +176,8 @@ class SnapshotsService:
         elif isinstance(body, Settle):
             self._lifecycle.check_chain()
             self._settling.begin(command, body, work)
+        elif isinstance(body, RollBackBucket):
+            self._rollbacks.begin(message, command, body, work)
         elif isinstance(body, ExpireSnapshots):
             self._retention.expire(command, body, message.timestamp_ms, work)
             self._metrics.commands.labels("expire").inc()
@@ -209,6 +218,9 @@ class SnapshotsService:
             self._lifecycle.snapshot_taken(progress, body, log_time_ms, work)
         elif isinstance(body, SnapshotDropped):
             self._lifecycle.snapshot_dropped(progress, body, work)
+        elif isinstance(body, RollbackPageDone):
+            if self._rollbacks.page_done(body, work):
+                self._settling.work_was_done(work)
         elif isinstance(body, Barrier):
             self._settling.barrier_returned(progress, body, work)
 
@@ -249,8 +261,8 @@ class SnapshotsService:
             self._report_counts(work)
 
     def _own_work(self) -> int:
-        """What is still to be done: snapshots half made or half dropped, and flags that are to come."""
-        return len(self._lifecycle.pending) + self._unclean_count()
+        """What is still to be done: snapshots half made or half dropped, rollbacks, flags that are to come."""
+        return len(self._lifecycle.pending) + len(self._rollbacks) + self._unclean_count()
 
     def _unclean_count(self) -> int:
         return sum(

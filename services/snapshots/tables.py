@@ -16,6 +16,7 @@ retentionTable       /volume/bucket     a retention policy, and where its runs a
 tagTable             /volume/bucket/tag a named hold on a snapshot
 consumerTable        /volume/bucket/consumer  a named reader and its place
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
+rollbackTable        /volume/bucket     a rollback on its way
 goneTable            /volume/bucket/name the last snapshot of a name that has gone
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
@@ -42,6 +43,7 @@ RETENTION_TABLE = TableDefinition("retentionTable", records.RetentionRow)
 TAG_TABLE = TableDefinition("tagTable", records.TagRow)
 CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
 EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
+ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
 GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
@@ -59,6 +61,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     TAG_TABLE,
     CONSUMER_TABLE,
     EXPIRY_TABLE,
+    ROLLBACK_TABLE,
     GONE_TABLE,
     CLIENT_TABLE,
 )
@@ -95,7 +98,7 @@ def snapshot_key(volume: str, bucket: str, name: str) -> bytes:
 
 
 def bucket_key(volume: str, bucket: str) -> bytes:
-    """retentionTable."""
+    """retentionTable and rollbackTable."""
     return f"/{volume}/{bucket}".encode()
 
 

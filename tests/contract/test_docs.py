@@ -154,6 +154,9 @@ def _check_command(words: list[str]) -> None:
     if words[:1] == ["--home"]:
         words = words[2:]
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        if words[0] not in command.commands and hasattr(command, "default_command"):
+            command = command.commands[command.default_command]
+            break
         assert words[0] in command.commands, words
         command, words = command.commands[words[0]], words[1:]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

@@ -10,11 +10,13 @@ from services.domain.space_matrix import (
     NOBODY,
     Holders,
     SpaceCell,
+    after_dropping,
     exclusive,
     freed_by_dropping,
     holders,
     merged_after_drop,
     rows_held_alone,
+    runs_of,
 )
 
 MAX_TXN = 40
@@ -84,3 +86,27 @@ def test_a_what_if_equals_a_recount(given_lives: list[Life], live: list[int], da
         alone = total([life for life in given_lives if held_by(life, live) == {snapshot}])
         assert exclusive(cells, snapshot) == freed_by_dropping(cells, {snapshot}, live) == alone
         assert rows_held_alone(cells, snapshot) == alone.key_rows + alone.directory_rows + alone.rename_rows
+
+
+@given(lives, snapshots, st.data())
+def test_the_matrix_after_a_set_has_gone_is_the_one_from_scratch(
+    given_lives: list[Life], live: list[int], data: st.DataObject
+) -> None:
+    gone = data.draw(st.sets(st.sampled_from(live))) if live else set[int]()
+    cells, left = after_dropping(matrix(given_lives, live), gone, live)
+    assert left == [snapshot for snapshot in live if snapshot not in gone]
+    expected = {holder: cell for holder, cell in matrix(given_lives, left).items() if not cell.is_empty}
+    assert cells == expected
+
+
+@given(lives, snapshots, st.data())
+def test_a_set_frees_what_its_runs_free(given_lives: list[Life], live: list[int], data: st.DataObject) -> None:
+    dropped = data.draw(st.sets(st.sampled_from(live))) if live else set[int]()
+    runs = runs_of(dropped, live)
+    members = [[snapshot for snapshot in live if first <= snapshot <= last] for first, last in runs]
+    assert [snapshot for run in members for snapshot in run] == sorted(dropped)
+    cells = matrix(given_lives, live)
+    freed = EMPTY
+    for run in members:
+        freed += freed_by_dropping(cells, run, live)
+    assert freed == freed_by_dropping(cells, dropped, live)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +18,15 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, claims, expansion
+from services.metadata import changed_rows, checkpoints, claims, expansion
 from services.metadata.garbage import Death
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
-from services.runtime.outbox import Outbox
+from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
-from services.runtime.service import Message, Work
+from services.runtime.service import Message, OutgoingMessage, Work
 from services.snapshots import expiry
 from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
@@ -65,7 +65,7 @@ def first_judge_ignores_the_premise(patch: Patch) -> None:
 
     def apply(self: PureJudge, message: Message, work: Work) -> None:
         if isinstance(message.record, records.DeletedEntry):
-            message = replace(message, record=replace(message.record, chain_version=0))
+            message = message._replace(record=replace(message.record, chain_version=0))
         original(self, message, work)
 
     patch.setattr(PureJudge, "apply", apply)
@@ -149,9 +149,9 @@ def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
         self._published += [key for key, _ in waiting]
         self._waiting.clear()
         sent = 0
-        for _, messages in waiting:
-            for message in messages:
-                self._sink.send(message.topic, self._shard, message.value, message.fingerprint)
+        for run in [run for _, row in waiting for run in row.runs]:
+            for value in run.values:
+                self._sink.send(run.topic, self._shard, value, run.fingerprint)
                 sent += 1
                 self._probe(Point.MID_PUBLISH)
         if sent:
@@ -166,8 +166,11 @@ def outbox_not_in_the_batch(patch: Patch) -> None:
     """Messages are sent after the write, but not written with it."""
     original = Outbox.add
 
-    def add(self: Outbox, messages: list[records.OutboxMessage], work: Work) -> list[bytes]:
-        return original(self, [], work)
+    def add(self: Outbox, messages: Sequence[OutgoingMessage], work: Work) -> Added:
+        added = original(self, messages, work)
+        if added.row is not None:
+            work.table(OUTBOX).delete(self._next_number.to_bytes(8, "big"))
+        return added
 
     patch.setattr(Outbox, "add", add)
 
@@ -327,6 +330,11 @@ def deletes_ignore_tags(patch: Patch) -> None:
     patch.setattr(Holds, "tags_on", lambda *_: [])
 
 
+def moved_directories_unnoticed(patch: Patch) -> None:
+    """What happens to directories is not noted among the changes that diffs read."""
+    patch.setattr(changed_rows, "_LETTERS", changed_rows._LETTERS[:2])
+
+
 def _late_chain(reader: str) -> FaultMix:
     return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
 
@@ -365,5 +373,6 @@ MUTANTS = {
     "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),
     "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
     "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
+    "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

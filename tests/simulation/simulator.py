@@ -30,6 +30,7 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
+from services.domain.table_keys import local_id_txn
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
@@ -45,6 +46,7 @@ from tests.simulation.garbage import Liar, garbage_for
 from tests.simulation.holds import Holds, some_policy
 from tests.simulation.model import Incarnation, ShardModel
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits
+from tests.simulation.space_checks import SpaceCheck
 
 MAX_QUIET_ROUNDS = 1_500
 MINUTE_MS = 60_000
@@ -104,6 +106,8 @@ class Simulation:
         self.seed = seed
         random = Random(seed)
         self.random = Random(random.random())
+        self.asking = Random(seed)
+        """Chooses questions: a source of its own, so that asking changes no run."""
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -363,6 +367,8 @@ class Simulation:
                 self._lose_answer(shard, offset, progress.body)
         if self.random.random() < 0.1 and position == shard.model.position:
             check_accounts(self.plane, shard.model)
+        if self.asking.random() < 0.05 and position == shard.model.position:
+            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=False).run()
 
     def _watch_key_deletion(self, shard: _Shard) -> None:
         for _, command in self._new_records(shard, SCM_COMMANDS):
@@ -429,7 +435,7 @@ class Simulation:
         inventory = tables.table(INVENTORY_TABLE)
         for number in shard.model.held:
             run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or shard.model.births[number] > state.mark_txn:
+            if run is None or shard.model.births[number] > local_id_txn(state.mark_local_id):
                 continue
             if inventory.get(inventory_key(run)) is None:
                 version = shard.model.names.versions[number]
@@ -505,6 +511,7 @@ class Simulation:
             self._check_answers(shard)
             check_accounts(self.plane, shard.model)
             QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
+            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
 
     def _run_until_answered(self, asked: list[tuple[_Shard, str, int]]) -> None:
         for _ in range(MAX_QUIET_ROUNDS):

@@ -13,18 +13,23 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Diff,
     ExpireSnapshots,
+    Explain,
     MakeDirectory,
     MoveConsumer,
     Observe,
     Operation,
+    Plan,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RollBack,
     Settle,
     TagSnapshot,
     UntagSnapshot,
+    WhatIf,
     WorkloadError,
     parse_line,
     read_operations,
@@ -32,6 +37,10 @@ from services.client.workload import (
 )
 
 LINES: list[tuple[str, Operation]] = [
+    (
+        '{"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"}',
+        Diff("v", "b", "s1", "active"),
+    ),
     ('{"op": "create_volume", "volume": "v"}', CreateVolume("v")),
     (
         '{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"}',
@@ -97,6 +106,17 @@ LINES: list[tuple[str, Operation]] = [
         ExpireSnapshots("v", "b", time_retained_ms=250, expire_limit=50),
     ),
     ('{"op": "expire", "volume": "v", "bucket": "b"}', ExpireSnapshots("v", "b")),
+    (
+        '{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": ["s1", "s2"]}',
+        WhatIf("v", "b", ("s1", "s2")),
+    ),
+    ('{"op": "plan", "volume": "v", "bucket": "b", "free_bytes": 7}', Plan("v", "b", 7)),
+    ('{"op": "explain", "volume": "v", "bucket": "b", "path": "d/k"}', Explain("v", "b", path="d/k")),
+    ('{"op": "explain", "volume": "v", "bucket": "b", "snapshot": "s1"}', Explain("v", "b", snapshot="s1")),
+    (
+        '{"op": "rollback", "volume": "v", "bucket": "b", "snapshot": "s1"}',
+        RollBack("v", "b", "s1"),
+    ),
     ('{"op": "settle"}', Settle()),
     ('{"op": "observe", "label": "after"}', Observe("after")),
 ]
@@ -159,6 +179,14 @@ PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "ta
         (json.dumps({**PUT, "key": 7}), "key must be a string, not 7"),
         (json.dumps({**PUT, "key": "\ud800"}), "surrogate"),
         ('{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "fso"}', "unknown layout 'fso'"),
+        ('{"op": "explain", "volume": "v", "bucket": "b"}', "explain has exactly one of path, snapshot"),
+        (
+            '{"op": "explain", "volume": "v", "bucket": "b", "path": "k", "snapshot": "s"}',
+            "explain has exactly one of path, snapshot",
+        ),
+        ('{"op": "plan", "volume": "v", "bucket": "b", "free_bytes": "much"}', "free_bytes must be a whole number"),
+        ('{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": "s1"}', "snapshots must be a list of names"),
+        ('{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": [1]}', "snapshot must be a string, not 1"),
     ],
 )
 def test_a_bad_line_is_named_and_explained(line: str, reason: str) -> None:

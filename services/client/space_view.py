@@ -1,0 +1,164 @@
+"""What a user is told about space: figures from metadata, names of snapshots from snapshots.
+
+metadata knows snapshots by id and txn, snapshots knows them by name. Between a user's delete and metadata's drop there
+is a moment in which a snapshot has no name any more and still counts: its id goes with every question, as leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from schemas.records import SnapshotInfo, SnapshotStatus
+from schemas.space_answers import (
+    BlockExplanation,
+    ExplainedDirectory,
+    ExplainedVersion,
+    FreedSpace,
+    PathExplanation,
+    PlanSpace,
+    SnapshotSpaces,
+    SpacePlan,
+    VersionStage,
+    WhatIf,
+)
+from services.client.errors import PlaneError
+from services.client.plane import Plane
+
+MAX_SNAPSHOTS = 10_000
+"""Of a page, and of a shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSnapshots:
+    """The snapshots of a bucket: those with names, in the order of the chain, and those that are on their way out."""
+
+    volume: str
+    bucket: str
+    active: tuple[SnapshotInfo, ...]
+    leaving_ids: tuple[str, ...]
+
+    def ids_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The ids of named snapshots; raises PlaneError with FILE_NOT_FOUND for a name that nothing has."""
+        by_name = {info.name: info.snapshot_id for info in self.active}
+        wanted = tuple(names)
+        for name in wanted:
+            if name not in by_name:
+                raise PlaneError("FILE_NOT_FOUND", f"there is no snapshot {name} of {self.volume}/{self.bucket}")
+        return tuple(by_name[name] for name in wanted)
+
+    def names_of(self, snapshot_ids: Collection[str]) -> list[str]:
+        """The names of these snapshots, in the order of the chain."""
+        return [info.name for info in self.active if info.snapshot_id in snapshot_ids]
+
+    def between(self, first_txn: int, last_txn: int) -> list[SnapshotInfo]:
+        """Those taken from one txn to another."""
+        return [info for info in self.active if first_txn <= info.create_txn <= last_txn]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who holds something, and how many bytes it has."""
+
+    holders: tuple[SnapshotInfo, ...]
+    """In the order of the chain."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketView:
+    """The questions about space that one bucket is asked."""
+
+    plane: Plane
+    shard: int
+    volume: str
+    bucket: str
+
+    def snapshots(self) -> NamedSnapshots:
+        """The bucket's snapshots; raises PlaneError when there is no such bucket."""
+        self.plane.metadata(self.shard).bucket(self.volume, self.bucket)
+        infos = self.plane.snapshots(self.shard).snapshots(self.volume, self.bucket, with_deleted=True)
+        active = tuple(info for info in infos if info.status is SnapshotStatus.SNAPSHOT_ACTIVE)
+        leaving = tuple(info.snapshot_id for info in infos if info.status is not SnapshotStatus.SNAPSHOT_ACTIVE)
+        return NamedSnapshots(self.volume, self.bucket, active, leaving)
+
+    def protected_ids(self, snapshots: NamedSnapshots) -> tuple[str, ...]:
+        """What a plan leaves alone: tagged snapshots, those a consumer has to read, those the policy always keeps."""
+        reads = self.plane.snapshots(self.shard)
+        ids = {tag.snapshot_id for tag in reads.tags(self.volume, self.bucket)}
+        unread = [consumer.next_txn for consumer in reads.consumers(self.volume, self.bucket)]
+        if unread:
+            ids |= {info.snapshot_id for info in snapshots.active if info.create_txn >= min(unread)}
+        if minimum := self._retained_min():
+            ids |= {info.snapshot_id for info in snapshots.active[-minimum:]}
+        return tuple(info.snapshot_id for info in snapshots.active if info.snapshot_id in ids)
+
+    def _retained_min(self) -> int:
+        """How many of the newest snapshots the bucket's policy always keeps; 0 without a policy."""
+        try:
+            return self.plane.snapshots(self.shard).retention(self.volume, self.bucket).policy.num_retained_min
+        except PlaneError as error:
+            if error.code != "RETENTION_NOT_FOUND":
+                raise
+            return 0
+
+    def spaces(self) -> SnapshotSpaces:
+        """What every live snapshot refers to and shares: one page has all that a shard may have, so all of one txn."""
+        return self.plane.space(self.shard).snapshot_spaces(self.volume, self.bucket, limit=MAX_SNAPSHOTS)
+
+    def what_if(self, snapshots: NamedSnapshots, names: Iterable[str]) -> FreedSpace:
+        """What deleting these snapshots together would free."""
+        question = WhatIf(snapshots.ids_of(names), snapshots.leaving_ids)
+        return self.plane.space(self.shard).what_if(self.volume, self.bucket, question)
+
+    def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
+        """The fewest snapshots, then the oldest, whose deletion frees so many bytes; none of those to be kept."""
+        protected = (*self.protected_ids(snapshots), *snapshots.ids_of(kept))
+        question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
+        return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
+
+    def block(self, local_id: int) -> BlockExplanation:
+        """The version of this bucket that owns a block."""
+        return find_block(self.plane, self.shard, local_id, self.volume, self.bucket)
+
+    def path(self, path: str) -> PathExplanation:
+        """Every version of a path."""
+        return self.plane.space(self.shard).explain_path(self.volume, self.bucket, path)
+
+
+def find_block(plane: Plane, shard: int, local_id: int, volume: str = "", bucket: str = "") -> BlockExplanation:
+    """The version that owns a block, looked for page by page; none when its blocks are freed."""
+    reads = plane.space(shard)
+    found = reads.explain_block(local_id, volume=volume, bucket=bucket)
+    while found.next_start:
+        found = reads.explain_block(local_id, volume=volume, bucket=bucket, start=found.next_start)
+    return found
+
+
+def held_by_path(snapshots: NamedSnapshots, explanation: PathExplanation) -> Held:
+    """Who holds a path: the snapshots that hold any of its versions, under whatever name, or of its directories.
+
+    Its bytes are those of the live version and of the older ones that a snapshot holds, and of a directory those of all
+    that is below it in the same sense. What nobody holds is on its way out, and counts no more.
+    """
+    found: list[ExplainedVersion | ExplainedDirectory] = [*explanation.versions, *explanation.directories]
+    holders = [info for info in snapshots.active if any(is_held_by(info, one) for one in found)]
+    needed = [version for version in explanation.versions if _is_needed(snapshots, version)]
+    return Held(tuple(holders), sum(version.size_bytes for version in needed) + explanation.below_bytes)
+
+
+def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot_id: str) -> Held:
+    """Who holds what a snapshot shows: all snapshots that show any of it, itself among them. Its referenced bytes."""
+    for space in spaces.snapshots:
+        if space.snapshot_id == snapshot_id:
+            return Held(tuple(snapshots.between(space.oldest_sharer, space.newest_sharer)), space.referenced_bytes)
+    raise PlaneError("FILE_NOT_FOUND", f"the snapshot {snapshot_id} was dropped a moment ago")
+
+
+def is_held_by(info: SnapshotInfo, held: ExplainedVersion | ExplainedDirectory) -> bool:
+    """Whether a snapshot holds a version or a directory: it is in the run of its holders."""
+    return held.first_holder <= info.create_txn <= held.last_holder
+
+
+def _is_needed(snapshots: NamedSnapshots, version: ExplainedVersion) -> bool:
+    return version.stage is VersionStage.LIVE or any(is_held_by(info, version) for info in snapshots.active)

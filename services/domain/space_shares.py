@@ -1,0 +1,102 @@
+"""What each live snapshot of a bucket refers to, and how much of it it has in common with its neighbours.
+
+A snapshot's bytes fall in two: versions that are live still, and versions that have died since, which the space matrix
+counts. What a snapshot holds and the next one does not has died between the two, so it lies in the cells that end
+at the snapshot; all else that it refers to it shares with the next one. The newest one's next is the active namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.domain.reclaimability import Txn
+from services.domain.space_matrix import EMPTY, NOBODY, Holders, SpaceCell, SpaceError
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one live snapshot refers to, and with whom. Exact when no deleted directory is unexpanded."""
+
+    snapshot: Txn
+    referenced_bytes: int
+    held_bytes: int
+    """Of the referenced bytes those that are not live any more: snapshots alone hold them."""
+    exclusive_bytes: int
+    exclusive_versions: int
+    """What this snapshot alone holds."""
+    shared_with_previous_bytes: int
+    """What the live snapshot before it shows too; 0 for the oldest."""
+    shared_with_next_bytes: int
+    """What the next live snapshot shows too; for the newest what the active namespace shows too."""
+    oldest_sharer: Txn
+    newest_sharer: Txn
+    """All live snapshots from the one to the other show something that this one shows, itself among them."""
+
+
+def shares(cells: Mapping[Holders, SpaceCell], referenced_bytes: Mapping[Txn, int]) -> list[Share]:
+    """The share of every live snapshot; ``referenced_bytes`` has each of them, oldest first.
+
+    Cost: one pass over the cells, and one over the snapshots.
+
+    Raises:
+        SpaceError: a cell names a snapshot that is not live.
+    """
+    live = list(referenced_bytes)
+    count = len(live)
+    place = {snapshot: index for index, snapshot in enumerate(live)}
+    held_change, ending = [0] * (count + 1), [0] * count
+    reach, origin = list(range(count)), list(range(count))
+    for (first, last), cell in cells.items():
+        if (first, last) == NOBODY or not cell.bytes:
+            continue
+        if first not in place or last not in place:
+            raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
+        begin, end = place[first], place[last]
+        held_change[begin] += cell.bytes
+        held_change[end + 1] -= cell.bytes
+        ending[end] += cell.bytes
+        reach[begin] = max(reach[begin], end)
+        origin[end] = min(origin[end], begin)
+    oldest, newest = _first_within(reach), _last_within(origin)
+    found: list[Share] = []
+    held, first_with_live = 0, count
+    for index, (snapshot, referenced) in enumerate(referenced_bytes.items()):
+        held += held_change[index]
+        if referenced > held:
+            first_with_live = min(first_with_live, index)
+        alone = cells.get((snapshot, snapshot), EMPTY)
+        found.append(
+            Share(
+                snapshot=snapshot,
+                referenced_bytes=referenced,
+                held_bytes=held,
+                exclusive_bytes=alone.bytes,
+                exclusive_versions=alone.versions,
+                shared_with_previous_bytes=found[-1].shared_with_next_bytes if found else 0,
+                shared_with_next_bytes=referenced - ending[index],
+                oldest_sharer=live[min(oldest[index], first_with_live)],
+                newest_sharer=live[count - 1 if referenced > held else newest[index]],
+            )
+        )
+    return found
+
+
+def _first_within(reach: list[int]) -> list[int]:
+    """For each place the first one whose run reaches it. A run that ended before one place ended before all later."""
+    found, first = [], 0
+    for place in range(len(reach)):
+        while reach[first] < place:
+            first += 1
+        found.append(first)
+    return found
+
+
+def _last_within(origin: list[int]) -> list[int]:
+    """For each place the last one whose run begins at or before it."""
+    found, last = [], len(origin) - 1
+    for place in reversed(range(len(origin))):
+        while origin[last] > place:
+            last -= 1
+        found.append(last)
+    return found[::-1]

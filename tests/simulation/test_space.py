@@ -1,0 +1,44 @@
+"""What dropping snapshots would free is what is then freed: random sets on random histories, to the byte."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from schemas import records
+from tests.simulation.faults import FaultMix
+from tests.simulation.simulator import Simulation
+from tests.simulation.space_checks import BucketSpaceCheck, SpaceCheck, deleted_bytes
+
+HISTORIES = 60
+MOST_ROUNDS = 4
+
+
+@pytest.mark.parametrize("number", range(HISTORIES))
+def test_a_what_if_is_what_is_then_freed(seed: int, number: int) -> None:
+    """The snapshots are deleted for good, the plane settles, and the block store has given back exactly that."""
+    simulation = Simulation(seed * 1_000 + number, mix=FaultMix())
+    simulation.run()
+    random = Random(seed * 1_000 + number)
+    for _ in range(MOST_ROUNDS):
+        asked = []
+        for shard in simulation.shards:
+            check = SpaceCheck(simulation.plane, shard.model, random, is_quiet=True)
+            check.run()
+            names = simulation._snapshot_names(shard)
+            for incarnation in shard.model.live_buckets():
+                dropped = [view for view in incarnation.snapshots.values() if random.random() < 0.4]
+                freed = BucketSpaceCheck(check, incarnation).what_if(dropped)
+                before = deleted_bytes(simulation.plane, shard.model.shard, incarnation)
+                asked.append((shard, incarnation, freed, before))
+                random.shuffle(dropped)  # the order of the drops does not matter
+                for view in dropped:
+                    shard.actor.request(records.DeleteSnapshot(*names[view.snapshot_id]))
+        simulation.be_quiet()
+        for shard, incarnation, freed, (bytes_before, versions_before) in asked:
+            bytes_after, versions_after = deleted_bytes(simulation.plane, shard.model.shard, incarnation)
+            assert (bytes_after - bytes_before, versions_after - versions_before) == (
+                freed.freed_bytes,
+                freed.freed_versions,
+            )
