@@ -60,7 +60,16 @@ class Holds:
         holds = cls(model)
         for request in requests:
             holds._follow(request.body, replies[request.client_id, request.number])
+        holds._check_tagged()
         return holds
+
+    def _check_tagged(self) -> None:
+        """What is tagged is there, whoever may have wanted it to expire."""
+        for bucket, tags in self.tags.items():
+            for tag, snapshot_id in tags.items():
+                incarnation, _ = self.model.snapshot_places[snapshot_id]
+                if snapshot_id not in incarnation.snapshots:
+                    raise SafetyError(f"shard {self.model.shard}: {bucket} has tag {tag}, but not {snapshot_id}")
 
     def _follow(self, body: Any, reply: SnapshotReply) -> None:
         if reply.error == "TAGGED_SNAPSHOT" and not self.tags.get((body.volume, body.bucket)):
