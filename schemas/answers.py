@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.records import DirectoryRow, KeyRow, SnapshotListRow, SpaceCellValue
+from schemas.records import DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,86 @@ class BucketSpace:
     snapshots: tuple[SnapshotListRow, ...]
     claims_stopped: str
     """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTag:
+    """A named hold on a snapshot."""
+
+    tag: str
+    snapshot: str
+    """Name of the snapshot."""
+    snapshot_id: str
+    owner: str
+    reason: str
+    creation_time_ms: int
+    expiry_time_ms: int
+    """When it goes by itself; -1: never."""
+    is_automatic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotConsumer:
+    """A named reader and its place."""
+
+    consumer: str
+    next_snapshot: str
+    """Name of the oldest snapshot that it has still to read; empty when it has read all."""
+    next_txn: int
+    """It has still to read what was taken at this txn or later."""
+    seen_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHold:
+    """One reason why a snapshot stays, with its facts; ``services/domain/retention.py`` defines them."""
+
+    reason: str
+    """MINIMUM, CONSUMER, TAG, LIMIT or AGE; each is enough by itself."""
+    bound: int
+    """MINIMUM and LIMIT: the figure of the policy; else 0."""
+    names: tuple[str, ...]
+    """CONSUMER and TAG: who holds it."""
+    until_ms: int
+    """AGE: when age alone will not hold it any more; -1 when that depends on snapshots to come, and for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSnapshot:
+    """A snapshot that stays."""
+
+    snapshot: str
+    snapshot_id: str
+    creation_time_ms: int
+    holds: tuple[SnapshotHold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringSnapshot:
+    """A snapshot that expires."""
+
+    snapshot: str
+    snapshot_id: str
+    creation_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPreview:
+    """What a run of retention would do at a moment; nothing is changed by asking."""
+
+    now_ms: int
+    policy: RetentionPolicy
+    expired: tuple[ExpiringSnapshot, ...]
+    """Those that would go, oldest first."""
+    kept: tuple[HeldSnapshot, ...]
+    """All others, oldest first."""
+    freed_bytes: int
+    """What is held by those that would go and by nothing else."""
+    freed_versions: int
+    is_exact: bool
+    """False while a directory that was deleted is not yet expanded and the figures may still change."""
+    dropped_consumers: tuple[str, ...]
+    dropped_tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,21 +14,20 @@ import dataclasses
 import io
 import json
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Iterator
 from importlib import resources
-from operator import attrgetter
 from types import UnionType
 from typing import Any, Generic, TypeVar
 
 import fastavro
+import msgspec
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from schemas import records
 
 R = TypeVar("R")
 JsonSchema = dict[str, Any]
-Convert = Callable[[Any], Any]
+Fields = dict[str, Any]
 
 NAMESPACE = "deepclean"
 FINGERPRINT_HEADER = "avro-fingerprint"
@@ -102,14 +101,43 @@ class Codec(Generic[R]):
         released = list(released_schemas(record_class.__name__))
         self._writers = {schema_fingerprint(schema): parse_schema(schema) for schema in released}
         self._first = schema_fingerprint(released[0]) if released else self.fingerprint
-        self._to_dict = _to_dict(typing.cast("type[Any]", record_class))
-        self._from_dict = _from_dict(typing.cast("type[Any]", record_class))
+        self._behind_first: Any = parse_schema({**self.schema, "fields": self.schema["fields"][1:]})
+        self._name_branches = _branch_names(typing.cast("type[Any]", record_class))
+        self._check = _checks(typing.cast("type[Any]", record_class))
+        maker = _maker(typing.cast("type[Any]", record_class))
+        self._has_unions = maker is not None
+        self._make = maker or _converter(record_class)
 
     def encode(self, record: R) -> bytes:
         """Avro binary of a record, written with the newest schema."""
+        fields: Fields = msgspec.to_builtins(record, builtin_types=_AS_THEY_ARE)
+        if self._name_branches is not None:
+            self._name_branches(record, fields)
+        return self.encode_fields(fields)
+
+    def encode_fields(self, fields: Fields) -> bytes:
+        """Avro binary of a record given as its fields, a field with a default left out; enumerations as strings."""
         buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, self._parsed, self._to_dict(record))
+        fastavro.schemaless_writer(buffer, self._parsed, fields)
         return buffer.getvalue()
+
+    def encode_around(self, first: bytes, rest: Fields) -> bytes:
+        """Avro binary of a record whose first field is encoded already; ``rest`` are the others by name.
+
+        In Avro a record is its fields, one after the other: what was read is passed on as it is.
+        """
+        buffer = io.BytesIO(first)
+        buffer.seek(len(first))
+        fastavro.schemaless_writer(buffer, self._behind_first, rest)
+        return buffer.getvalue()
+
+    def decode_head(self, body: bytes) -> R:
+        """The record whose fields are the first ones in some longer record's bytes.
+
+        Raises:
+            DecodeError: the bytes end early, or a value is out of its range.
+        """
+        return self._read_first(body, self._parsed)[0]
 
     def decode(self, body: bytes) -> R:
         """The record in Avro bytes that the newest schema wrote.
@@ -134,31 +162,38 @@ class Codec(Generic[R]):
         return self._read(body, self._writers[writer])
 
     def _read(self, body: bytes, writer: Any) -> R:
+        record, length = self._read_first(body, writer)
+        if length < len(body):
+            raise DecodeError(f"{len(body) - length} bytes follow after a {self.record_class.__name__}")
+        return record
+
+    def _read_first(self, body: bytes, writer: Any) -> tuple[R, int]:
+        """The record that the bytes begin with, and how many bytes it takes."""
         # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
         buffer = io.BytesIO(body + b"\0")
-        name = self.record_class.__name__
         try:
-            if writer is self._parsed:
-                read = fastavro.schemaless_reader(
-                    buffer, writer, None, return_record_name=True, return_record_name_override=True
-                )
-            else:
-                read = fastavro.schemaless_reader(
-                    buffer, writer, self._parsed, return_record_name=True, return_record_name_override=True
-                )
-            record: R = self._from_dict(read)
+            fields: Any = fastavro.schemaless_reader(
+                buffer,
+                writer,
+                None if writer is self._parsed else self._parsed,
+                return_record_name=self._has_unions,
+                return_record_name_override=self._has_unions,
+            )
+            if self._check is not None:
+                self._check(fields)
+            record: R = self._make(fields)
         except DecodeError:
             raise
         except Exception as error:  # fastavro raises many kinds for broken bytes
-            raise DecodeError(f"not a {name}: {type(error).__name__}: {error}") from error
+            raise DecodeError(f"not a {self.record_class.__name__}: {type(error).__name__}: {error}") from error
         if buffer.tell() > len(body):
-            raise DecodeError(f"not a {name}: the bytes end early")
-        if buffer.tell() < len(body):
-            raise DecodeError(f"{len(body) - buffer.tell()} bytes follow after a {name}")
-        return record
+            raise DecodeError(f"not a {self.record_class.__name__}: the bytes end early")
+        return record, buffer.tell()
 
 
 _CODECS: dict[type[Any], Codec[Any]] = {}
+_AS_THEY_ARE = (bytes,)
+_AVRO_OWN = (int, str, bool, bytes)
 
 
 def codec(record_class: type[R]) -> Codec[R]:
@@ -178,93 +213,136 @@ def _is_record(hint: Any) -> bool:
     return isinstance(hint, type) and dataclasses.is_dataclass(hint)
 
 
-def _branches(hint: Any) -> list[Any]:
-    """Records of a union, without None; empty for any other type."""
+def _item(hint: Any) -> Any:
+    """Type of the items of an array; None for any other type."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
+
+
+def _branches(hint: Any) -> dict[str, type[Any]]:
+    """Records of a union by their full names, without null; empty for any other type."""
     if not isinstance(hint, UnionType):
-        return []
-    return [branch for branch in typing.get_args(hint) if branch is not type(None)]
+        return {}
+    return {f"{NAMESPACE}.{branch.__name__}": branch for branch in typing.get_args(hint) if _is_record(branch)}
 
 
-def _to_dict(record_class: type[Any]) -> Callable[[Any], dict[str, Any]]:
-    """How fastavro wants a record: a dict; of a union of records a pair of name and dict."""
+def _converter(record_class: type[Any]) -> Callable[[Any], Any]:
+    return lambda fields: msgspec.convert(fields, record_class)
+
+
+def _maker(record_class: type[Any]) -> Callable[[Fields], Any] | None:
+    """Makes a record that holds a union of records, at any depth, of its fields; None: msgspec can do that alone."""
     types = _field_types(record_class)
-    names = tuple(types)
-    converters = {name: writer for name, hint in types.items() if (writer := _writer(hint)) is not None}
-    if len(names) == 1:
-        only = names[0]
-        convert_only = converters.get(only, lambda value: value)
-        return lambda record: {only: convert_only(getattr(record, only))}
-    values = attrgetter(*names)
-    if not converters:
-        return lambda record: dict(zip(names, values(record), strict=True))
+    makers = {name: maker for name, hint in types.items() if (maker := _field_maker(hint)) is not None}
+    if not makers:
+        return None
+    makers |= {name: _converter(hint) for name, hint in types.items() if name not in makers and hint not in _AVRO_OWN}
 
-    def to_dict(record: Any) -> dict[str, Any]:
-        fields = dict(zip(names, values(record), strict=True))
-        for name, convert in converters.items():
-            fields[name] = convert(fields[name])
-        return fields
-
-    return to_dict
-
-
-def _optional(convert: Convert | None) -> Convert | None:
-    return None if convert is None else lambda value: None if value is None else convert(value)
-
-
-def _writer(hint: Any) -> Convert | None:
-    if _is_record(hint):
-        return _to_dict(hint)
-    branches = _branches(hint)
-    if branches and (len(branches) > 1 or _is_record(branches[0])):
-        writers = {branch: (f"{NAMESPACE}.{branch.__name__}", _to_dict(branch)) for branch in branches}
-
-        def write_union(value: Any) -> tuple[str, dict[str, Any]] | None:
-            # A named branch spares fastavro the search for the one that fits.
-            if value is None:
-                return None
-            name, convert = writers[type(value)]
-            return name, convert(value)
-
-        return write_union
-    if typing.get_origin(hint) is tuple:
-        inner = _writer(typing.get_args(hint)[0])
-        return list if inner is None else lambda value: [inner(item) for item in value]
-    return None
-
-
-def _from_dict(record_class: type[Any]) -> Convert:
-    types = _field_types(record_class)
-    narrow = [field["name"] for field in own_schema(record_class.__name__)["fields"] if field["type"] == "int"]
-    converters = {name: reader for name, hint in types.items() if (reader := _reader(hint)) is not None}
-    if not converters and not narrow:
-        return lambda fields: record_class(**fields)
-
-    def from_dict(fields: dict[str, Any]) -> Any:
-        for name in narrow:
-            if not INT_MIN <= fields[name] <= INT_MAX:
-                raise DecodeError(f"{record_class.__name__}.{name} is {fields[name]}, beyond 32 bits")
-        for name, convert in converters.items():
+    def make(fields: Fields) -> Any:
+        for name, convert in makers.items():
             fields[name] = convert(fields[name])
         return record_class(**fields)
 
-    return from_dict
+    return make
 
 
-def _reader(hint: Any) -> Convert | None:
-    if _is_record(hint):
-        return _from_dict(hint)
+def _field_maker(hint: Any) -> Callable[[Any], Any] | None:
     branches = _branches(hint)
-    if len(branches) == 1:
-        return _optional(_reader(branches[0]))
-    if branches:
-        readers: Mapping[str, Callable[[dict[str, Any]], Any]] = {
-            f"{NAMESPACE}.{branch.__name__}": _from_dict(branch) for branch in branches
-        }
-        return lambda value: readers[value[0]](value[1])
-    if typing.get_origin(hint) is tuple:
-        inner = _reader(typing.get_args(hint)[0])
-        return tuple if inner is None else lambda value: tuple([inner(item) for item in value])
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        members = {str(member): member for member in hint}
-        return members.__getitem__
-    return None
+    if len(branches) > 1:
+        makers = {name: _maker(branch) or _converter(branch) for name, branch in branches.items()}
+        return lambda named: makers[named[0]](named[1])
+    if _item(hint) is not None:
+        maker = _field_maker(_item(hint))
+        return None if maker is None else lambda values: tuple([maker(value) for value in values])
+    return _maker(hint) if _is_record(hint) else None
+
+
+def _branch_names(record_class: type[Any]) -> Callable[[Any, Fields], None] | None:
+    """Names each record of a union in the fields of a record: it spares fastavro the search for the one that fits."""
+    names = [namer for name, hint in _field_types(record_class).items() if (namer := _field_namer(name, hint))]
+    if not names:
+        return None
+
+    def name_branches(record: Any, fields: Fields) -> None:
+        for namer in names:
+            namer(record, fields)
+
+    return names[0] if len(names) == 1 else name_branches
+
+
+def _field_namer(field: str, hint: Any) -> Callable[[Any, Fields], None] | None:
+    if branches := _branches(hint):
+        inside = {branch: (name, _branch_names(branch)) for name, branch in branches.items()}
+
+        def name_branch(record: Any, fields: Fields) -> None:
+            value = getattr(record, field)
+            if value is not None:
+                name, deeper = inside[type(value)]
+                if deeper is not None:
+                    deeper(value, fields[field])
+                fields[field] = (name, fields[field])
+
+        return name_branch
+    is_array = _item(hint) is not None
+    kind = _item(hint) if is_array else hint
+    deeper = _branch_names(kind) if _is_record(kind) else None
+    if deeper is None:
+        return None
+    name_inside = deeper
+
+    def name_in_one(record: Any, fields: Fields) -> None:
+        name_inside(getattr(record, field), fields[field])
+
+    def name_in_each(record: Any, fields: Fields) -> None:
+        for value, inner in zip(getattr(record, field), fields[field], strict=True):
+            name_inside(value, inner)
+
+    return name_in_each if is_array else name_in_one
+
+
+def _checks(record_class: type[Any]) -> Callable[[Fields], None] | None:
+    """Refuses what fastavro reads into a field of 32 bits though it needs more."""
+    fields = own_schema(record_class.__name__)["fields"]
+    narrow = [field["name"] for field in fields if field["type"] == "int"]
+    narrow_lists = [field["name"] for field in fields if field["type"] == {"type": "array", "items": "int"}]
+    inside = [found for name, hint in _field_types(record_class).items() if (found := _field_check(name, hint))]
+    if not narrow and not narrow_lists and not inside:
+        return None
+
+    def check_fields(fields: Fields) -> None:
+        for name in narrow:
+            if not INT_MIN <= fields[name] <= INT_MAX:
+                raise DecodeError(f"{record_class.__name__}.{name} is {fields[name]}, beyond 32 bits")
+        for name in narrow_lists:
+            if fields[name] and not INT_MIN <= min(fields[name]) <= max(fields[name]) <= INT_MAX:
+                raise DecodeError(f"{record_class.__name__}.{name} holds a number beyond 32 bits")
+        for check_inside in inside:
+            check_inside(fields)
+
+    return check_fields
+
+
+def _field_check(field: str, hint: Any) -> Callable[[Fields], None] | None:
+    branches = _branches(hint)
+    checks = {name: inside for name, branch in branches.items() if (inside := _checks(branch))}
+    if len(branches) > 1:
+
+        def check_branch(fields: Fields) -> None:
+            name, inner = fields[field]
+            if (inside := checks.get(name)) is not None:
+                inside(inner)
+
+        return check_branch if checks else None
+    kind = _item(hint) or next(iter(branches.values()), hint)
+    check = _checks(kind) if _is_record(kind) else None
+    if check is None:
+        return None
+
+    def check_each(fields: Fields) -> None:
+        for inner in fields[field]:
+            check(inner)
+
+    def check_present(fields: Fields) -> None:
+        if fields[field] is not None:
+            check(fields[field])
+
+    return check_present if _item(hint) is None else check_each

@@ -44,11 +44,26 @@ class PurgeOutcome(StrEnum):
     GONE = "GONE"
 
 
+class RollbackOutcome(StrEnum):
+    """What became of one page of a rollback."""
+
+    PARTLY = "PARTLY"
+    DONE = "DONE"
+    REFUSED = "REFUSED"
+
+
 class SnapshotStatus(StrEnum):
     """Life cycle of a snapshot; a purged one has no row."""
 
     SNAPSHOT_ACTIVE = "SNAPSHOT_ACTIVE"
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
+
+
+class ExecutionMode(StrEnum):
+    """Whether a bucket's snapshots expire with the snapshot that is taken, or after it."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
 
 
 # Shared parts
@@ -211,6 +226,17 @@ class DropSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPage:
+    """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
+
+    rollback_id: str
+    bucket_id: int
+    snapshot_id: str
+    page: int
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRows:
     """Move rows that nobody holds out of reach. Sent by key_deletion."""
 
@@ -311,6 +337,7 @@ class MetadataCommand:
         | RenameDirectory
         | TakeSnapshot
         | DropSnapshot
+        | RollbackPage
         | ClaimRows
         | FinishRows
         | ExpandDirectory
@@ -437,6 +464,18 @@ class SnapshotDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackPageDone:
+    """One page of a rollback was carried out, or refused."""
+
+    rollback_id: str
+    page: int
+    outcome: RollbackOutcome
+    message: str
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataProgress:
     """What happened to the services' commands.
 
@@ -452,6 +491,7 @@ class MetadataProgress:
         | SweepPageSent
         | SnapshotTaken
         | SnapshotDropped
+        | RollbackPageDone
         | Barrier
     )
 
@@ -635,11 +675,17 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class BlocksWritten:
-    """A version was committed: these blocks are in the store now. Sent by metadata."""
+    """Versions were committed: their blocks are in the store now. Sent by metadata.
 
-    txn: int
+    Each version has its place in all four lists; they are as long as each other.
+    """
+
     bucket_id: int
-    blocks: BlockRun
+    container_id: int
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    block_sizes_bytes: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -684,6 +730,7 @@ class CreateSnapshot:
     volume: str
     bucket: str
     snapshot: str
+    at_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,13 +770,132 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """Which snapshots of a bucket expire, and what is made by the clock."""
+
+    num_retained_min: int = 10
+    num_retained_max: int = 0
+    time_retained_ms: int = 3_600_000
+    expire_limit: int = 50
+    execution_mode: ExecutionMode = ExecutionMode.SYNC
+    consumer_expiration_ms: int = 0
+    snapshot_every_ms: int = 0
+    tag_every_ms: int = 0
+    tag_num_retained_max: int = 0
+    tag_time_retained_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetention:
+    """Give a bucket a retention policy, in place of the one before."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetRetention:
+    """Take a bucket's retention policy away."""
+
+    volume: str
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag:
+    """Hold a snapshot under a name: it neither expires nor can it be deleted."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+    owner: str = ""
+    reason: str = ""
+    time_to_live_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTag:
+    """Let go of a snapshot."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetConsumer:
+    """A named reader says where it is: what it has still to read does not expire."""
+
+    volume: str
+    bucket: str
+    consumer: str
+    snapshot: str
+    is_behind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConsumer:
+    """A named reader needs nothing any more."""
+
+    volume: str
+    bucket: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots:
+    """Expire what may go by the rules, now."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy | None = None
+    now_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsExpired:
+    """What a request to expire has done."""
+
+    snapshots: tuple[str, ...]
+    snapshot_ids: tuple[str, ...]
+    previous_failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackBucket:
+    """Make a snapshot the active namespace of its bucket again; newer snapshots are dropped."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
 
     shard: int
     client_id: str
     number: int
-    body: CreateSnapshot | DeleteSnapshot | RenameSnapshot | SetDeepClean | Settle
+    body: (
+        CreateSnapshot
+        | DeleteSnapshot
+        | RenameSnapshot
+        | SetDeepClean
+        | Settle
+        | SetRetention
+        | UnsetRetention
+        | CreateTag
+        | DeleteTag
+        | SetConsumer
+        | DeleteConsumer
+        | ExpireSnapshots
+        | RollBackBucket
+    )
     sender: str = ""
 
 
@@ -743,6 +909,7 @@ class SnapshotReply:
     message: str = ""
     snapshot_id: str = ""
     rounds: int = 0
+    expired: SnapshotsExpired | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -824,6 +991,7 @@ class BucketRow:
     used_namespace: int
     snapshot_used_bytes: int
     snapshot_used_namespace: int
+    rollback_snapshot_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -843,16 +1011,26 @@ class KeyRow:
     """keyTable, fileTable: the live version of a key."""
 
     object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
     parent_id: int
     name: str
-    birth: int
     update_id: int
     rename_txn: int
-    size_bytes: int
     tag: str
     creation_time_ms: int
     modification_time_ms: int
-    blocks: BlockRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHead:
+    """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -903,9 +1081,28 @@ class RenameRow:
 class ClaimedRow:
     """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
 
-    birth: int
+    version: DeletedKeyRow
     claim_txn: int
-    blocks: BlockRun
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRow:
+    """rollbackTable: a rollback of a bucket, and how far it is; kept, so that it is never begun again."""
+
+    snapshot_id: str
+    snapshot_txn: int
+    page: int
+    phase: int
+    next_key: bytes
+    died: int
+    revived: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackNameRow:
+    """rollbackNameTable: where an object is in the snapshot, while a rollback goes on."""
+
+    db_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -959,19 +1156,19 @@ class AccountRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxMessage:
-    """One message of an outbox row."""
+class OutboxRun:
+    """Messages of an outbox row that follow each other on one topic."""
 
     topic: str
-    value: bytes
     fingerprint: bytes
+    values: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
     """outbox: the messages of one unit of work, in order."""
 
-    messages: tuple[OutboxMessage, ...]
+    runs: tuple[OutboxRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -1105,7 +1302,7 @@ class DeletedBlocksRow:
 class WaitingDeletion:
     """waitingDeletionTable: a deletion of blocks that are not known yet."""
 
-    until_txn: int
+    until_local_id: int
     command: DeleteBlocks
 
 
@@ -1121,7 +1318,7 @@ class DelayedDeletion:
 class ScmState:
     """scmStateTable: the counters of one shard's storage container manager."""
 
-    mark_txn: int
+    mark_local_id: int
     container_id: int
     deletion_txn: int
     inventory_bytes: int
@@ -1134,6 +1331,20 @@ class ScmState:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackTaskRow:
+    """rollbackTable of snapshots: a rollback on its way."""
+
+    rollback_id: str
+    volume: str
+    bucket: str
+    bucket_id: int
+    snapshot_id: str
+    client_id: str
+    number: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
 class PendingSnapshot:
     """pendingTable: a snapshot half made or half dropped."""
 
@@ -1142,6 +1353,8 @@ class PendingSnapshot:
     client_id: str
     number: int
     since_ms: int
+    at_ms: int = -1
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1155,6 +1368,68 @@ class SettleRow:
     quiet_rounds: int
     work: int
     returned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRow:
+    """retentionTable: a bucket's policy, and where its runs are."""
+
+    volume: str
+    bucket: str
+    policy: RetentionPolicy
+    next_run_ms: int
+    last_run_ms: int
+    last_expired: int
+    last_snapshot_period: int
+    last_tag_period: int
+    failure: str
+    failure_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagRow:
+    """tagTable: a named hold on a snapshot."""
+
+    volume: str
+    bucket: str
+    tag: str
+    snapshot_id: str
+    owner: str
+    reason: str
+    creation_time_ms: int
+    expiry_time_ms: int
+    is_automatic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRow:
+    """consumerTable: a named reader and its place in the bucket's snapshots."""
+
+    volume: str
+    bucket: str
+    consumer: str
+    bucket_id: int
+    next_txn: int
+    seen_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRow:
+    """expiryTable: a request to expire that is answered when its snapshots are gone."""
+
+    client_id: str
+    number: int
+    outcome: SnapshotsExpired
+
+
+@dataclass(frozen=True, slots=True)
+class GoneSnapshotRow:
+    """goneTable: the last snapshot of a name, after it has gone."""
+
+    snapshot_id: str
+    bucket_id: int
+    create_txn: int
+    deletion_time_ms: int
 
 
 # More tables of metadata

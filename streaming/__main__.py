@@ -42,10 +42,21 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=Path(sys.prefix).parent / ".deepclean" / "jars" / "spark",
         help="Spark's Kafka and Avro jars (default: where make setup puts them)",
     )
-    parser.add_argument(
-        "--trigger-seconds", type=float, default=0.0, metavar="S", help="least time between batches (default: none)"
-    )
     parser.add_argument("--max-entries-per-batch", type=int, default=200_000, metavar="N", help="default: 200000")
+    parser.add_argument(
+        "--full-batch-entries",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="start a batch at once when so many entries wait (default: 20000)",
+    )
+    parser.add_argument(
+        "--longest-wait-ms",
+        type=int,
+        default=300,
+        metavar="MS",
+        help="start a batch with fewer entries so long after the one before (default: 300)",
+    )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
     parser.add_argument("--metrics-address", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
@@ -75,8 +86,9 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
                 options.bootstrap_servers,
                 options.shards,
                 options.checkpoint.absolute(),
-                options.trigger_seconds,
                 options.max_entries_per_batch,
+                options.full_batch_entries,
+                options.longest_wait_ms,
             )
             job = ReclaimJob(session, job_options, metrics)
             try:

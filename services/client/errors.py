@@ -6,11 +6,16 @@ from services.runtime.errors import DeepcleanError
 
 
 class PlaneError(DeepcleanError):
-    """The plane has refused something; ``code`` is Ozone's."""
+    """The plane has refused something; ``code`` is Ozone's.
 
-    def __init__(self, code: str, message: str) -> None:
+    Of a snapshot that has gone (SNAPSHOT_EXPIRED) ``next_snapshot`` says where its reader can go on: by name if it
+    asked by name, by id if it asked by id, empty when there is no later one.
+    """
+
+    def __init__(self, code: str, message: str, next_snapshot: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.next_snapshot = next_snapshot
 
 
 class PlaneTimeoutError(DeepcleanError):

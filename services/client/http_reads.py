@@ -9,13 +9,32 @@ from typing import Any
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.answers import BucketSpace, ListedEntry, ScmTotals, StatAnswer
-from schemas.records import BlockRun, BucketRow, DirectoryRow, KeyRow, SnapshotInfo, VolumeRow
+from schemas.answers import (
+    BucketSpace,
+    ListedEntry,
+    RetentionPreview,
+    ScmTotals,
+    SnapshotConsumer,
+    SnapshotTag,
+    StatAnswer,
+)
+from schemas.records import (
+    BlockRun,
+    BucketRow,
+    DirectoryRow,
+    KeyRow,
+    RetentionPolicy,
+    RetentionRow,
+    SnapshotInfo,
+    VolumeRow,
+)
 from services.client.errors import PlaneError, UnreachableError
 
 READ_SECONDS = 60.0
 MAX_PAGE_ROWS = 10_000
 Parameters = Mapping[str, str | int]
+_PREVIEWED = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
+"""What of a policy says which snapshots expire."""
 
 
 @cache
@@ -86,7 +105,7 @@ class HttpShard:
     def _refusal(self, response: httpx.Response) -> Exception:
         try:
             body = response.json()
-            return PlaneError(str(body["code"]), str(body["message"]))
+            return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
         except (ValueError, KeyError, TypeError):
             return UnreachableError(
                 f"{self._service} at {self._address} answered {response.status_code} without a reason: read its log"
@@ -177,6 +196,43 @@ class HttpSnapshotReads:
         snapshot: SnapshotInfo = self._shard.get("/snapshot", SnapshotInfo, parameters)
         return snapshot
 
+    def retention(self, volume: str, bucket: str) -> RetentionRow:
+        """The policy of a bucket and where its runs are."""
+        row: RetentionRow = self._shard.get("/retention", RetentionRow, {"volume": volume, "bucket": bucket})
+        return row
+
+    def retention_preview(
+        self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
+    ) -> RetentionPreview:
+        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket}
+        if policy is not None:
+            parameters |= {name: getattr(policy, name) for name in _PREVIEWED}
+        if now_ms is not None:
+            parameters["now_ms"] = now_ms
+        preview: RetentionPreview = self._shard.get("/retention/preview", RetentionPreview, parameters)
+        return preview
+
+    def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
+        """Tags of a bucket, by name."""
+        tags: list[SnapshotTag] = []
+        while True:
+            start_after = tags[-1].tag if tags else ""
+            page = self._shard.get("/tags", list[SnapshotTag], _bucket_page(volume, bucket, start_after))
+            tags += page
+            if len(page) < MAX_PAGE_ROWS:
+                return tags
+
+    def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
+        """Consumers of a bucket, by name."""
+        consumers: list[SnapshotConsumer] = []
+        while True:
+            start_after = consumers[-1].consumer if consumers else ""
+            page = self._shard.get("/consumers", list[SnapshotConsumer], _bucket_page(volume, bucket, start_after))
+            consumers += page
+            if len(page) < MAX_PAGE_ROWS:
+                return consumers
+
 
 class HttpScmReads:
     """Reads of one shard's storage container manager."""
@@ -199,6 +255,10 @@ class HttpScmReads:
 
 def _page(start_after: str, limit: int) -> dict[str, str | int]:
     return {"start_after": start_after, "limit": limit}
+
+
+def _bucket_page(volume: str, bucket: str, start_after: str) -> dict[str, str | int]:
+    return {"volume": volume, "bucket": bucket, **_page(start_after, MAX_PAGE_ROWS)}
 
 
 def _place(volume: str, bucket: str, snapshot_id: str) -> dict[str, str | int]:

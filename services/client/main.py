@@ -10,14 +10,18 @@ import typer
 from services.client.commands import (
     bench,
     bucket,
+    consumer,
     directory,
     explain,
     git,
     key,
     replay,
+    restore,
+    retention,
     snapshot,
     space,
     status,
+    tag,
     up_down,
     volume,
 )
@@ -37,6 +41,7 @@ app = typer.Typer(
 app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
+app.command()(restore.restore)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
@@ -48,6 +53,9 @@ for group, name in (
     (directory.app, "dir"),
     (snapshot.app, "snapshot"),
     (space.app, "space"),
+    (retention.app, "retention"),
+    (tag.app, "tag"),
+    (consumer.app, "consumer"),
 ):
     app.add_typer(group, name=name)
 

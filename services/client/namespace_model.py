@@ -26,6 +26,7 @@ from services.client.workload import (
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RollBack,
     Settle,
     WhatIf,
 )
@@ -126,6 +127,21 @@ class _Bucket:
                     unread.append((f"{prefix}{name}/", entry))
         return View(keys, tuple(sorted(directories)))
 
+    def roll_back(self, name: str) -> None:
+        """List what a snapshot lists, and forget the newer ones."""
+        if name not in self.snapshots:
+            raise OperationRefusedError("FILE_NOT_FOUND", name)
+        view = self.snapshots[name]
+        self.root = _Directory()
+        for directory in view.directories:
+            self.make_directories(self.parts(directory), code="NOT_A_FILE")
+        for path, version in view.keys.items():
+            parts = self.parts(path)
+            self.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
+        chain = list(self.snapshots)
+        for newer in chain[chain.index(name) + 1 :]:
+            del self.snapshots[newer]
+
 
 _SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
 
@@ -167,12 +183,16 @@ class NamespaceModel:
                 pass  # they change nothing
             case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
                 self._change_snapshots(self._bucket(operation.volume, operation.bucket), operation)
+            case RollBack():
+                self._bucket(operation.volume, operation.bucket).roll_back(operation.snapshot)
             case PutKey():
                 self._put(self._bucket(operation.volume, operation.bucket), number, operation)
             case DeleteKey() | RenameKey():
                 self._change_key(self._bucket(operation.volume, operation.bucket), operation)
             case RenameDirectory() | MakeDirectory() | DeleteDirectory():
                 self._change_directory(self._bucket(operation.volume, operation.bucket), operation)
+            case _:
+                raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
 
     def _create_bucket(self, volume: str, bucket: str, layout: BucketLayout) -> None:
         if volume not in self._volumes:

@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schemas.answers import BucketSpace, ListedEntry, ScmTotals
+from schemas.answers import BucketSpace, ListedEntry, RetentionPreview, ScmTotals, SnapshotConsumer, SnapshotTag
 from schemas.records import (
     BlockRun,
     BucketRow,
     CreateBucket,
     CreateSnapshot,
+    CreateTag,
     CreateVolume,
     DeleteBucket,
+    DeleteConsumer,
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    DeleteTag,
     DeleteVolume,
     DirectoryRow,
+    ExpireSnapshots,
     KeyRow,
     MakeDirectory,
     MetadataReply,
@@ -28,9 +32,15 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RetentionPolicy,
+    RetentionRow,
+    RollBackBucket,
+    SetConsumer,
+    SetRetention,
     Settle,
     SnapshotInfo,
     SnapshotReply,
+    UnsetRetention,
     VolumeRow,
 )
 from schemas.space_answers import (
@@ -55,7 +65,20 @@ NamespaceCommand = (
     | DeleteDirectory
     | RenameDirectory
 )
-SnapshotRequest = CreateSnapshot | DeleteSnapshot | RenameSnapshot | Settle
+SnapshotRequest = (
+    CreateSnapshot
+    | DeleteSnapshot
+    | RenameSnapshot
+    | Settle
+    | SetRetention
+    | UnsetRetention
+    | CreateTag
+    | DeleteTag
+    | SetConsumer
+    | DeleteConsumer
+    | ExpireSnapshots
+    | RollBackBucket
+)
 
 
 class MetadataReads(Protocol):
@@ -130,7 +153,25 @@ class SnapshotReads(Protocol):
         ...
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        """One snapshot."""
+        """One snapshot; one that has gone is refused with SNAPSHOT_EXPIRED and the name of the next one."""
+        ...
+
+    def retention(self, volume: str, bucket: str) -> RetentionRow:
+        """The policy of a bucket and where its runs are; RETENTION_NOT_FOUND when it has none."""
+        ...
+
+    def retention_preview(
+        self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
+    ) -> RetentionPreview:
+        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        ...
+
+    def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
+        """Tags of a bucket, by name."""
+        ...
+
+    def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
+        """Consumers of a bucket, by name."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Executes a workload on a plane and writes down what can be seen of it.
 
-Lines are those of the workload format: one for each refused operation, one for each observation. Operations on keys
-are sent without waiting for one another; a snapshot, settling and observing wait for all before them.
+Lines are those of the workload format: one for each refused operation, each observation and each answer that the
+format knows. Operations on keys are sent without waiting for one another; all others wait for those before them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Replay:
     _settles: int = 0
 
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
-        """Execute operations in order; yields a line for each refusal and each observation, in order."""
+        """Execute operations in order; yields a line for each refusal, observation and answer, in order."""
         for number, operation in operations:
             yield from self.execute(number, operation)
         yield from self.collect()
@@ -106,6 +106,8 @@ class Replay:
             if reply.error:
                 self.refusals += 1
                 yield {"op": number, "error": reply.error}
+            elif reply.expired is not None:
+                yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
         self.on_progress(1)
 
     def _space_line(self, operation: SpaceOperation) -> Line:
@@ -276,11 +278,47 @@ def _namespace_command(operation: workload.Operation) -> NamespaceCommand | None
 def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
     match operation:
         case workload.CreateSnapshot():
-            return records.CreateSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
+            at_ms = -1 if operation.at_ms is None else operation.at_ms
+            return records.CreateSnapshot(*_names(operation), physical_name("snap", operation.snapshot), at_ms)
         case workload.DeleteSnapshot():
             return records.DeleteSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
         case workload.RenameSnapshot():
             source = physical_name("snap", operation.from_snapshot)
             return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
+        case workload.TagSnapshot() | workload.UntagSnapshot() | workload.MoveConsumer():
+            return _hold_request(operation)
+        case workload.RollBack():
+            return records.RollBackBucket(*_names(operation), physical_name("snap", operation.snapshot))
+        case workload.ExpireSnapshots():
+            now_ms = -1 if operation.now_ms is None else operation.now_ms
+            return records.ExpireSnapshots(*_names(operation), _policy(operation), now_ms)
         case _:
             raise TypeError(f"not an operation on snapshots: {operation}")
+
+
+def _hold_request(
+    operation: workload.TagSnapshot | workload.UntagSnapshot | workload.MoveConsumer,
+) -> SnapshotRequest:
+    names = _names(operation)
+    match operation:
+        case workload.TagSnapshot():
+            return records.CreateTag(*names, physical_name("snap", operation.snapshot), operation.tag)
+        case workload.UntagSnapshot():
+            return records.DeleteTag(*names, physical_name("snap", operation.snapshot), operation.tag)
+        case workload.MoveConsumer(next_snapshot=None):
+            return records.DeleteConsumer(*names, operation.consumer)
+        case _:
+            assert operation.next_snapshot is not None  # noqa: S101  the case before this one
+            return records.SetConsumer(*names, operation.consumer, physical_name("snap", operation.next_snapshot))
+
+
+def _policy(operation: workload.ExpireSnapshots) -> records.RetentionPolicy:
+    """The rules of one request: what it leaves out is as in any policy. It is answered when what expired is gone."""
+    given = {
+        "num_retained_min": operation.num_retained_min,
+        "num_retained_max": operation.num_retained_max,
+        "time_retained_ms": operation.time_retained_ms,
+        "expire_limit": operation.expire_limit,
+    }
+    figures: dict[str, Any] = {name: figure for name, figure in given.items() if figure is not None}
+    return records.RetentionPolicy(**figures)

@@ -1,11 +1,12 @@
 """The workload format: what a client does to the plane, one JSON object per line, as typed operations.
 
-A line's number, counted from 0, is the operation's number; errors, observations and versions refer to it.
+A line's number, counted from 0, is the operation's number; errors, observations and versions refer to it. Times and
+durations are seconds in a line (``…_s``) and milliseconds in an operation.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,11 +99,12 @@ class DeleteDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CreateSnapshot:
-    """Take a snapshot of a bucket."""
+    """Take a snapshot of a bucket; ``at_ms`` is the creation time that retention reads, else that of the plane."""
 
     volume: str
     bucket: str
     snapshot: str
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,58 @@ class RenameSnapshot:
     bucket: str
     from_snapshot: str
     to_snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class TagSnapshot:
+    """Hold a snapshot under a name: it neither expires nor can it be deleted."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class UntagSnapshot:
+    """Let go of a snapshot."""
+
+    volume: str
+    bucket: str
+    snapshot: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveConsumer:
+    """A named reader says which snapshot it reads next; None: it needs nothing any more."""
+
+    volume: str
+    bucket: str
+    consumer: str
+    next_snapshot: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots:
+    """Expire what may go by these rules, at this moment; figures left out are the defaults of a policy."""
+
+    volume: str
+    bucket: str
+    num_retained_min: int | None = None
+    num_retained_max: int | None = None
+    time_retained_ms: int | None = None
+    expire_limit: int | None = None
+    now_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """Make a snapshot the active namespace again; newer snapshots go."""
+
+    volume: str
+    bucket: str
+    snapshot: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +202,8 @@ class Explain:
 
     volume: str
     bucket: str
-    path: str = ""
-    snapshot: str = ""
+    path: str | None = None
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +230,11 @@ Operation = (
     | CreateSnapshot
     | DeleteSnapshot
     | RenameSnapshot
+    | TagSnapshot
+    | UntagSnapshot
+    | MoveConsumer
+    | ExpireSnapshots
+    | RollBack
     | WhatIf
     | Plan
     | Explain
@@ -185,7 +244,7 @@ Operation = (
 
 _IN_BUCKET: Final = {"volume": "volume", "bucket": "bucket"}
 
-# op → its class and, for each field of the JSON object, the attribute that holds it.
+# op → its class and, for each field of the JSON object, the attribute that holds it; one with a default may be absent.
 _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "create_volume": (CreateVolume, {"volume": "volume"}),
     "create_bucket": (CreateBucket, {**_IN_BUCKET, "layout": "layout"}),
@@ -195,9 +254,24 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "rename_dir": (RenameDirectory, {**_IN_BUCKET, "from": "from_directory", "to": "to_directory"}),
     "mkdir": (MakeDirectory, {**_IN_BUCKET, "dir": "directory"}),
     "delete_dir": (DeleteDirectory, {**_IN_BUCKET, "dir": "directory"}),
-    "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
+    "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "at_s": "at_ms"}),
     "delete_snapshot": (DeleteSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "rename_snapshot": (RenameSnapshot, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
+    "tag": (TagSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "tag": "tag"}),
+    "untag": (UntagSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "tag": "tag"}),
+    "consumer": (MoveConsumer, {**_IN_BUCKET, "consumer": "consumer", "next": "next_snapshot"}),
+    "expire": (
+        ExpireSnapshots,
+        {
+            **_IN_BUCKET,
+            "num_retained_min": "num_retained_min",
+            "num_retained_max": "num_retained_max",
+            "time_retained_s": "time_retained_ms",
+            "expire_limit": "expire_limit",
+            "now_s": "now_ms",
+        },
+    ),
+    "rollback": (RollBack, {**_IN_BUCKET, "snapshot": "snapshot"}),
     "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
     "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
     "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
@@ -206,7 +280,6 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
 }
 _ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
 """Fields of which a line has exactly one."""
-_NUMBERS: Final = frozenset({"size", "free_bytes"})
 _NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
 
 _LAYOUTS: Final = {
@@ -220,57 +293,83 @@ _LAYOUT_NAMES: Final = {
     BucketLayout.LEGACY: "LEGACY",
 }
 _LARGEST_LONG: Final = 2**63 - 1
+_COUNTS: Final = frozenset({"size", "num_retained_min", "num_retained_max", "expire_limit", "free_bytes"})
+_SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
+_NULLABLE: Final = frozenset(
+    {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
+)
+_MS_PER_SECOND: Final = 1_000
+_MOST_SECONDS: Final = 2**50
 
 
 def parse_line(line: str, number: int) -> Operation:
     """Read one line as an operation, or say what is wrong with it."""
     try:
-        fields = json.loads(line)
+        given = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise WorkloadError(number, f"not JSON: {error}") from error
-    if not isinstance(fields, dict):
+    if not isinstance(given, dict):
         raise WorkloadError(number, 'not a JSON object; write one operation as {"op": …} per line')
-    name = fields.pop("op", None)
+    name = given.pop("op", None)
     if not isinstance(name, str) or name not in _SHAPES:
         raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
     operation_type, attributes = _SHAPES[name]
-    choices = _ONE_OF.get(name, frozenset())
-    missing = [field for field in attributes if field not in fields and field not in choices]
+    missing = [
+        field for field in attributes if field not in given and not _may_be_left_out(operation_type, attributes[field])
+    ]
     if missing:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
-    if choices and len(choices & fields.keys()) != 1:
+    choices = _ONE_OF.get(name, frozenset())
+    if choices and len(choices & given.keys()) != 1:
         raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
-    unknown = [field for field in fields if field not in attributes]
+    unknown = [field for field in given if field not in attributes]
     if unknown:
         raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
     values = {
-        attribute: _read_field(field, fields[field], number)
-        for field, attribute in attributes.items()
-        if field in fields
+        attribute: _read_field(field, given[field], number) for field, attribute in attributes.items() if field in given
     }
     return operation_type(**values)
 
 
+def _may_be_left_out(operation_type: type[Operation], attribute: str) -> bool:
+    return any(field.name == attribute and field.default is not MISSING for field in fields(operation_type))
+
+
 def _read_field(field: str, value: object, number: int) -> Any:
-    if field in _NUMBERS:
+    if value is None and field in _NULLABLE:
+        return None
+    if field in _COUNTS:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_LONG:
             raise WorkloadError(number, f"{field} must be a whole number from 0 to 2^63 - 1, not {value!r}")
         return value
+    if field in _SECONDS:
+        return _read_seconds(field, value, number)
     if field == "snapshots":
         if not isinstance(value, list):
             raise WorkloadError(number, f"snapshots must be a list of names, not {value!r}")
-        return tuple(_read_field("snapshot", name, number) for name in value)
+        return tuple(_read_text("snapshot", name, number) for name in value)
+    text = _read_text(field, value, number)
+    if field == "layout":
+        if text not in _LAYOUTS:
+            raise WorkloadError(number, f"unknown layout {text!r}; known are {', '.join(_LAYOUTS)}")
+        return _LAYOUTS[text]
+    return text
+
+
+def _read_text(field: str, value: object, number: int) -> str:
     if not isinstance(value, str):
         raise WorkloadError(number, f"{field} must be a string, not {value!r}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise WorkloadError(number, f"{field} holds half of a surrogate pair: not text") from error
-    if field == "layout":
-        if value not in _LAYOUTS:
-            raise WorkloadError(number, f"unknown layout {value!r}; known are {', '.join(_LAYOUTS)}")
-        return _LAYOUTS[value]
     return value
+
+
+def _read_seconds(field: str, value: object, number: int) -> int:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MOST_SECONDS:
+        raise WorkloadError(number, f"{field} must be a number of seconds, 0 or more, not {value!r}")
+    return round(value * _MS_PER_SECOND)
 
 
 def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
@@ -289,10 +388,12 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
 def to_json(operation: Operation) -> str:
     """Write an operation as its line, without the line's end."""
     name = _NAMES[type(operation)]
-    fields: dict[str, object] = {"op": name}
+    shown: dict[str, object] = {"op": name}
     for field, attribute in _SHAPES[name][1].items():
         value = getattr(operation, attribute)
-        if value == "" and field in _ONE_OF.get(name, frozenset()):
+        if value is None and _may_be_left_out(type(operation), attribute):
             continue
-        fields[field] = _LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
-    return json.dumps(fields)
+        if field in _SECONDS:
+            value = value / _MS_PER_SECOND if value % _MS_PER_SECOND else value // _MS_PER_SECOND
+        shown[field] = _LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
+    return json.dumps(shown)

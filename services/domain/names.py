@@ -7,6 +7,7 @@ import re
 MIN_NAME_LENGTH = 3
 MAX_NAME_LENGTH = 63
 MAX_KEY_BYTES = 4_096
+MAX_LABEL_LENGTH = 128
 SNAPSHOT_INDICATOR = ".snapshot"
 
 _ALLOWED = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
@@ -37,6 +38,9 @@ def _check_resource_name(kind: str, name: str, code: str) -> None:
         raise InvalidNameError(code, f"{kind} name {name!r} is a number or looks like an address")
 
 
+_NO_COMPONENTS = frozenset({"", ".", ".."})
+
+
 def check_volume_name(name: str) -> None:
     """Refuse a volume name that breaks the rules."""
     _check_resource_name("volume", name, "INVALID_VOLUME_NAME")
@@ -50,6 +54,16 @@ def check_bucket_name(name: str) -> None:
 def check_snapshot_name(name: str) -> None:
     """Refuse a snapshot name that breaks the rules."""
     _check_resource_name("snapshot", name, "INVALID_SNAPSHOT_ERROR")
+
+
+def check_label(kind: str, name: str) -> None:
+    """Refuse the name of a tag or a consumer that has a slash, or what cannot be printed; else it is free."""
+    if not 1 <= len(name) <= MAX_LABEL_LENGTH:
+        raise InvalidNameError(
+            "INVALID_REQUEST", f"{kind} name {name!r} has {len(name)} characters; 1 to {MAX_LABEL_LENGTH} are allowed"
+        )
+    if "/" in name or not name.isprintable():
+        raise InvalidNameError("INVALID_REQUEST", f"{kind} name {name!r} has a slash or what cannot be printed")
 
 
 def check_key_path(path: str, *, is_tree: bool) -> None:
@@ -66,5 +80,5 @@ def check_key_path(path: str, *, is_tree: bool) -> None:
         raise InvalidNameError("INVALID_KEY_NAME", f"a key's path of {size} bytes; at most {MAX_KEY_BYTES} are allowed")
     if path == SNAPSHOT_INDICATOR or path.startswith(f"{SNAPSHOT_INDICATOR}/"):
         raise InvalidNameError("INVALID_KEY_NAME", f"paths below {SNAPSHOT_INDICATOR} are read-only")
-    if is_tree and any(name in ("", ".", "..") for name in path.split("/")):
+    if is_tree and not _NO_COMPONENTS.isdisjoint(path.split("/")):
         raise InvalidNameError("INVALID_PATH", f"path {path!r} has an empty component, '.' or '..'")

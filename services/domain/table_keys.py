@@ -108,6 +108,16 @@ def bucket_id_prefix(bucket_id: int) -> bytes:
     return b"/%d/" % bucket_id
 
 
+def rollback_key(bucket_id: int, rollback_id: str) -> bytes:
+    """rollbackTable."""
+    return b"/%d/%s" % (bucket_id, rollback_id.encode())
+
+
+def object_key(bucket_id: int, object_id: int) -> bytes:
+    """rollbackNameTable."""
+    return b"/%d/%016x" % (bucket_id, object_id & _64_BITS)
+
+
 def ascending_death_key(bucket_id: int, death: int) -> bytes:
     """unexpandedTable: oldest death first."""
     return b"/%d/a/%016x" % (bucket_id, death)

@@ -32,9 +32,13 @@ from services.storage.store import prefix_end
 
 
 def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
-    """A bucket by its name."""
+    """A bucket by its name, to change something in it: not while it is being rolled back."""
     row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
     if row is not None:
+        if row.rollback_snapshot_id:
+            raise CommandError(
+                ErrorCode.BUCKET_BUSY, f"bucket {volume}/{bucket} is being rolled back; try again when that is done"
+            )
         return row
     if work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
         raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume} in shard {work.shard}")
@@ -95,6 +99,7 @@ def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
         used_namespace=0,
         snapshot_used_bytes=0,
         snapshot_used_namespace=0,
+        rollback_snapshot_id="",
     )
     identity = BucketIdentity(
         volume.object_id, object_id, command.volume, command.bucket, command.layout, is_deleted=False

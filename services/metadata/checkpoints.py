@@ -20,8 +20,10 @@ from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.table_keys import bucket_id_key, snapshot_list_key
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError
+from services.metadata.rollback import is_rolled_back_to
 from services.metadata.tables import BUCKET_ID_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
 from services.metadata.transaction import Transaction
+from services.runtime.errors import InvalidMessageError
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
@@ -79,6 +81,8 @@ def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDr
     if row is None or not row.is_live:
         version = row.dropped_chain_version if row else transaction.counters.chain_version
         return SnapshotDropped(command.snapshot_id, version)
+    if is_rolled_back_to(transaction, row.bucket_id, row.snapshot_id):
+        raise InvalidMessageError(f"snapshot {row.snapshot_id} is being rolled back to: drop it when that is done")
     live_before = transaction.snapshots.of(work, row.bucket_id).live_txns
     alone = transaction.space.drop(work, row.bucket_id, row.txn, live_before)
     transaction.snapshots.drop(work, row, transaction.counters.chain_version + 1)

@@ -6,6 +6,7 @@ after that nothing can be undone.
 
 from __future__ import annotations
 
+from schemas.codec import codec
 from schemas.records import (
     BlockGroup,
     BucketIdentity,
@@ -13,6 +14,7 @@ from schemas.records import (
     ClaimRows,
     DeletedKind,
     FinishRows,
+    KeyHead,
     PurgeOutcome,
     RowName,
     RowsClaimed,
@@ -31,6 +33,9 @@ from services.metadata.tables import (
 )
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
+
+_KEY_HEAD = codec(KeyHead)
+_CLAIMED_ROW = codec(ClaimedRow)
 
 
 class _Claim:
@@ -63,33 +68,35 @@ class _Claim:
     def _key(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
         key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
-        row = work.table(DELETED_TABLE).get(key)
-        if row is None or row.key.birth != name.birth:
+        row = work.table(DELETED_TABLE).get_encoded(key)
+        version = None if row is None else _KEY_HEAD.decode_head(row)
+        if row is None or version is None or version.birth != name.birth:
             self._claimed_before(name, key)
             return
-        if self._transaction.counters.claims_stopped or self._is_held(name.bucket_id, row.key.birth, row.death):
+        # The row's key holds its death: it is the row's own.
+        if self._transaction.counters.claims_stopped or self._is_held(name.bucket_id, version.birth, name.death):
             self.refused.append(name)
             return
         work.table(DELETED_TABLE).delete(key)
-        if row.key.blocks is None:
-            raise InvariantError(f"a version without blocks is in deletedTable: {key!r}; stop and look at it")
-        claimed = ClaimedRow(row.key.birth, self._transaction.txn, row.key.blocks)
-        work.table(RECLAIM_TABLE).put(key, claimed)
+        claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
+        work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(name.bucket_id, NOBODY, key_cell(row.key))
-        self._transaction.figures.claim(name.bucket_id, row.key.size_bytes)
-        self._group(name, claimed)
+        self._transaction.space.subtract(name.bucket_id, NOBODY, key_cell(version))
+        self._transaction.figures.claim(name.bucket_id, version.size_bytes)
+        self._group(name, version)
 
     def _claimed_before(self, name: RowName, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
-        claimed = self._transaction.work.table(RECLAIM_TABLE).get(key)
-        if claimed is None or claimed.birth != name.birth:
+        claimed = _claimed_version(self._transaction, key, name)
+        if claimed is None:
             self.gone.append(name)
         else:
             self._group(name, claimed)
 
-    def _group(self, name: RowName, claimed: ClaimedRow) -> None:
-        self.groups.append(BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, claimed.blocks))
+    def _group(self, name: RowName, version: KeyHead) -> None:
+        if version.blocks is None:
+            raise InvariantError(f"a version without blocks is in deletedTable: {name}; stop and look at it")
+        self.groups.append(BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, version.blocks))
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -114,6 +121,13 @@ class _Claim:
             self.gone.append(name)
 
 
+def _claimed_version(transaction: Transaction, key: bytes, name: RowName) -> KeyHead | None:
+    """The claimed version of that name; None when there is none."""
+    row = transaction.work.table(RECLAIM_TABLE).get_encoded(key)
+    version = None if row is None else _KEY_HEAD.decode_head(row)
+    return version if version is not None and version.birth == name.birth else None
+
+
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     """Move rows that nobody holds out of reach; every row of the command gets an answer."""
     claim = _Claim(transaction)
@@ -130,9 +144,9 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
         if identity is None:
             continue
         key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
-        claimed = work.table(RECLAIM_TABLE).get(key)
-        if claimed is None or claimed.birth != name.birth:
+        claimed = _claimed_version(transaction, key, name)
+        if claimed is None:
             continue
         work.table(RECLAIM_TABLE).delete(key)
-        transaction.figures.finish(name.bucket_id, claimed.blocks.size_bytes)
+        transaction.figures.finish(name.bucket_id, claimed.size_bytes)
     return RowsFinished(command.task)

@@ -15,6 +15,7 @@ class ErrorCode(StrEnum):
     VOLUME_NOT_EMPTY = "VOLUME_NOT_EMPTY"
     BUCKET_NOT_FOUND = "BUCKET_NOT_FOUND"
     BUCKET_ALREADY_EXISTS = "BUCKET_ALREADY_EXISTS"
+    BUCKET_BUSY = "BUCKET_BUSY"
     BUCKET_NOT_EMPTY = "BUCKET_NOT_EMPTY"
     CONTAINS_SNAPSHOT = "CONTAINS_SNAPSHOT"
     KEY_NOT_FOUND = "KEY_NOT_FOUND"
@@ -32,6 +33,10 @@ class ErrorCode(StrEnum):
     OLD_REQUEST = "OLD_REQUEST"
     WRONG_SHARD = "WRONG_SHARD"
     PERMISSION_DENIED = "PERMISSION_DENIED"
+    FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    """No snapshot ever had this id; only reads say so."""
+    SNAPSHOT_EXPIRED = "SNAPSHOT_EXPIRED"
+    """The snapshot was there and was dropped; only reads say so."""
 
 
 class CommandError(DeepcleanError):
@@ -40,3 +45,14 @@ class CommandError(DeepcleanError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class SnapshotExpiredError(CommandError):
+    """A snapshot was dropped; ``next_snapshot`` is the id of the one at which its reader can go on, if any."""
+
+    def __init__(self, snapshot_id: str, next_snapshot: str) -> None:
+        advice = f"reopen at {next_snapshot}, the next one" if next_snapshot else "no later one is there"
+        super().__init__(
+            ErrorCode.SNAPSHOT_EXPIRED, f"the snapshot with the id {snapshot_id} has expired or was deleted: {advice}"
+        )
+        self.next_snapshot = next_snapshot

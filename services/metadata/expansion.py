@@ -6,7 +6,6 @@ A child dies with its directory: it gets the directory's death, however late it 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 
 from schemas.records import (
@@ -14,10 +13,8 @@ from schemas.records import (
     DeletedDirectoryRow,
     DirectoriesPurged,
     DirectoryExpanded,
-    DirectoryRow,
     ExpandDirectory,
     ExpansionOutcome,
-    KeyRow,
     PurgedDirectory,
     PurgeDirectories,
     PurgeOutcome,
@@ -72,32 +69,34 @@ class _Page:
         death = Death(row.death, row.snapshots_before_death)
         made = []
         is_done = True
-        for key, child in self._children(row.directory.object_id):
-            if self._is_full:
+        ids = (self._identity.volume_id, self._identity.bucket_id)
+        prefix = tree_key(*ids, row.directory.object_id, "")
+        children = prefix, prefix_end(prefix)
+        for key, child in work.table(DIRECTORY_TABLE).scan(*children):
+            if not self._take(len(key) + len(child.name)):
                 is_done = False
                 break
-            self._left_entries -= 1
-            self._left_bytes -= len(key) + len(child.name) + _ROW_OVERHEAD_BYTES
-            ids = (self._identity.volume_id, self._identity.bucket_id)
-            if isinstance(child, DirectoryRow):
-                work.table(DIRECTORY_TABLE).delete(key)
-                bury_directory(self._transaction, *ids, child, death)
-                made.append(
-                    DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
-                )
-                self.directories += 1
-            else:
-                work.table(FILE_TABLE).delete(key)
-                bury_key(self._transaction, *ids, child, death)
-                self.files += 1
+            work.table(DIRECTORY_TABLE).delete(key)
+            bury_directory(self._transaction, *ids, child, death)
+            made.append(DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0))
+            self.directories += 1
+        for key, file in work.table(FILE_TABLE).scan_encoded(*children):
+            if not self._take(len(key) + len(file)):
+                is_done = False
+                break
+            work.table(FILE_TABLE).delete(key)
+            bury_key(self._transaction, *ids, file, death)
+            self.files += 1
         self._save(row, len(made), is_expanded=is_done)
         return made, is_done
 
-    def _children(self, directory_id: int) -> Iterator[tuple[bytes, DirectoryRow | KeyRow]]:
-        prefix = tree_key(self._identity.volume_id, self._identity.bucket_id, directory_id, "")
-        end = prefix_end(prefix)
-        yield from self._transaction.work.table(DIRECTORY_TABLE).scan(prefix, end)
-        yield from self._transaction.work.table(FILE_TABLE).scan(prefix, end)
+    def _take(self, size_bytes: int) -> bool:
+        """Whether one more child goes into the page, with so many bytes beside its numbers."""
+        if self._is_full:
+            return False
+        self._left_entries -= 1
+        self._left_bytes -= size_bytes + _ROW_OVERHEAD_BYTES
+        return True
 
     def _save(self, row: DeletedDirectoryRow, made: int, *, is_expanded: bool) -> None:
         ids = (self._identity.volume_id, self._identity.bucket_id)
@@ -120,9 +119,10 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
         return _expanded(command, ExpansionOutcome.GONE)
     if row.is_expanded:
         return _expanded(command, ExpansionOutcome.EXPANDED)
+    live_before = transaction.figures.moved_live()
     page = _Page(transaction, identity, command)
     outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
-    _correct_references(transaction, command.bucket_id, row.death)
+    _correct_references(transaction, command.bucket_id, row.death, live_before)
     return _expanded(command, outcome, page.directories, page.files)
 
 
@@ -132,9 +132,11 @@ def _expanded(
     return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
 
 
-def _correct_references(transaction: Transaction, bucket_id: int, death: int) -> None:
+def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
     """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
-    moved_bytes, moved_names = transaction.figures.moved_live()
+    moved_bytes, moved_names = (
+        moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
+    )
     for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death):
         corrected: SnapshotListRow = replace(
             snapshot,

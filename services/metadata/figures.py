@@ -28,10 +28,10 @@ class BucketFigures:
         self._accounts.clear()
         self._last_txn.clear()
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is dropped."""
-        self._used.begin_message()
-        self._accounts.begin_message()
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._used.undo_message()
+        self._accounts.undo_message()
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Bytes and names that have become live."""
@@ -40,6 +40,10 @@ class BucketFigures:
     def bury(self, bucket_id: int, size_bytes: int, *, has_row: bool) -> None:
         """One key or directory has died; without a row in a garbage table it is just gone."""
         self._used.add(bucket_id, (-size_bytes, -1, size_bytes, 1) if has_row else (-size_bytes, -1, 0, 0))
+
+    def revive(self, bucket_id: int, size_bytes: int) -> None:
+        """A key or directory has come back from a garbage table."""
+        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
 
     def purge_directory(self, bucket_id: int) -> None:
         """The row of a deleted directory has gone."""
@@ -56,9 +60,8 @@ class BucketFigures:
 
     def live_bytes(self, bucket_id: int, written_bytes: int) -> int:
         """Live bytes of a bucket with what this batch has moved, given what is written."""
-        kept = self._used.of(bucket_id)
-        moving = sum(amounts[0] for moved_id, amounts in self._used.message() if moved_id == bucket_id)
-        return written_bytes + (kept[0] if kept else 0) + moving
+        moved = self._used.of(bucket_id)
+        return written_bytes + moved[0] if moved else written_bytes
 
     def moved_live(self) -> tuple[int, int]:
         """Bytes and names that the present message has taken off the live figures."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from schemas.codec import codec
 from schemas.records import (
     BucketRow,
     DeletedDirectoryRow,
-    DeletedEntry,
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
-    KeyRow,
+    KeyHead,
     RenameRow,
 )
 from schemas.topics import DELETED_ENTRIES
@@ -29,13 +29,16 @@ RENAME_CELL = (0, 0, 0, 0, 1)
 """What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
 
 
-def key_cell(key: KeyRow) -> tuple[int, int, int, int, int]:
+_KEY_HEAD = codec(KeyHead)
+_DELETED_KEY_ROW = codec(DeletedKeyRow)
+
+
+def key_cell(key: KeyHead) -> tuple[int, int, int, int, int]:
     """What a version counts in the space matrix."""
     return key.size_bytes, 1, 1, 0, 0
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(NamedTuple):
     """When something left the active namespace: a txn, and how many snapshots its bucket had ever had then."""
 
     txn: int
@@ -47,17 +50,21 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, key: KeyRow, death: Death) -> None:
-    """Move a version to deletedTable. One without blocks leaves nothing behind."""
+def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyHead:
+    """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
+    key = _KEY_HEAD.decode_head(row)
     transaction.figures.bury(bucket_id, key.size_bytes, has_row=key.blocks is not None)
     if key.blocks is None:
-        return
+        return key
     work = transaction.work
-    row = DeletedKeyRow(key, death.txn, death.snapshots_before)
-    work.table(DELETED_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, key.object_id), row)
+    deleted = _DELETED_KEY_ROW.encode_around(
+        row, {"death": death.txn, "snapshots_before_death": death.snapshots_before}
+    )
+    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
     _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
+    return key
 
 
 def bury_directory(
@@ -69,11 +76,27 @@ def bury_directory(
     row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
     key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
     work.table(DELETED_DIRECTORY_TABLE).put(key, row)
-    birth = object_txn(directory.object_id)
-    live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(birth, death.txn, live), DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
+    _count_and_send_directory(transaction, bucket_id, directory, death)
+
+
+def _count_and_send_directory(transaction: Transaction, bucket_id: int, directory: DirectoryRow, death: Death) -> None:
+    birth = object_txn(directory.object_id)
+    live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
+    transaction.space.add(bucket_id, holders(birth, death.txn, live), DIRECTORY_CELL)
     _send(transaction, bucket_id, DeletedKind.DIRECTORY, directory.object_id, birth, death)
+
+
+def bury_expanded_directory(
+    transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
+) -> None:
+    """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
+    transaction.figures.bury(bucket_id, 0, has_row=True)
+    work = transaction.work
+    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=True, child_rows=child_rows)
+    key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
+    work.table(DELETED_DIRECTORY_TABLE).put(key, row)
+    _count_and_send_directory(transaction, bucket_id, directory, death)
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
@@ -95,13 +118,13 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
 def _send(
     transaction: Transaction, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death
 ) -> None:
-    entry = DeletedEntry(
-        bucket_id=bucket_id,
-        object_id=object_id,
-        kind=kind,
-        birth=birth,
-        death=death.txn,
-        snapshots_before_death=death.snapshots_before,
-        chain_version=transaction.counters.chain_version,
-    )
-    transaction.work.send(DELETED_ENTRIES, entry)
+    entry = {
+        "bucket_id": bucket_id,
+        "object_id": object_id,
+        "kind": kind,
+        "birth": birth,
+        "death": death.txn,
+        "snapshots_before_death": death.snapshots_before,
+        "chain_version": transaction.counters.chain_version,
+    }
+    transaction.work.send_fields(DELETED_ENTRIES, entry)

@@ -47,7 +47,7 @@ def _rows(question: Question) -> Iterator[TablesReader]:
     try:
         checkpoint = question.store.open_checkpoint(snapshot_id)
     except KeyError:
-        raise ReadError("FILE_NOT_FOUND", f"there is no snapshot with the id {snapshot_id}") from None
+        raise queries.missing_snapshot(TablesReader(question.store), snapshot_id) from None
     with closing_reader(checkpoint) as tables:
         yield tables
 

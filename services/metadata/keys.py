@@ -6,16 +6,13 @@ from dataclasses import replace
 
 from schemas.records import (
     BlockRun,
-    BlocksWritten,
     BucketLayout,
     Committed,
     DeleteKey,
     KeyRow,
     PutKey,
     RenameKey,
-    ScmCommand,
 )
-from schemas.topics import SCM_COMMANDS
 from services.domain.names import check_key_path
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
@@ -25,6 +22,7 @@ from services.metadata.figures import MAX_BYTES
 from services.metadata.garbage import bury_key, death_now, note_rename
 from services.metadata.tables import KEY_TABLE
 from services.metadata.transaction import Transaction
+from services.metadata.tree import Place
 
 
 def put_key(transaction: Transaction, command: PutKey) -> Committed:
@@ -35,36 +33,34 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     blocks = _blocks(transaction, command)
     if is_tree:
         place = tree.place_for_file(transaction, bucket, command.key)
-        existing, made_directories = place.existing, place.made_directories
     else:
-        existing = transaction.work.table(KEY_TABLE).get(flat_key(bucket.volume, bucket.bucket, command.key))
-        made_directories = 0
+        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, command.key), 0, command.key)
+    table = transaction.work.table(place.table)
+    buried = table.get_encoded(place.db_key)
+    existing = None if buried is None else table.decode(buried)
+    now = transaction.log_time_ms
     row = KeyRow(
-        object_id=existing.object_id if existing else transaction.new_object_id(),
-        parent_id=place.parent_id if is_tree else 0,
-        name=place.name if is_tree else command.key,
-        birth=transaction.txn,
-        update_id=transaction.txn,
-        rename_txn=existing.rename_txn if existing else 0,
-        size_bytes=command.size_bytes,
-        tag=command.tag,
-        creation_time_ms=existing.creation_time_ms if existing else transaction.log_time_ms,
-        modification_time_ms=transaction.log_time_ms,
-        blocks=blocks,
+        existing.object_id if existing else transaction.new_object_id(),
+        transaction.txn,
+        command.size_bytes,
+        blocks,
+        place.parent_id,
+        place.name,
+        transaction.txn,
+        existing.rename_txn if existing else 0,
+        command.tag,
+        existing.creation_time_ms if existing else now,
+        now,
     )
-    if is_tree:
-        tree.put_file(transaction, bucket, row)
-    else:
-        transaction.work.table(KEY_TABLE).put(flat_key(bucket.volume, bucket.bucket, command.key), row)
-    transaction.figures.put(bucket.object_id, command.size_bytes, 1 + made_directories)
-    if existing:
+    table.put(place.db_key, row)
+    transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
+    if buried is not None:
         death = death_now(transaction, bucket.object_id)
-        bury_key(transaction, bucket.volume_id, bucket.object_id, existing, death)
+        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death)
     if transaction.figures.live_bytes(bucket.object_id, bucket.used_bytes) > MAX_BYTES:
         raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
     if blocks:
-        written = BlocksWritten(transaction.txn, bucket.object_id, blocks)
-        transaction.work.send(SCM_COMMANDS, ScmCommand(written))
+        transaction.written.add(bucket.object_id, blocks)
     return Committed(row.object_id, blocks)
 
 
@@ -91,13 +87,12 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
         return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
     table = transaction.work.table(KEY_TABLE)
     key = flat_key(bucket.volume, bucket.bucket, command.key)
-    row = table.get(key) if command.key else None
+    row = table.get_encoded(key) if command.key else None
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
     table.delete(key)
     death = death_now(transaction, bucket.object_id)
-    bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
-    return Committed(row.object_id)
+    return Committed(bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
 
 
 def rename_key(transaction: Transaction, command: RenameKey) -> Committed:

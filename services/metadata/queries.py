@@ -26,7 +26,7 @@ from services.domain.table_keys import (
     tree_key,
     volume_key,
 )
-from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.errors import CommandError, ErrorCode, SnapshotExpiredError
 from services.metadata.space import unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
 from services.metadata.tables import (
@@ -35,6 +35,7 @@ from services.metadata.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     SPACE_TABLE,
     TRANSACTION_INFO_KEY,
@@ -81,6 +82,17 @@ def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
     if tables.table(VOLUME_TABLE).get(volume_key(volume)) is None:
         raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume}")
     raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+
+
+def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
+    """What to answer whoever reads a snapshot that has no checkpoint: it never was there, or it was dropped."""
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if taken is None:
+        return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
+    prefix = bucket_id_prefix(taken.bucket_id)
+    rows = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))
+    later = (row.snapshot_id for _, row in rows if row.is_live and row.ordinal > taken.ordinal)
+    return SnapshotExpiredError(snapshot_id, next(later, ""))
 
 
 def list_entries(

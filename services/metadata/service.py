@@ -23,7 +23,8 @@ from schemas.records import (
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
@@ -35,6 +36,7 @@ from services.metadata.tables import (
     TRANSACTION_INFO_TABLE,
 )
 from services.metadata.transaction import ShardCounters, Transaction
+from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
@@ -56,6 +58,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
     records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
+    records.RollbackPage: ("snapshots", rollback.rollback_page),
     records.ClaimRows: ("key_deletion", claims.claim_rows),
     records.FinishRows: ("key_deletion", claims.finish_rows),
     records.SweepPage: ("key_deletion", sweeps.sweep_page),
@@ -70,6 +73,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
 }
+_Refusal = CommandError | InvalidNameError
 _ALONE = (records.TakeSnapshot, records.DropSnapshot)
 
 
@@ -86,6 +90,8 @@ class MetadataService:
         self._snapshots = SnapshotLists()
         self._space = SpaceChanges()
         self._figures = BucketFigures()
+        self._written = WrittenBlocks()
+        self._directories = DirectoryPaths()
         self._dropped: list[str] = []
 
     def restore(self, tables: TablesReader) -> None:
@@ -96,6 +102,8 @@ class MetadataService:
         self._snapshots.clear()
         self._space.clear()
         self._figures.clear()
+        self._written.clear()
+        self._directories.clear()
         self._dropped.clear()
 
     def stands_alone(self, message: Message) -> bool:
@@ -106,15 +114,25 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
-        self._figures.begin_message()
-        self._space.begin_message()
         transaction = Transaction(
-            work, self._counters, self._snapshots, self._space, self._figures, self._counters.txn + 1, log_time_ms
+            work,
+            self._counters,
+            self._snapshots,
+            self._space,
+            self._figures,
+            self._written,
+            self._directories,
+            self._counters.txn + 1,
+            log_time_ms,
         )
-        if type(command.body) in _CLIENT_HANDLERS:
-            self._apply_client_command(command, transaction)
-        else:
-            self._apply_service_command(command, transaction)
+        try:
+            if type(command.body) in _CLIENT_HANDLERS:
+                self._apply_client_command(command, transaction)
+            else:
+                self._apply_service_command(command, transaction)
+        except BaseException:
+            self._undo()
+            raise
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             _forget_clients(work, log_time_ms)
         self._counters.log_time_ms = log_time_ms
@@ -128,9 +146,10 @@ class MetadataService:
             if before is not None and command.number <= before.number:
                 self._answer_again(command, before, work)
                 return
-        reply = self._reply(command, transaction)
-        encoded = codec(MetadataReply).encode(reply) if command.wants_reply else b""
+        outcome = self._carry_out(command, transaction)
+        encoded = b""
         if command.wants_reply:
+            encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             clients.put(client_key, ClientRow(command.number, transaction.log_time_ms, encoded))
@@ -151,7 +170,8 @@ class MetadataService:
         )
         work.send(METADATA_REPLIES, reply)
 
-    def _reply(self, command: MetadataCommand, transaction: Transaction) -> MetadataReply:
+    def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | _Refusal:
+        """Apply a client's command as a whole or not at all."""
         try:
             if command.shard != transaction.shard:
                 raise CommandError(
@@ -162,11 +182,24 @@ class MetadataService:
             committed = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
         except (CommandError, InvalidNameError) as error:
             transaction.work.undo_message()
-            return MetadataReply(command.client_id, command.number, 0, str(error.code), str(error))
+            self._undo()
+            return error
         self._counters.txn = transaction.txn
-        self._figures.keep_message(transaction.txn)
+        self._keep(transaction.txn)
+        return committed
+
+    def _keep(self, txn: int) -> None:
+        """The present command was applied: what it has summed up belongs to the batch."""
+        self._figures.keep_message(txn)
         self._space.keep_message()
-        return MetadataReply(command.client_id, command.number, transaction.txn, committed=committed)
+        self._written.keep_message()
+
+    def _undo(self) -> None:
+        """The present command was not applied: what it has summed up is taken off again."""
+        self._figures.undo_message()
+        self._space.undo_message()
+        self._written.undo_message()
+        self._directories.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -190,8 +223,7 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
-        self._figures.keep_message(transaction.txn)
-        self._space.keep_message()
+        self._keep(transaction.txn)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -227,6 +259,7 @@ class MetadataService:
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
+        self._written.send(work)
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)
@@ -239,6 +272,12 @@ class MetadataService:
         """Checkpoints that may be removed, now that their drop is written."""
         dropped, self._dropped = self._dropped, []
         return dropped
+
+
+def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
+    if isinstance(outcome, Committed):
+        return MetadataReply(command.client_id, command.number, txn, committed=outcome)
+    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), str(outcome))
 
 
 def _forget_clients(work: Work, log_time_ms: int) -> None:

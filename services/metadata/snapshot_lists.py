@@ -42,10 +42,6 @@ class SnapshotList:
         before = bisect_left(self.live_txns, death)
         return self.live_txns[before - 1] if before else 0
 
-    def ever_before(self, death: int) -> int:
-        """How many snapshots the bucket had ever had at a death: what a row keeps that has one."""
-        return bisect_left(self.rows, death, key=_txn)
-
     def live_from(self, death: int) -> list[SnapshotListRow]:
         """Live snapshots that were taken after a death."""
         return [row for row in self.rows if row.is_live and row.txn > death]
@@ -94,7 +90,3 @@ class SnapshotLists:
     def drop(self, work: Work, row: SnapshotListRow, chain_version: int) -> None:
         """Mark a snapshot as dropped."""
         self.update(work, replace(row, is_live=False, dropped_chain_version=chain_version))
-
-
-def _txn(row: SnapshotListRow) -> int:
-    return row.txn

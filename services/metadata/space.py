@@ -66,9 +66,9 @@ class SpaceChanges:
         self._sizes.clear()
         self._is_barrier_due = False
 
-    def begin_message(self) -> None:
-        """Whatever follows belongs to the next message; what was not kept is dropped."""
-        self._rows.begin_message()
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._rows.undo_message()
 
     def keep_message(self) -> None:
         """The present message was applied."""

@@ -104,8 +104,7 @@ def _entry(
         kind, birth, snapshots_before_death = DeletedKind.RENAME_ENTRY, row.birth, row.snapshots_before_death
     else:
         # Claimed: nobody holds it, for ever. Another claim is answered with its blocks again.
-        birth = row.birth
-        snapshots_before_death = transaction.snapshots.of(transaction.work, bucket_id).ever_before(death)
+        birth, snapshots_before_death = row.version.key.birth, row.version.snapshots_before_death
     return DeletedEntry(
         bucket_id=bucket_id,
         object_id=object_id,

@@ -15,6 +15,8 @@ snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object w
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
 snapshotIdTable      snapshot id                               the same row, as it was when it was taken
+rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
+rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
@@ -46,6 +48,8 @@ SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameR
 RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
+ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
+ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
@@ -67,6 +71,8 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     RECLAIM_TABLE,
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
+    ROLLBACK_TABLE,
+    ROLLBACK_NAME_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,

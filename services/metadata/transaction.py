@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
+from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.service import Work
 
 
@@ -49,6 +51,8 @@ class Transaction:
     snapshots: SnapshotLists
     space: SpaceChanges
     figures: BucketFigures
+    written: WrittenBlocks
+    directories: DirectoryPaths
     txn: int
     log_time_ms: int
     objects: int = 0

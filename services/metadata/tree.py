@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from schemas.records import (
     BucketLayout,
@@ -23,16 +24,17 @@ from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.service import Work
 from services.storage.store import prefix_end
+from services.storage.tables import TableDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file goes: its directory, its name, and the version that is there."""
+class Place(NamedTuple):
+    """Where a key's row goes: its table and key, its directory and name; and how many directories were made for it."""
 
+    table: TableDefinition[KeyRow]
+    db_key: bytes
     parent_id: int
     name: str
-    existing: KeyRow | None
-    made_directories: int
+    made_directories: int = 0
 
 
 def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
@@ -41,31 +43,36 @@ def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
 
 
 def _components(path: str) -> list[str]:
-    return path.split("/")
+    """Names on a path; none for the root."""
+    return path.split("/") if path else []
+
+
+def _parent_and_name(path: str) -> tuple[str, str]:
+    """The path of the directory and the name in it; what begins with a slash is in no directory that there is."""
+    directory, slash, name = path.rpartition("/")
+    return directory or slash, name
 
 
 def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
     """Where a file of this path goes; missing directories on the way are made."""
-    *directories, name = _components(path)
-    parent_id, made = _make_directories(transaction, bucket, directories, ErrorCode.NOT_A_FILE)
+    directory, _, name = path.rpartition("/")
+    parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
     key = row_key(bucket, parent_id, name)
     if transaction.work.table(DIRECTORY_TABLE).get(key) is not None:
         raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory")
-    return Place(parent_id, name, transaction.work.table(FILE_TABLE).get(key), made)
-
-
-def put_file(transaction: Transaction, bucket: BucketRow, row: KeyRow) -> None:
-    """Set the live version of a file."""
-    transaction.work.table(FILE_TABLE).put(row_key(bucket, row.parent_id, row.name), row)
+    return Place(FILE_TABLE, key, parent_id, name, made)
 
 
 def _make_directories(
-    transaction: Transaction, bucket: BucketRow, names: list[str], code_for_file: ErrorCode
+    transaction: Transaction, bucket: BucketRow, path: str, code_for_file: ErrorCode
 ) -> tuple[int, int]:
     """Id of the last directory of a path, and how many had to be made."""
+    known = transaction.directories.find(bucket.object_id, path)
+    if known is not None:
+        return known, 0
     directories, files = transaction.work.table(DIRECTORY_TABLE), transaction.work.table(FILE_TABLE)
     parent_id, made = bucket.object_id, 0
-    for name in names:
+    for name in _components(path):
         key = row_key(bucket, parent_id, name)
         found = directories.get(key)
         if found is None:
@@ -76,28 +83,36 @@ def _make_directories(
             directories.put(key, found)
             made += 1
         parent_id = found.object_id
+    transaction.directories.remember(bucket.object_id, path, parent_id)
     return parent_id, made
 
 
-def find_directory(work: Work, bucket: BucketRow, names: list[str]) -> int | None:
-    """Id of the directory of a path; None when there is none."""
+def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> int | None:
+    """Id of the directory of a path, the bucket's for an empty one; None when there is none."""
+    parent_id = transaction.directories.find(bucket.object_id, path)
+    if parent_id is not None:
+        return parent_id
     parent_id = bucket.object_id
-    for name in names:
-        found = work.table(DIRECTORY_TABLE).get(row_key(bucket, parent_id, name))
+    for name in _components(path):
+        found = transaction.work.table(DIRECTORY_TABLE).get(row_key(bucket, parent_id, name))
         if found is None:
             return None
         parent_id = found.object_id
+    transaction.directories.remember(bucket.object_id, path, parent_id)
     return parent_id
 
 
-def _find(work: Work, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
+def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes | None:
+    """Key that a file or directory of a path would have; None when its directory is not there, and for the root."""
+    directory, name = _parent_and_name(path)
+    parent_id = find_directory(transaction, bucket, directory)
+    return None if parent_id is None or not name else row_key(bucket, parent_id, name)
+
+
+def _find(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
     """The file or directory of a path; None when there is none, and for the root."""
-    *directories, name = _components(path)
-    parent_id = find_directory(work, bucket, directories)
-    if parent_id is None or not name:
-        return None
-    key = row_key(bucket, parent_id, name)
-    return work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
+    key, work = _find_key(transaction, bucket, path), transaction.work
+    return None if key is None else work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
 
 
 def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow:
@@ -115,8 +130,7 @@ def make_directory(transaction: Transaction, command: MakeDirectory) -> Committe
     """Make a directory and its missing parents; one that is there is left as it is."""
     bucket = tree_bucket(transaction, command.volume, command.bucket)
     check_key_path(command.directory, is_tree=True)
-    names = _components(command.directory)
-    object_id, made = _make_directories(transaction, bucket, names, ErrorCode.FILE_ALREADY_EXISTS)
+    object_id, made = _make_directories(transaction, bucket, command.directory, ErrorCode.FILE_ALREADY_EXISTS)
     transaction.figures.put(bucket.object_id, 0, made)
     return Committed(object_id)
 
@@ -130,19 +144,21 @@ def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Comm
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
     """Take a file or directory out of the namespace; says its id."""
     work = transaction.work
-    row = _find(work, bucket, path)
-    if row is None:
-        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    key = _find_key(transaction, bucket, path)
     death = death_now(transaction, bucket.object_id)
-    if isinstance(row, KeyRow):
-        work.table(FILE_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-        bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
-        return row.object_id
-    if not is_recursive and _has_children(work, bucket, row.object_id):
-        raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
-    work.table(DIRECTORY_TABLE).delete(row_key(bucket, row.parent_id, row.name))
-    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
-    return row.object_id
+    directory = work.table(DIRECTORY_TABLE).get(key) if key else None
+    if key and directory:
+        if not is_recursive and _has_children(work, bucket, directory.object_id):
+            raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
+        work.table(DIRECTORY_TABLE).delete(key)
+        transaction.directories.clear()
+        bury_directory(transaction, bucket.volume_id, bucket.object_id, directory, death)
+        return directory.object_id
+    file = work.table(FILE_TABLE).get_encoded(key) if key else None
+    if key is None or file is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    work.table(FILE_TABLE).delete(key)
+    return bury_key(transaction, bucket.volume_id, bucket.object_id, file, death).object_id
 
 
 def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:
@@ -160,7 +176,7 @@ def rename_directory(transaction: Transaction, command: RenameDirectory) -> Comm
 def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> int:
     """Move a file or directory; onto an existing directory means into it. Says its id."""
     work = transaction.work
-    row = _find(work, bucket, source)
+    row = _find(transaction, bucket, source)
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {source}")
     check_key_path(target, is_tree=True)
@@ -168,14 +184,14 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         if isinstance(row, KeyRow):
             return row.object_id
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"{source} is where it is to go")
-    if isinstance(_find(work, bucket, target), DirectoryRow):
+    if isinstance(_find(transaction, bucket, target), DirectoryRow):
         target = f"{target}/{row.name}"
-    if isinstance(row, DirectoryRow) and f"{target}/".startswith(f"{source}/"):
+    if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):
         raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")
-    *directories, name = _components(target)
-    parent_id = find_directory(work, bucket, directories)
+    directory, _, name = target.rpartition("/")
+    parent_id = find_directory(transaction, bucket, directory)
     if parent_id is None:
-        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"there is no directory {'/'.join(directories)}")
+        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"there is no directory {directory}")
     new_key = row_key(bucket, parent_id, name)
     if work.table(FILE_TABLE).get(new_key) is not None or work.table(DIRECTORY_TABLE).get(new_key) is not None:
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a {target} already")
@@ -187,6 +203,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         work.table(FILE_TABLE).put(new_key, moved_file)
     else:
         work.table(DIRECTORY_TABLE).delete(old_key)
+        transaction.directories.clear()
         moved_directory = replace(
             row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
         )

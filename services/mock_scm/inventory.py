@@ -26,6 +26,7 @@ from services.mock_scm.tables import (
     inventory_key,
     number_key,
 )
+from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.storage.tables import TablesReader
 
@@ -39,39 +40,57 @@ def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
 
 
-def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[bool, int | None]:
-    """Take blocks into the inventory, unless their txn is not above the mark: they are known, or gone again.
+def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[int, int | None]:
+    """Take blocks into the inventory, unless their ids are not above the mark: they are known, or gone again.
 
-    Says whether they were new, and the id of the next container when the newest one is full now.
+    Says how many bytes were new, and the id of the next container when the newest one is full now.
+
+    Raises:
+        InvalidMessageError: not every version has its place in all lists.
     """
     state = scm_state(work)
-    if written.txn <= state.mark_txn:
-        return False, None
-    run = written.blocks
-    work.table(INVENTORY_TABLE).put(inventory_key(run), InventoryRow(written.bucket_id, run))
-    before = _container(run.container_id, work)
+    runs = [run for run in _runs(written) if run.first_local_id > state.mark_local_id]
+    if not runs:
+        return 0, None
+    inventory = work.table(INVENTORY_TABLE)
+    for run in runs:
+        inventory.put(inventory_key(run), InventoryRow(written.bucket_id, run))
+    size_bytes, block_count = sum(run.size_bytes for run in runs), sum(run.block_count for run in runs)
+    before = _container(written.container_id, work)
     container = ContainerRow(
-        run.container_id,
-        before.block_count + run.block_count,
-        before.used_bytes + run.size_bytes,
-        before.written_bytes + run.size_bytes,
+        written.container_id,
+        before.block_count + block_count,
+        before.used_bytes + size_bytes,
+        before.written_bytes + size_bytes,
     )
     _put_container(container, work)
-    is_full = run.container_id == state.container_id and container.written_bytes >= container_size_bytes
+    is_full = written.container_id == state.container_id and container.written_bytes >= container_size_bytes
     newest_container_id = state.container_id + 1 if is_full else state.container_id
     _put_state(
         ScmState(
-            written.txn,
+            last_local_id(runs[-1]),
             newest_container_id,
             state.deletion_txn,
-            state.inventory_bytes + run.size_bytes,
-            state.inventory_blocks + run.block_count,
+            state.inventory_bytes + size_bytes,
+            state.inventory_blocks + block_count,
             state.deleted_bytes,
             state.deleted_blocks,
         ),
         work,
     )
-    return True, newest_container_id if is_full else None
+    return size_bytes, newest_container_id if is_full else None
+
+
+def _runs(written: BlocksWritten) -> list[BlockRun]:
+    columns = (written.first_local_ids, written.block_counts, written.block_sizes_bytes, written.sizes_bytes)
+    if len({len(column) for column in columns}) > 1:
+        raise InvalidMessageError("the lists of written blocks are not as long as each other: each version is in all")
+    return [BlockRun(written.container_id, *values) for values in zip(*columns, strict=True)]
+
+
+def last_local_id(run: BlockRun) -> int:
+    """Local id of a run's last block."""
+    return run.first_local_id + run.block_count - 1
 
 
 def remove_groups(groups: Iterable[BlockGroup], work: Work) -> tuple[list[GroupOutcome], list[bytes]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas.answers import ScmTotals
 from schemas.records import BlockRun, ContainerRow, InventoryRow
+from services.domain.table_keys import local_id_txn
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import (
     BEYOND,
@@ -51,7 +52,7 @@ def totals(tables: TablesReader) -> ScmTotals:
     """Sums over the inventory, and what is still to be deleted."""
     state = scm_state(tables)
     return ScmTotals(
-        mark_txn=state.mark_txn,
+        mark_txn=local_id_txn(state.mark_local_id),
         inventory_bytes=state.inventory_bytes,
         inventory_blocks=state.inventory_blocks,
         deleted_bytes=state.deleted_bytes,

@@ -27,7 +27,6 @@ from schemas.records import (
     WaitingDeletion,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
-from services.domain.table_keys import local_id_txn
 from services.mock_scm import inventory
 from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
@@ -104,16 +103,15 @@ class MockScmService:
             raise
 
     def _take_in(self, written: BlocksWritten, work: Work) -> None:
-        is_new, container_id = inventory.add_written(written, self._settings.container_size_bytes, work)
-        if not is_new:
-            return
-        self._metrics.written_bytes.inc(written.blocks.size_bytes)
+        new_bytes, container_id = inventory.add_written(written, self._settings.container_size_bytes, work)
+        self._metrics.written_bytes.inc(new_bytes)
         if container_id is not None:
             grant = MetadataCommand(
                 work.shard, "", 0, GrantContainer(container_id), sender=self.name, wants_reply=False
             )
             work.send(METADATA_COMMANDS, grant)
-        while self._waiting and order_of_key(self._waiting[0]) <= written.txn:
+        mark = inventory.scm_state(work).mark_local_id
+        while self._waiting and order_of_key(self._waiting[0]) <= mark:
             key = self._waiting.pop(0)
             row = work.table(WAITING_DELETION_TABLE).get(key)
             work.table(WAITING_DELETION_TABLE).delete(key)
@@ -131,12 +129,12 @@ class MockScmService:
 
     def _delete_when_known(self, command: DeleteBlocks, work: Work) -> None:
         """A block that was not reported yet cannot be told from one that is deleted already: wait for the report."""
-        newest_txn = max((_newest_txn(group) for group in command.groups), default=0)
-        if newest_txn <= inventory.scm_state(work).mark_txn:
+        newest = max((inventory.last_local_id(group.blocks) for group in command.groups), default=0)
+        if newest <= inventory.scm_state(work).mark_local_id:
             self._delete(command, work)
             return
-        key = deletion_key(newest_txn, command)
-        work.table(WAITING_DELETION_TABLE).put(key, WaitingDeletion(newest_txn, command))
+        key = deletion_key(newest, command)
+        work.table(WAITING_DELETION_TABLE).put(key, WaitingDeletion(newest, command))
         _insert(self._waiting, key)
 
     def _delete(self, command: DeleteBlocks, work: Work) -> None:
@@ -201,11 +199,6 @@ class MockScmService:
             shard = str(work.shard)
             self._metrics.inventory_bytes.labels(shard).set(inventory.scm_state(work).inventory_bytes)
             self._metrics.waiting_deletions.labels(shard).set(len(self._waiting) + len(self._delayed))
-
-
-def _newest_txn(group: BlockGroup) -> int:
-    """txn that wrote the newest block of a group."""
-    return local_id_txn(group.blocks.first_local_id + group.blocks.block_count - 1)
 
 
 def _insert(keys: list[bytes], key: bytes) -> None:

@@ -6,7 +6,7 @@ table                key                        value
 inventoryTable       containerId/firstLocalId   a run of blocks that is in the store
 containerTable       containerId                a container and what is in it
 deletedBlocksTable   delTxnId                   blocks that the datanodes have yet to remove
-waitingDeletionTable untilTxn/task/attempt      a deletion of blocks that are not known yet
+waitingDeletionTable untilLocalId/task/attempt  a deletion of blocks that are not known yet
 delayedDeletionTable due/task/attempt           a deletion that is carried out later
 scmStateTable        now, barrier               the counters, and what they were when the last barrier passed
 ==================== ========================== ==========================================================
@@ -55,10 +55,10 @@ def inventory_key(run: BlockRun) -> bytes:
 
 
 def deletion_key(order: int, command: DeleteBlocks) -> bytes:
-    """waitingDeletionTable by txn and delayedDeletionTable by time."""
+    """waitingDeletionTable by local id and delayedDeletionTable by time."""
     return b"%016x/%016x/%08x" % (order, command.task, command.attempt)
 
 
 def order_of_key(key: bytes) -> int:
-    """The txn or time in a key of waitingDeletionTable or delayedDeletionTable."""
+    """The local id or time in a key of waitingDeletionTable or delayedDeletionTable."""
     return int(key[:16], 16)

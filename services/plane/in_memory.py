@@ -47,7 +47,7 @@ class InMemoryPlane:
     """All services of some shards over one log in memory."""
 
     shards: int = 1
-    is_rename_allowed: bool = True
+    snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
     clock: VirtualClock = field(default_factory=VirtualClock)
     max_batch_messages: int = 2_000
     probes: Mapping[Address, Probe] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class InMemoryPlane:
     def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
         makers: dict[str, Callable[[], Any]] = {
             "metadata": MetadataService,
-            "snapshots": lambda: SnapshotsService(SnapshotsSettings(is_rename_allowed=self.is_rename_allowed)),
+            "snapshots": lambda: SnapshotsService(self.snapshots_settings),
             "streaming": PureJudge,
             "key_deletion": KeyDeletionService,
             "directory_deletion": DirectoryDeletionService,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.answers import BucketSpace, ListedEntry, ScmTotals
+from schemas.answers import BucketSpace, ListedEntry, RetentionPreview, ScmTotals, SnapshotConsumer, SnapshotTag
 from schemas.codec import codec
 from schemas.records import (
     BlockRun,
@@ -14,6 +14,8 @@ from schemas.records import (
     KeyRow,
     MetadataCommand,
     MetadataReply,
+    RetentionPolicy,
+    RetentionRow,
     SnapshotCommand,
     SnapshotInfo,
     SnapshotReply,
@@ -28,6 +30,8 @@ from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
 from services.snapshots import queries as snapshot_queries
+from services.snapshots import retention_queries
+from services.snapshots.errors import CommandError as SnapshotCommandError
 from services.storage.tables import TablesReader
 
 
@@ -105,8 +109,8 @@ class InMemoryClient:
         """Nothing is held."""
 
 
-def _refuse(error: CommandError) -> PlaneError:
-    return PlaneError(error.code, str(error))
+def _refuse(error: CommandError | SnapshotCommandError) -> PlaneError:
+    return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
 
 
 class InMemoryMetadataReads:
@@ -116,7 +120,12 @@ class InMemoryMetadataReads:
         self._store = plane.processes["metadata", shard].store
 
     def _tables(self, snapshot_id: str = "") -> TablesReader:
-        return TablesReader(self._store.open_checkpoint(snapshot_id) if snapshot_id else self._store)
+        if not snapshot_id:
+            return TablesReader(self._store)
+        try:
+            return TablesReader(self._store.open_checkpoint(snapshot_id))
+        except KeyError:
+            raise _refuse(metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id)) from None
 
     def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
         """Volumes by name."""
@@ -169,6 +178,7 @@ class InMemorySnapshotReads:
 
     def __init__(self, plane: InMemoryPlane, shard: int) -> None:
         self._tables = TablesReader(plane.processes["snapshots", shard].store)
+        self._clock = plane.clock
 
     def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
         """Snapshots of a bucket in the order of its chain."""
@@ -176,10 +186,35 @@ class InMemorySnapshotReads:
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
         """One snapshot."""
-        for snapshot in self.snapshots(volume, bucket, with_deleted=True):
-            if snapshot.name == name:
-                return snapshot
-        raise PlaneError("FILE_NOT_FOUND", f"there is no snapshot {name} of {volume}/{bucket}")
+        try:
+            return snapshot_queries.snapshot_info(self._tables, volume, bucket, name)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def retention(self, volume: str, bucket: str) -> RetentionRow:
+        """The policy of a bucket and where its runs are."""
+        try:
+            return retention_queries.retention_of(self._tables, volume, bucket)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def retention_preview(
+        self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
+    ) -> RetentionPreview:
+        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        moment_ms = self._clock.now_ms() if now_ms is None else now_ms
+        try:
+            return retention_queries.preview(self._tables, volume, bucket, moment_ms, policy)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
+        """Tags of a bucket, by name."""
+        return retention_queries.list_tags(self._tables, volume, bucket)
+
+    def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
+        """Consumers of a bucket, by name."""
+        return retention_queries.list_consumers(self._tables, volume, bucket)
 
 
 class InMemoryScmReads:

@@ -6,12 +6,10 @@ Two implementations: ``kafka`` over a broker and ``memory_log`` for the simulato
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(NamedTuple):
     """One message as the log holds it."""
 
     topic: str

@@ -7,6 +7,7 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -72,6 +73,15 @@ class NoMetrics:
 
 
 _Input = tuple[LogRecord, Message | DecodeError]
+
+
+def _summary(records: Sequence[LogRecord]) -> BatchSummary:
+    last = {record.topic: record for record in records}
+    return BatchSummary(
+        next_offsets={topic: record.offset + 1 for topic, record in last.items()},
+        messages=dict(Counter([record.topic for record in records])),
+        log_times_ms={topic: record.timestamp_ms for topic, record in last.items()},
+    )
 
 
 class Runner:
@@ -181,7 +191,7 @@ class Runner:
     def _run(self, inputs: Sequence[_Input]) -> None:
         """One unit of work: apply some messages and what is due, write once, publish."""
         work = Work(self.shard, self.store, self._cache)
-        batch = BatchSummary()
+        batch = _summary([record for record, _ in inputs])
         self._metrics.batch_started()
         for record, decoded in inputs:
             self._apply(record, decoded, work, batch)
@@ -205,9 +215,6 @@ class Runner:
             work.undo_message()
             self._put_aside(record, error, work)
             batch.dead_letters[record.topic] = batch.dead_letters.get(record.topic, 0) + 1
-        batch.messages[record.topic] = batch.messages.get(record.topic, 0) + 1
-        batch.next_offsets[record.topic] = record.offset + 1
-        batch.log_times_ms[record.topic] = record.timestamp_ms
 
     def _put_aside(self, record: LogRecord, error: Exception, work: Work) -> None:
         logger.warning(
@@ -235,10 +242,10 @@ class Runner:
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
             positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
-        removed = self._outbox.add(work.messages, work)
+        added = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
-        self._outbox.written(work.messages, removed)
+        self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
         if self._after_write:

@@ -8,15 +8,29 @@ acknowledged before anything behind it is sent: who reads an entry can then read
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
-from schemas.records import OutboxMessage, OutboxRow
+from schemas.records import OutboxRow, OutboxRun
 from schemas.topics import SNAPSHOT_CHAIN
 from services.runtime.log import Sink
 from services.runtime.probe import Point, Probe
+from services.runtime.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
 _FIRST, _BEYOND = (0).to_bytes(8, "big"), b"\xff" * 8
+_topic_and_fingerprint = itemgetter(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a unit of work does to the outbox: the row that it adds, if any, and the keys of those that it removes."""
+
+    row: OutboxRow | None
+    removed: list[bytes]
 
 
 class Outbox:
@@ -26,37 +40,43 @@ class Outbox:
         self._shard = shard
         self._sink = sink
         self._probe = probe
-        self._waiting: deque[tuple[bytes, tuple[OutboxMessage, ...]]] = deque()
+        self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
         self._published: list[bytes] = []
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
         """Take up what the last run wrote and may not have sent."""
-        self._waiting = deque((key, row.messages) for key, row in tables.table(OUTBOX).scan(_FIRST, _BEYOND))
+        self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND))
         self._published = []
         if self._waiting:
             self._next_number = int.from_bytes(self._waiting[-1][0], "big") + 1
 
-    def add(self, messages: list[OutboxMessage], work: UnitOfWork) -> list[bytes]:
-        """Make the messages part of a unit of work, which also removes what was acknowledged; says which rows."""
+    def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
+        """Make the messages part of a unit of work, which also removes what was acknowledged."""
         table = work.table(OUTBOX)
         removed = list(self._published)
         for key in removed:
             table.delete(key)
-        if messages:
-            table.put(self._next_number.to_bytes(8, "big"), OutboxRow(tuple(messages)))
-        return removed
+        if not messages:
+            return Added(None, removed)
+        runs = [
+            OutboxRun(topic, fingerprint, tuple([message.value for message in group]))
+            for (topic, fingerprint), group in groupby(messages, _topic_and_fingerprint)
+        ]
+        row = OutboxRow(tuple(runs))
+        table.put(self._next_number.to_bytes(8, "big"), row)
+        return Added(row, removed)
 
-    def written(self, messages: list[OutboxMessage], removed: list[bytes]) -> None:
+    def written(self, added: Added) -> None:
         """The unit of work is durable: its messages may go."""
-        del self._published[: len(removed)]
-        if messages:
-            self._waiting.append((self._next_number.to_bytes(8, "big"), tuple(messages)))
+        del self._published[: len(added.removed)]
+        if added.row is not None:
+            self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""
-        return sum(len(messages) for _, messages in self._waiting)
+        return sum(len(run.values) for _, row in self._waiting for run in row.runs)
 
     def publish(self) -> int:
         """Send all that waits and have it acknowledged; says how many messages.
@@ -65,13 +85,13 @@ class Outbox:
             RetryableError: nothing is removed; all of it is sent again at the next call.
         """
         sent = 0
-        for _, messages in self._waiting:
-            for message in messages:
-                self._sink.send(message.topic, self._shard, message.value, message.fingerprint)
-                sent += 1
+        for run in [run for _, row in self._waiting for run in row.runs]:
+            for value in run.values:
+                self._sink.send(run.topic, self._shard, value, run.fingerprint)
                 self._probe(Point.MID_PUBLISH)
-                if message.topic == SNAPSHOT_CHAIN.name:
+                if run.topic == SNAPSHOT_CHAIN.name:
                     self._sink.flush()
+            sent += len(run.values)
         if sent:
             self._sink.flush()
             self._probe(Point.AFTER_PUBLISH)

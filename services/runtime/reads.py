@@ -1,7 +1,7 @@
 """Reads of a service over HTTP: one route for each question, answered from committed rows beside the writer.
 
 A process serves several shards, so every path names one: ``/v1/shards/{shard}/…``. A refusal is a JSON object with
-``code`` (Ozone's) and ``message``.
+``code`` (Ozone's) and ``message``; that of a snapshot that has gone names ``next_snapshot``, too.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def read_route(
         except StoreError as error:
             return refusal("UNAVAILABLE", str(error))
         except DeepcleanError as error:
-            return refusal(str(getattr(error, "code", "INTERNAL_ERROR")), str(error))
+            return refusal(
+                str(getattr(error, "code", "INTERNAL_ERROR")), str(error), getattr(error, "next_snapshot", None)
+            )
 
     if method == "GET":
         # Not a coroutine: a read of the disk runs in a thread of its own, and holds up no other request.
@@ -146,7 +148,7 @@ def status_of(code: str) -> int:
         return 404
     if code.startswith("INVALID_"):
         return 400
-    return {"INTERNAL_ERROR": 500, "UNAVAILABLE": 503}.get(code, 409)
+    return {"SNAPSHOT_EXPIRED": 410, "INTERNAL_ERROR": 500, "UNAVAILABLE": 503}.get(code, 409)
 
 
 def _store_of(shard: int, stores: Stores) -> Store:
@@ -174,7 +176,9 @@ def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
         pause.wait(AFTER_POLL_SECONDS)
 
 
-def refusal(code: str, message: str) -> Response:
-    """The answer to a request that is refused."""
-    body = json.dumps({"code": code, "message": message})
-    return Response(body, status_code=status_of(code), media_type="application/json")
+def refusal(code: str, message: str, next_snapshot: str | None = None) -> Response:
+    """The answer to a request that is refused; ``next_snapshot`` is where the reader of one that has gone goes on."""
+    facts = {"code": code, "message": message}
+    if next_snapshot is not None:
+        facts["next_snapshot"] = next_snapshot
+    return Response(json.dumps(facts), status_code=status_of(code), media_type="application/json")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from schemas.codec import codec
-from schemas.records import OutboxMessage
+from schemas.codec import Fields, codec
 from schemas.topics import Topic
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One decoded input."""
 
     topic: Topic
@@ -24,6 +21,14 @@ class Message:
     record: Any
 
 
+class OutgoingMessage(NamedTuple):
+    """One encoded output."""
+
+    topic: str
+    fingerprint: bytes
+    value: bytes
+
+
 class Work(UnitOfWork):
     """A unit of work of a service: changes of its tables and the messages that they cause."""
 
@@ -31,17 +36,22 @@ class Work(UnitOfWork):
         super().__init__(store, cache)
         self.shard = shard
         self.store = store
-        self.messages: list[OutboxMessage] = []
+        self.messages: list[OutgoingMessage] = []
         self._messages_before = 0
 
     def send(self, topic: Topic, record: Any) -> None:
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
         encoder = codec(topic.record)
-        self.messages.append(OutboxMessage(topic.name, encoder.encode(record), encoder.fingerprint))
+        self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode(record)))
+
+    def send_fields(self, topic: Topic, fields: Fields) -> None:
+        """Send a record of the topic given as its fields: where so many are sent that the record itself costs."""
+        encoder = codec(topic.record)
+        self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode_fields(fields)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
         """Send a record of the topic that is encoded already."""
-        self.messages.append(OutboxMessage(topic.name, value, codec(topic.record).fingerprint))
+        self.messages.append(OutgoingMessage(topic.name, codec(topic.record).fingerprint, value))
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""

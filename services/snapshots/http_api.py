@@ -1,22 +1,51 @@
-"""The reads of snapshots over HTTP: a bucket's snapshots in the order of its chain, and one of them."""
+"""The reads of snapshots over HTTP: a bucket's snapshots in the order of its chain, and what keeps or expires them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from starlette.routing import Route
 
-from schemas.records import SnapshotInfo
+from schemas.answers import RetentionPreview, SnapshotConsumer, SnapshotTag
+from schemas.records import RetentionPolicy, RetentionRow, SnapshotInfo
+from services.runtime.clock import Clock, SystemClock
 from services.runtime.reads import Question, Stores, closing_reader, read_route
-from services.snapshots import queries
+from services.snapshots import queries, retention_queries
+from services.snapshots.errors import CommandError
 from services.snapshots.rows import is_active
+from services.snapshots.tables import ReadableTables
+
+PREVIEWED = (
+    "num_retained_min",
+    "num_retained_max",
+    "time_retained_ms",
+    "expire_limit",
+    "consumer_expiration_ms",
+)
+"""Fields of a policy that a preview may be asked for with other values."""
 
 
-def routes(stores: Stores) -> list[Route]:
+def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
     """All reads of the shards that this process serves."""
+    told = clock or SystemClock()
+
+    def _preview(question: Question) -> RetentionPreview:
+        now_ms = question.whole_number("now_ms", told.now_ms())
+        with closing_reader(question.store.reading()) as tables:
+            volume, bucket = question.text("volume"), question.text("bucket")
+            policy = _previewed_policy(question, tables, volume, bucket)
+            return retention_queries.preview(tables, volume, bucket, now_ms, policy)
+
+    figures = queries.space_complete_until
     return [
-        read_route("/snapshots", stores, _snapshots, list[SnapshotInfo], applied_txn=queries.space_complete_until),
-        read_route("/snapshot", stores, _snapshot, SnapshotInfo, applied_txn=queries.space_complete_until),
+        read_route("/snapshots", stores, _snapshots, list[SnapshotInfo], applied_txn=figures),
+        read_route("/snapshot", stores, _snapshot, SnapshotInfo, applied_txn=figures),
+        read_route("/retention", stores, _retention, RetentionRow),
+        read_route("/retention/preview", stores, _preview, RetentionPreview, applied_txn=figures),
+        read_route("/tags", stores, _tags, list[SnapshotTag]),
+        read_route("/consumers", stores, _consumers, list[SnapshotConsumer]),
     ]
 
 
@@ -33,3 +62,36 @@ def _snapshots(question: Question) -> list[SnapshotInfo]:
 def _snapshot(question: Question) -> SnapshotInfo:
     with closing_reader(question.store.reading()) as tables:
         return queries.snapshot_info(tables, question.text("volume"), question.text("bucket"), question.text("name"))
+
+
+def _retention(question: Question) -> RetentionRow:
+    with closing_reader(question.store.reading()) as tables:
+        return retention_queries.retention_of(tables, question.text("volume"), question.text("bucket"))
+
+
+def _previewed_policy(question: Question, tables: ReadableTables, volume: str, bucket: str) -> RetentionPolicy | None:
+    """The bucket's policy with the figures that the question gives instead; None: as it is."""
+    given: dict[str, Any] = {name: question.whole_number(name, 0) for name in PREVIEWED if name in question.parameters}
+    if not given:
+        return None
+    try:
+        base = retention_queries.retention_of(tables, volume, bucket).policy
+    except CommandError:
+        base = RetentionPolicy()
+    return replace(base, **given)
+
+
+def _tags(question: Question) -> list[SnapshotTag]:
+    """A page of a bucket's tags, behind the one that is named ``start_after``."""
+    start_after = question.text("start_after", "")
+    with closing_reader(question.store.reading()) as tables:
+        tags = retention_queries.list_tags(tables, question.text("volume"), question.text("bucket"))
+    return list(islice((tag for tag in tags if tag.tag > start_after), question.limit()))
+
+
+def _consumers(question: Question) -> list[SnapshotConsumer]:
+    """A page of a bucket's consumers, behind the one that is named ``start_after``."""
+    start_after = question.text("start_after", "")
+    with closing_reader(question.store.reading()) as tables:
+        consumers = retention_queries.list_consumers(tables, question.text("volume"), question.text("bucket"))
+    return list(islice((one for one in consumers if one.consumer > start_after), question.limit()))

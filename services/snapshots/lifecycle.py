@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from typing import Protocol
 
 from schemas.records import (
     DropSnapshot,
@@ -19,6 +20,7 @@ from schemas.records import (
     SnapshotDropped,
     SnapshotInfo,
     SnapshotReply,
+    SnapshotStatus,
     SnapshotTaken,
 )
 from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
@@ -27,7 +29,7 @@ from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import ChainCorruptedError
+from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.rows import SnapshotRows, in_order_of_takes, is_complete
 from services.snapshots.sizes import Sizes
@@ -52,6 +54,22 @@ class PendingAction(StrEnum):
     """A drop behind a take whose create has ended with an error."""
 
 
+class Listener(Protocol):
+    """Whoever wants to know what became of a snapshot, in the unit of work in which it became known."""
+
+    def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
+        """A snapshot was taken: clients may read it."""
+        ...
+
+    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+        """A deleted snapshot has no row any more."""
+        ...
+
+    def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
+        """A snapshot will not be there."""
+        ...
+
+
 class Lifecycle:
     """Carries out what metadata's answers mean for rows, chains and flags."""
 
@@ -70,6 +88,9 @@ class Lifecycle:
         self._metrics = metrics
         self._chain = SnapshotChain()
         self.pending: dict[str, PendingSnapshot] = {}
+        self.listeners: list[Listener] = []
+        self.rolled_back: frozenset[str] = frozenset()
+        """Paths of buckets that are being rolled back."""
         self.corruption = ""
         """Why the chain does not hold together; empty while it does."""
 
@@ -91,6 +112,13 @@ class Lifecycle:
         if self.corruption:
             raise ChainCorruptedError(self.corruption)
 
+    def check_bucket(self, volume: str, bucket: str) -> None:
+        """Refuse what would change the snapshots of a bucket that is being rolled back."""
+        if f"{volume}/{bucket}" in self.rolled_back:
+            raise CommandError(
+                ErrorCode.BUCKET_BUSY, f"{volume}/{bucket} is being rolled back; try again when that is done"
+            )
+
     def put_pending(self, pending: PendingSnapshot, work: Work) -> None:
         """Remember what metadata is asked for."""
         self.pending[pending.snapshot_id] = pending
@@ -102,7 +130,7 @@ class Lifecycle:
 
     # A snapshot is taken
 
-    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotTaken, work: Work) -> None:
+    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotTaken, log_time_ms: int, work: Work) -> None:
         """End a create: the snapshot is there, or the client is told why not."""
         pending = self.pending.get(taken.snapshot_id)
         row = self._rows.of(taken.snapshot_id)
@@ -115,9 +143,11 @@ class Lifecycle:
             error = ChainCorruptedError(self.corruption)
             self._undo(pending, row, error.code, str(error), work)
         else:
-            self._complete(progress, taken, row, work)
+            self._complete(progress, taken, row, pending.at_ms, work)
             self._remove_pending(pending, work)
             self._metrics.commands.labels("create").inc()
+            for listener in self.listeners:
+                listener.snapshot_completed(self._row(row.snapshot_id), log_time_ms, work)
             reply = SnapshotReply(pending.client_id, pending.number, snapshot_id=row.snapshot_id)
             self._answers.answer(reply, work)
 
@@ -133,12 +163,16 @@ class Lifecycle:
         self._metrics.refusals.labels("create").inc()
         self._metrics.undone_takes.inc()
         self._answers.answer(SnapshotReply(pending.client_id, pending.number, code, message), work)
+        for listener in self.listeners:
+            listener.take_refused(pending, row, f"{code}: {message}", work)
 
-    def _complete(self, progress: MetadataProgress, taken: SnapshotTaken, row: SnapshotInfo, work: Work) -> None:
+    def _complete(
+        self, progress: MetadataProgress, taken: SnapshotTaken, row: SnapshotInfo, at_ms: int, work: Work
+    ) -> None:
         """Give a snapshot its place in both chains: where its take is in metadata's order."""
         complete = replace(
             row,
-            creation_time_ms=taken.creation_time_ms,
+            creation_time_ms=taken.creation_time_ms if at_ms < 0 else at_ms,
             create_txn=taken.snapshot_txn,
             last_txn=max(taken.snapshot_txn, progress.txn),
             bucket_id=taken.bucket_id,
@@ -179,6 +213,17 @@ class Lifecycle:
 
     # A snapshot is dropped
 
+    def delete(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
+        """Make a snapshot unreadable and have metadata drop it; its name stays taken until it is purged.
+
+        The order is the safe one: first nobody can open it any more, then metadata frees what it alone held, and
+        its row goes last.
+        """
+        deleted = replace(row, status=SnapshotStatus.SNAPSHOT_DELETED, deletion_time_ms=log_time_ms)
+        self._rows.put(deleted, work)
+        self.put_pending(PendingSnapshot(row.snapshot_id, PendingAction.DROP.value, "", 0, log_time_ms), work)
+        send_to_metadata(DropSnapshot(row.snapshot_id), work)
+
     def snapshot_dropped(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
         """End a delete: the row goes, and its neighbours are linked to one another."""
         pending = self.pending.get(dropped.snapshot_id)
@@ -212,6 +257,8 @@ class Lifecycle:
         self._rows.remove(replace(row, is_purged=True, last_txn=max(row.last_txn, progress.txn)), work)
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
         work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
+        for listener in self.listeners:
+            listener.snapshot_gone(row, work)
 
     def _touch(self, row: SnapshotInfo, progress: MetadataProgress, work: Work) -> None:
         self._rows.put(replace(row, last_txn=max(row.last_txn, progress.txn)), work)

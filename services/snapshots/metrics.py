@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-OPERATIONS = ("create", "delete", "rename", "set_deep_clean", "settle")
+OPERATIONS = (
+    "create",
+    "delete",
+    "rename",
+    "set_deep_clean",
+    "settle",
+    "set_retention",
+    "unset_retention",
+    "create_tag",
+    "delete_tag",
+    "set_consumer",
+    "delete_consumer",
+    "expire",
+    "roll_back",
+)
 STATES = ("active", "deleted", "being_made")
+TRIGGERS = ("request", "take", "clock")
+RUN_OUTCOMES = ("expired", "nothing", "failed")
 
 
 class SnapshotsMetrics:
@@ -49,6 +65,37 @@ class SnapshotsMetrics:
             "Barriers that were sent.",
             registry=registry,
         )
+        self.expired = Counter(
+            "deepclean_snapshots_expired_total",
+            "Snapshots that expired, by what started the run.",
+            ["trigger"],
+            registry=registry,
+        )
+        self.retention_runs = Counter(
+            "deepclean_snapshots_retention_runs_total",
+            "Runs of retention, by what came of them; an automatic snapshot that is refused is one that failed.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.retention_policies = Gauge(
+            "deepclean_snapshots_retention_policies",
+            "Buckets with a retention policy.",
+            ["shard"],
+            registry=registry,
+        )
+        self.retention_failing = Gauge(
+            "deepclean_snapshots_retention_failing",
+            "Buckets whose last run of retention failed.",
+            ["shard"],
+            registry=registry,
+        )
+        self.tags = Gauge("deepclean_snapshots_tags", "Tags that hold snapshots.", ["shard"], registry=registry)
+        self.consumers = Gauge(
+            "deepclean_snapshots_consumers",
+            "Readers whose place keeps snapshots from expiring.",
+            ["shard"],
+            registry=registry,
+        )
         self.snapshots = Gauge(
             "deepclean_snapshots_rows", "Rows of snapshotInfoTable.", ["shard", "state"], registry=registry
         )
@@ -73,3 +120,7 @@ class SnapshotsMetrics:
         for operation in OPERATIONS:
             self.commands.labels(operation)
             self.refusals.labels(operation)
+        for trigger in TRIGGERS:
+            self.expired.labels(trigger)
+        for outcome in RUN_OUTCOMES:
+            self.retention_runs.labels(outcome)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from schemas.records import SnapshotInfo
+from schemas.records import GoneSnapshotRow, SnapshotInfo
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
 from services.snapshots.chain_check import ChainCheck
-from services.snapshots.errors import CommandError, ErrorCode
+from services.snapshots.errors import CommandError, ErrorCode, SnapshotExpiredError
 from services.snapshots.lifecycle import corruption_of
 from services.snapshots.rows import SnapshotRows, in_order_of_takes, is_active, is_complete
 from services.snapshots.tables import (
     BEYOND,
     FIRST,
+    GONE_TABLE,
     SNAPSHOT_INFO_TABLE,
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
@@ -54,12 +55,26 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
     """One snapshot, deleted ones too until they are purged.
 
     Raises:
-        CommandError: FILE_NOT_FOUND.
+        CommandError: FILE_NOT_FOUND when there never was one of that name, as far as is remembered;
+            SNAPSHOT_EXPIRED when there was, with the one at which its reader can go on.
     """
     row = tables.table(SNAPSHOT_INFO_TABLE).get(snapshot_key(volume, bucket, name))
-    if row is None or not is_complete(row):
-        raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
-    return row
+    if row is not None and is_complete(row):
+        return row
+    gone = tables.table(GONE_TABLE).get(snapshot_key(volume, bucket, name))
+    if gone is not None:
+        raise SnapshotExpiredError(name, _next_after(tables, volume, bucket, gone))
+    raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
+
+
+def _next_after(tables: ReadableTables, volume: str, bucket: str, gone: GoneSnapshotRow) -> str:
+    """Name of the oldest snapshot of the same bucket that was taken after one that has gone; empty for none."""
+    later = (
+        row.name
+        for row in list_snapshots(tables, volume, bucket)
+        if row.bucket_id == gone.bucket_id and row.create_txn > gone.create_txn
+    )
+    return next(later, "")
 
 
 def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:

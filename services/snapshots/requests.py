@@ -8,7 +8,6 @@ from uuid import UUID, uuid5
 from schemas.records import (
     CreateSnapshot,
     DeleteSnapshot,
-    DropSnapshot,
     PendingSnapshot,
     RenameSnapshot,
     SnapshotCommand,
@@ -18,10 +17,12 @@ from schemas.records import (
     TakeSnapshot,
 )
 from services.domain.names import check_snapshot_name
+from services.domain.retention import LATEST_TIME_MS
 from services.runtime.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import CommandError, ErrorCode
+from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError
+from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle, PendingAction
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.rows import SnapshotRows, is_active
@@ -35,6 +36,11 @@ def new_snapshot_id(message: Message, shard: int) -> str:
     return str(uuid5(_NAMESPACE, f"{shard}/{message.topic.name}/{message.offset}/{message.timestamp_ms}"))
 
 
+def scheduled_snapshot_id(volume: str, bucket: str, name: str, shard: int) -> str:
+    """The id of an automatic snapshot: its period is in its name, and has one."""
+    return str(uuid5(_NAMESPACE, f"{shard}/{volume}/{bucket}/{name}"))
+
+
 class Requests:
     """Carries out what clients ask for."""
 
@@ -42,20 +48,46 @@ class Requests:
         self,
         rows: SnapshotRows,
         lifecycle: Lifecycle,
+        holds: Holds,
         answers: Answers,
         settings: SnapshotsSettings,
         metrics: SnapshotsMetrics,
     ) -> None:
         self._rows = rows
         self._lifecycle = lifecycle
+        self._holds = holds
         self._answers = answers
         self._settings = settings
         self._metrics = metrics
 
     def create(self, message: Message, command: SnapshotCommand, request: CreateSnapshot, work: Work) -> None:
-        """Reserve the name and have metadata take the checkpoint."""
+        """Reserve the name and have metadata take the checkpoint; it is answered when that is done."""
+        pending = PendingSnapshot(
+            new_snapshot_id(message, work.shard),
+            PendingAction.TAKE.value,
+            command.client_id,
+            command.number,
+            message.timestamp_ms,
+            request.at_ms,
+        )
+        self._begin_take(request, pending, work)
+
+    def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
+        """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
+
+        Raises:
+            CommandError: as for a client, before anything is changed.
+        """
+        snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
+        pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
+        self._begin_take(CreateSnapshot(volume, bucket, name), pending, work)
+
+    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)
+        if request.at_ms > LATEST_TIME_MS:
+            raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
         self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
         if len(self._rows) >= self._settings.max_snapshots:
             raise CommandError(
                 ErrorCode.TOO_MANY_SNAPSHOTS,
@@ -63,33 +95,28 @@ class Requests:
                 f"at most {self._settings.max_snapshots} are allowed: delete some",
             )
         self._check_free(request.volume, request.bucket, request.snapshot)
-        snapshot_id = new_snapshot_id(message, work.shard)
         row = SnapshotInfo(
-            snapshot_id=snapshot_id,
+            snapshot_id=pending.snapshot_id,
             name=request.snapshot,
             volume=request.volume,
             bucket=request.bucket,
             status=SnapshotStatus.SNAPSHOT_ACTIVE,
-            creation_time_ms=message.timestamp_ms,
+            creation_time_ms=pending.since_ms,
             snapshot_path=f"{request.volume}/{request.bucket}",
         )
         self._rows.put(row, work)
-        pending = PendingSnapshot(
-            snapshot_id, PendingAction.TAKE.value, command.client_id, command.number, message.timestamp_ms
-        )
         self._lifecycle.put_pending(pending, work)
-        send_to_metadata(TakeSnapshot(request.volume, request.bucket, snapshot_id), work)
+        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
-        """Make a snapshot unreadable and have metadata drop it; its name stays taken until it is purged."""
+        """Delete a snapshot that no tag holds."""
         self._lifecycle.check_chain()
-        row = self._readable(request.volume, request.bucket, request.snapshot)
-        deleted = replace(row, status=SnapshotStatus.SNAPSHOT_DELETED, deletion_time_ms=message.timestamp_ms)
-        self._rows.put(deleted, work)
-        self._lifecycle.put_pending(
-            PendingSnapshot(row.snapshot_id, PendingAction.DROP.value, "", 0, message.timestamp_ms), work
-        )
-        send_to_metadata(DropSnapshot(row.snapshot_id), work)
+        self._lifecycle.check_bucket(request.volume, request.bucket)
+        row = self._rows.readable(request.volume, request.bucket, request.snapshot)
+        tags = self._holds.tags_on(row, message.timestamp_ms)
+        if tags:
+            raise TaggedSnapshotError(row.name, tags)
+        self._lifecycle.delete(row, message.timestamp_ms, work)
         self._metrics.commands.labels("delete").inc()
         self._answer(command, row, work)
 
@@ -99,7 +126,7 @@ class Requests:
             raise CommandError(ErrorCode.FEATURE_NOT_ENABLED, "renaming of snapshots is not enabled on this plane")
         check_snapshot_name(request.target)
         self._check_free(request.volume, request.bucket, request.target)
-        row = self._readable(request.volume, request.bucket, request.source)
+        row = self._rows.readable(request.volume, request.bucket, request.source)
         self._rows.put(replace(row, name=request.target), work)
         self._metrics.commands.labels("rename").inc()
         self._answer(command, row, work)
@@ -111,12 +138,6 @@ class Requests:
             raise CommandError(
                 ErrorCode.FILE_ALREADY_EXISTS, f"snapshot {name} of {volume}/{bucket} exists already{reason}"
             )
-
-    def _readable(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        row = self._rows.named(volume, bucket, name)
-        if row is None or not is_active(row):
-            raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
-        return row
 
     def _answer(self, command: SnapshotCommand, row: SnapshotInfo, work: Work) -> None:
         self._answers.answer(SnapshotReply(command.client_id, command.number, snapshot_id=row.snapshot_id), work)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.runtime.service import Work
+from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.tables import BEYOND, FIRST, SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
 
 
@@ -36,6 +37,7 @@ class SnapshotRows:
         self._by_key: dict[bytes, SnapshotInfo] = {}
         self._keys: dict[str, bytes] = {}
         self._buckets: dict[int, dict[int, str]] = {}
+        self._paths: dict[str, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
         self._purged: dict[str, SnapshotInfo] = {}
 
@@ -44,6 +46,7 @@ class SnapshotRows:
         self._by_key.clear()
         self._keys.clear()
         self._buckets.clear()
+        self._paths.clear()
         for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND):
             self._remember(row)
 
@@ -72,6 +75,22 @@ class SnapshotRows:
         for snapshot_id in self._buckets.get(bucket_id, {}).values():
             yield self._by_key[self._keys[snapshot_id]]
 
+    def readable(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        """The row of a snapshot that clients may read.
+
+        Raises:
+            CommandError: FILE_NOT_FOUND.
+        """
+        row = self.named(volume, bucket, name)
+        if row is None or not is_active(row):
+            raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
+        return row
+
+    def active_chain(self, volume: str, bucket: str) -> list[SnapshotInfo]:
+        """Snapshots of a bucket that clients may read, oldest first."""
+        ids = self._paths.get(f"{volume}/{bucket}", {})
+        return in_order_of_takes(row for row in map(self.of, ids) if row is not None and is_active(row))
+
     def put(self, row: SnapshotInfo, work: Work) -> None:
         """Set a row; one with another name moves."""
         key = row_key(row)
@@ -89,6 +108,7 @@ class SnapshotRows:
         del self._by_key[key]
         work.table(SNAPSHOT_INFO_TABLE).delete(key)
         self._buckets.get(last.bucket_id, {}).pop(last.create_txn, None)
+        self._paths[last.snapshot_path].pop(last.snapshot_id)
         self._changed[last.snapshot_id] = None
         if is_complete(last):
             self._purged[last.snapshot_id] = last
@@ -112,5 +132,6 @@ class SnapshotRows:
         key = row_key(row)
         self._by_key[key] = row
         self._keys[row.snapshot_id] = key
+        self._paths.setdefault(row.snapshot_path, {})[row.snapshot_id] = None
         if is_complete(row):
             self._buckets.setdefault(row.bucket_id, {})[row.create_txn] = row.snapshot_id

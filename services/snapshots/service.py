@@ -7,16 +7,25 @@ from prometheus_client import CollectorRegistry
 from schemas.records import (
     Barrier,
     CreateSnapshot,
+    CreateTag,
+    DeleteConsumer,
     DeleteSnapshot,
+    DeleteTag,
+    ExpireSnapshots,
     MetadataProgress,
     RenameSnapshot,
+    RollBackBucket,
+    RollbackPageDone,
+    SetConsumer,
     SetDeepClean,
+    SetRetention,
     Settle,
     SnapshotCommand,
     SnapshotDropped,
     SnapshotReply,
     SnapshotTaken,
     StopClaims,
+    UnsetRetention,
 )
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
 from services.domain.names import InvalidNameError
@@ -26,9 +35,13 @@ from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
+from services.snapshots.gone import GoneSnapshots
+from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.requests import Requests
+from services.snapshots.retention import Retention
+from services.snapshots.rollbacks import Rollbacks
 from services.snapshots.rows import SnapshotRows, is_active, is_complete
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.settle import Settling
@@ -41,6 +54,14 @@ _OPERATIONS: dict[type[object], str] = {
     RenameSnapshot: "rename",
     SetDeepClean: "set_deep_clean",
     Settle: "settle",
+    SetRetention: "set_retention",
+    UnsetRetention: "unset_retention",
+    CreateTag: "create_tag",
+    DeleteTag: "delete_tag",
+    SetConsumer: "set_consumer",
+    DeleteConsumer: "delete_consumer",
+    ExpireSnapshots: "expire",
+    RollBackBucket: "roll_back",
 }
 FLAGS_SENDER = "key_deletion"
 
@@ -60,7 +81,14 @@ class SnapshotsService:
         self._answers = Answers(settings.remembered_client_ms)
         self._settling = Settling(self._answers, self._own_work, metrics)
         self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
-        self._requests = Requests(self._rows, self._lifecycle, self._answers, settings, metrics)
+        self._holds = Holds(self._rows)
+        self._requests = Requests(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
+        self._retention = Retention(
+            self._rows, self._lifecycle, self._requests, self._holds, self._answers, settings, metrics
+        )
+        self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
+        self._gone = GoneSnapshots(settings.max_gone_snapshots)
+        self._lifecycle.listeners = [self._gone, self._retention]
         self._chain_check = ChainCheck(self._rows)
         self._is_started = False
         self._is_memory_doubtful = False
@@ -82,7 +110,13 @@ class SnapshotsService:
         self._sizes.restore(tables)
         self._settling.restore(tables)
         self._lifecycle.restore(tables)
-        self._answers.restore(tables, self._settling.unanswered() | self._lifecycle.unanswered())
+        self._holds.restore(tables)
+        self._retention.restore(tables)
+        self._rollbacks.restore(tables)
+        self._gone.restore(tables)
+        unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
+        unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
+        self._answers.restore(tables, unanswered)
         self._chain_check.restore(tables)
         self._is_memory_doubtful = False
 
@@ -99,7 +133,7 @@ class SnapshotsService:
         if message.topic is SNAPSHOTS_COMMANDS:
             self._apply_command(message, record, work)
         elif message.topic is METADATA_PROGRESS:
-            self._apply_progress(record, work)
+            self._apply_progress(record, message.timestamp_ms, work)
         elif message.topic is SPACE:
             self._sizes.update(record, work)
         else:
@@ -142,8 +176,34 @@ class SnapshotsService:
         elif isinstance(body, Settle):
             self._lifecycle.check_chain()
             self._settling.begin(command, body, work)
+        elif isinstance(body, RollBackBucket):
+            self._rollbacks.begin(message, command, body, work)
+        elif isinstance(body, ExpireSnapshots):
+            self._retention.expire(command, body, message.timestamp_ms, work)
+            self._metrics.commands.labels("expire").inc()
+        else:
+            snapshot_id = self._carry_out_at_once(command, message.timestamp_ms, work)
+            self._metrics.commands.labels(_OPERATIONS[type(body)]).inc()
+            self._answers.answer(SnapshotReply(command.client_id, command.number, snapshot_id=snapshot_id), work)
         if not isinstance(body, Settle):
             self._settling.work_was_done(work)
+
+    def _carry_out_at_once(self, command: SnapshotCommand, log_time_ms: int, work: Work) -> str:
+        """What changes no snapshot: policies, tags and consumers; says which snapshot it is about, if any."""
+        body = command.body
+        if isinstance(body, SetRetention):
+            self._retention.set_policy(body, log_time_ms, work)
+        elif isinstance(body, UnsetRetention):
+            self._retention.unset_policy(body, work)
+        elif isinstance(body, CreateTag):
+            return self._holds.create_tag(body, log_time_ms, work).snapshot_id
+        elif isinstance(body, DeleteTag):
+            return self._holds.delete_tag(body, log_time_ms, work)
+        elif isinstance(body, SetConsumer):
+            return self._holds.set_consumer(body, log_time_ms, work).snapshot_id
+        elif isinstance(body, DeleteConsumer):
+            self._holds.delete_consumer(body, work)
+        return ""
 
     def _apply_flags(self, command: SnapshotCommand, flags: SetDeepClean, work: Work) -> None:
         if command.sender != FLAGS_SENDER:
@@ -152,24 +212,34 @@ class SnapshotsService:
             raise InvalidMessageError(f"command for shard {command.shard} in partition {work.shard}")
         self._lifecycle.set_deep_clean(flags, work)
 
-    def _apply_progress(self, progress: MetadataProgress, work: Work) -> None:
+    def _apply_progress(self, progress: MetadataProgress, log_time_ms: int, work: Work) -> None:
         body = progress.body
         if isinstance(body, SnapshotTaken):
-            self._lifecycle.snapshot_taken(progress, body, work)
+            self._lifecycle.snapshot_taken(progress, body, log_time_ms, work)
         elif isinstance(body, SnapshotDropped):
             self._lifecycle.snapshot_dropped(progress, body, work)
+        elif isinstance(body, RollbackPageDone):
+            if self._rollbacks.page_done(body, work):
+                self._settling.work_was_done(work)
         elif isinstance(body, Barrier):
             self._settling.barrier_returned(progress, body, work)
 
-    def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 nothing is due by time
-        """After a start: say that the chain is corrupted, or go on with what was left undone while it was."""
+    def tick(self, now_ms: int, work: Work) -> None:
+        """What retention does by the clock; after a start, what the state of the chain asks for."""
         if self._is_memory_doubtful:
             self._read_memory(work)
-        if self._is_started:
-            return
+        if not self._is_started:
+            self._start(work)
+        if self._retention.tick(now_ms, work):
+            self._settling.work_was_done(work)
+
+    def _start(self, work: Work) -> None:
+        """Say that the chain is corrupted, or go on with what was left undone while it was."""
         if self._lifecycle.corruption:
             send_to_metadata(StopClaims(f"snapshots: {self._lifecycle.corruption}"), work)
-            self._settling.give_up(ChainCorruptedError(self._lifecycle.corruption), work)
+            error = ChainCorruptedError(self._lifecycle.corruption)
+            self._settling.give_up(error, work)
+            self._retention.give_up(error, work)
         else:
             self._lifecycle.ask_again_for_drops(work)
         self._is_started = True
@@ -186,12 +256,13 @@ class SnapshotsService:
             self._sizes.forget_purged(work)
             self._report_differences(work)
         self._answers.forget_old_clients(work)
+        self._report_retention(work)
         if is_changed:
             self._report_counts(work)
 
     def _own_work(self) -> int:
-        """What is still to be done: snapshots half made or half dropped, and flags that are to come."""
-        return len(self._lifecycle.pending) + self._unclean_count()
+        """What is still to be done: snapshots half made or half dropped, rollbacks, flags that are to come."""
+        return len(self._lifecycle.pending) + len(self._rollbacks) + self._unclean_count()
 
     def _unclean_count(self) -> int:
         return sum(
@@ -207,6 +278,13 @@ class SnapshotsService:
         for state, count in states.items():
             self._metrics.snapshots.labels(shard, state).set(count)
         self._metrics.unclean.labels(shard).set(self._unclean_count())
+
+    def _report_retention(self, work: Work) -> None:
+        shard = str(work.shard)
+        self._metrics.retention_policies.labels(shard).set(self._retention.policy_count)
+        self._metrics.retention_failing.labels(shard).set(self._retention.failing_count)
+        self._metrics.tags.labels(shard).set(self._holds.tag_count)
+        self._metrics.consumers.labels(shard).set(self._holds.consumer_count)
         self._metrics.chain_corrupted.labels(shard).set(bool(self._lifecycle.corruption))
 
     def _report_differences(self, work: Work) -> None:

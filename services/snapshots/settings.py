@@ -14,3 +14,9 @@ class SnapshotsSettings:
     is_rename_allowed: bool = False
     remembered_client_ms: int = 3_600_000
     """Log time for which a client's last answer is kept."""
+    retention_run_ms: int = 60_000
+    """Time after which a bucket's retention policy runs again though no snapshot was taken."""
+    max_rollback_page_entries: int = 2_000
+    """Rows that metadata looks at for one page of a rollback: other commands wait for no longer than that takes."""
+    max_gone_snapshots: int = 10_000
+    """Snapshots of one shard that are remembered after they have gone, the last ones."""

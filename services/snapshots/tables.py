@@ -12,6 +12,12 @@ spaceProgressTable   /bucketId          the newest update of a bucket without it
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
 chainTable           version, 16 hex    a marker of the chain, as it came
+retentionTable       /volume/bucket     a retention policy, and where its runs are
+tagTable             /volume/bucket/tag a named hold on a snapshot
+consumerTable        /volume/bucket/consumer  a named reader and its place
+expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
+rollbackTable        /volume/bucket     a rollback on its way
+goneTable            /volume/bucket/name the last snapshot of a name that has gone
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
 """
@@ -33,6 +39,12 @@ SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue)
 SPACE_PROGRESS_TABLE = TableDefinition("spaceProgressTable", records.SpaceUpdate, is_cached=True)
 SETTLE_TABLE = TableDefinition("settleTable", records.SettleRow)
 RETURNED_BARRIER_TABLE = TableDefinition("returnedBarrierTable", records.MetadataProgress)
+RETENTION_TABLE = TableDefinition("retentionTable", records.RetentionRow)
+TAG_TABLE = TableDefinition("tagTable", records.TagRow)
+CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
+EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
+ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
+GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
@@ -45,6 +57,12 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SETTLE_TABLE,
     RETURNED_BARRIER_TABLE,
     CHAIN_TABLE,
+    RETENTION_TABLE,
+    TAG_TABLE,
+    CONSUMER_TABLE,
+    EXPIRY_TABLE,
+    ROLLBACK_TABLE,
+    GONE_TABLE,
     CLIENT_TABLE,
 )
 
@@ -77,6 +95,21 @@ class ReadableTables(Protocol):
 def snapshot_key(volume: str, bucket: str, name: str) -> bytes:
     """snapshotInfoTable; with an empty name the prefix of the bucket."""
     return f"/{volume}/{bucket}/{name}".encode()
+
+
+def bucket_key(volume: str, bucket: str) -> bytes:
+    """retentionTable and rollbackTable."""
+    return f"/{volume}/{bucket}".encode()
+
+
+def label_key(volume: str, bucket: str, label: str) -> bytes:
+    """tagTable and consumerTable; with an empty label the prefix of the bucket."""
+    return f"/{volume}/{bucket}/{label}".encode()
+
+
+def expiry_key(client_id: str, number: int) -> bytes:
+    """expiryTable."""
+    return f"{number:016x}/{client_id}".encode()
 
 
 def returned_barrier_key(barrier_id: str, origin: str) -> bytes:

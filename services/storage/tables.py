@@ -6,6 +6,7 @@ fails half way is undone alone.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -46,6 +47,14 @@ class TableReader(Generic[V]):
         raw = self._reader.get(self._name, key)
         return None if raw is None else self._codec.decode(raw)
 
+    def get_encoded(self, key: bytes) -> bytes | None:
+        """The encoded row of a key, or None."""
+        return self._reader.get(self._name, key)
+
+    def scan_encoded(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``, with encoded rows."""
+        return self._reader.scan(self._name, start, end)
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end, in the order of the keys."""
         for key, raw in self._reader.scan(self._name, start, end):
@@ -85,7 +94,7 @@ class Table(Generic[V]):
         self,
         definition: TableDefinition[V],
         reader: Reader,
-        pending: dict[bytes, V | None],
+        pending: dict[bytes, V | bytes | None],
         journal: list[_Change],
         cache: dict[bytes, V | None] | None,
     ) -> None:
@@ -99,21 +108,39 @@ class Table(Generic[V]):
 
     def get(self, key: bytes) -> V | None:
         """The row of a key as this unit of work has left it, or None."""
-        value: V | None = self._pending.get(key, _ABSENT)
-        if value is not _ABSENT:
-            return value
+        pending: Any = self._pending.get(key, _ABSENT)
+        if pending is not _ABSENT:
+            return self._codec.decode(pending) if isinstance(pending, bytes) else typing.cast("V | None", pending)
         if self._cache is not None:
-            value = self._cache.get(key, _ABSENT)
-            if value is not _ABSENT:
-                return value
+            cached = self._cache.get(key, _ABSENT)
+            if cached is not _ABSENT:
+                return cached
         raw = self._reader.get(self._name, key)
         value = None if raw is None else self._codec.decode(raw)
         if self._cache is not None and (value is not None or self._is_absence_cached):
             self._cache[key] = value
         return value
 
+    def get_encoded(self, key: bytes) -> bytes | None:
+        """The encoded row of a key, or None: for a row that is passed on as it is. Not for cached tables."""
+        value = self._pending.get(key, _ABSENT)
+        if value is _ABSENT:
+            return self._reader.get(self._name, key)
+        return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
+
+    def decode(self, encoded: bytes) -> V:
+        """A row of this table."""
+        return self._codec.decode(encoded)
+
     def put(self, key: bytes, value: V) -> None:
         """Set the row of a key."""
+        self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
+        self._pending[key] = value
+
+    def put_encoded(self, key: bytes, value: bytes) -> None:
+        """Set the row of a key that is encoded already. Not for cached tables."""
+        if self._cache is not None:
+            raise TypeError(f"{self._name} keeps decoded rows in memory: put the row itself")
         self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = value
 
@@ -124,6 +151,15 @@ class Table(Generic[V]):
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end as this unit of work has left it when the scan began."""
+        for key, value in self._scan(start, end):
+            yield key, self._codec.decode(value) if isinstance(value, bytes) else value
+
+    def scan_encoded(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``, with encoded rows."""
+        for key, value in self._scan(start, end):
+            yield key, value if isinstance(value, bytes) else self._codec.encode(value)
+
+    def _scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V | bytes]]:
         pending = {key: value for key, value in self._pending.items() if start <= key < end}
         waiting = sorted(pending, reverse=True)
         for key, raw in self._reader.scan(self._name, start, end):
@@ -132,7 +168,7 @@ class Table(Generic[V]):
                 if (value := pending[added]) is not None:
                     yield added, value
             if key not in pending:
-                yield key, self._codec.decode(raw)
+                yield key, raw
         while waiting:
             added = waiting.pop()
             if (value := pending[added]) is not None:
@@ -188,7 +224,9 @@ class UnitOfWork:
         for name, rows in self._pending.items():
             if rows:
                 encode = codec(self._definitions[name].record).encode
-                batch[name] = {key: None if row is None else encode(row) for key, row in rows.items()}
+                batch[name] = {
+                    key: row if row is None or type(row) is bytes else encode(row) for key, row in rows.items()
+                }
         self._store.write(batch)
         for name, rows in self._pending.items():
             if self._definitions[name].is_cached:

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from schemas.records import RetentionPolicy
+from services.client.errors import PlaneError
 from services.client.replay import Replay
 from services.client.workload import Settle, parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
+from tests import retention_workload
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 CASES = sorted((Path(__file__).parent / "cases").glob("h*.ops.jsonl"))
@@ -100,3 +103,22 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
     assert after.pending_bytes == after.claimed_bytes == 0
     accounted = sum(space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes for space in spaces)
     assert accounted == inventory
+
+
+def test_the_real_plane_retains_and_expires(stack: Stack) -> None:
+    """The same lines as in memory; and whoever reads what has gone learns where to go on."""
+    place = ("retained", "tree")
+    with stack.client() as plane:
+        lines = list(Replay(plane, first_shard=1).run(retention_workload.OPERATIONS))
+        assert lines == retention_workload.LINES
+        snapshots, metadata = plane.snapshots(1), plane.metadata(1)
+        rows = {row.name.removeprefix("snap-"): row for row in snapshots.snapshots(*place)}
+        assert list(rows) == retention_workload.CHAIN
+        assert rows["s5"].creation_time_ms == 50_000
+        assert metadata.space(*place).held_bytes == retention_workload.HELD_BYTES
+        preview = snapshots.retention_preview(*place, policy=RetentionPolicy(1, 0, 0), now_ms=10**7)
+        assert [one.snapshot for one in preview.expired] == ["snap-s5", "snap-s6"]
+        assert preview.freed_bytes == retention_workload.HELD_BYTES
+        with pytest.raises(PlaneError) as caught:
+            snapshots.snapshot(*place, "snap-s3")
+        assert (caught.value.code, caught.value.next_snapshot) == ("SNAPSHOT_EXPIRED", "snap-s5")

@@ -76,8 +76,9 @@ def serving(routes: list[Route]) -> Iterator[str]:
             thread.join()
 
 
-@pytest.fixture
-def served() -> Iterator[Reads]:
+@contextmanager
+def reads_of_a_plane() -> Iterator[Reads]:
+    """A plane in memory with a bucket and a snapshot, served over HTTP."""
     plane = InMemoryPlane()
     client = InMemoryClient(plane)
     switches = MockScmSwitches()
@@ -97,6 +98,12 @@ def served() -> Iterator[Reads]:
     assert not client.answer(0, client.submit(0, DeleteKey("vol1", "tree", "dir/ключ 1&=%"))).error
     with serving(routes) as address, httpx.Client(trust_env=False, base_url=address) as http:
         yield Reads(client, http, address, switches)
+
+
+@pytest.fixture
+def served() -> Iterator[Reads]:
+    with reads_of_a_plane() as reads:
+        yield reads
 
 
 def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None:

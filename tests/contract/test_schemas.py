@@ -195,3 +195,29 @@ def test_topics_name_services_that_exist() -> None:
     for topic in topics.TOPICS:
         assert set(topic.producers) <= services
         assert set(topic.consumers) <= services
+
+
+def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
+    """A head is what longer records begin with, at any depth of first fields."""
+    head, key = own_schema("KeyHead")["fields"], own_schema("KeyRow")["fields"]
+    assert key[: len(head)] == head
+    assert own_schema("DeletedKeyRow")["fields"][0]["type"] == "deepclean.KeyRow"
+    assert own_schema("ClaimedRow")["fields"][0]["type"] == "deepclean.DeletedKeyRow"
+
+
+@given(record_values(records.DeletedKeyRow), LONG)
+def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim_txn: int) -> None:
+    key = codec(records.KeyRow).encode(row.key)
+    rest = {"death": row.death, "snapshots_before_death": row.snapshots_before_death}
+    deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
+    claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn})
+    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn)
+    head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
+    assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
+
+
+def test_a_head_that_is_cut_short_is_refused() -> None:
+    key = codec(records.KeyHead).encode(records.KeyHead(1, 2, 3, None))
+    for length in range(len(key)):
+        with pytest.raises(DecodeError):
+            codec(records.KeyHead).decode_head(key[:length])

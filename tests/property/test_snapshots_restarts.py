@@ -8,7 +8,21 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.records import CreateSnapshot, SnapshotSize, SpaceCellValue, SpaceUpdate
+from schemas.records import (
+    CreateSnapshot,
+    CreateTag,
+    DeleteConsumer,
+    DeleteTag,
+    ExecutionMode,
+    ExpireSnapshots,
+    RetentionPolicy,
+    SetConsumer,
+    SetRetention,
+    SnapshotSize,
+    SpaceCellValue,
+    SpaceUpdate,
+    UnsetRetention,
+)
 from schemas.topics import SPACE
 from services.snapshots import queries
 from services.snapshots.settings import SnapshotsSettings
@@ -16,12 +30,14 @@ from tests.unit.snapshots_desk import Crash, Desk
 
 NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
 BUCKETS = ["bucket", "bucket1", "absent"]
+REQUESTS = ["create", "create", "delete", "rename", "retention", "retention"]
+ACTIONS = [*REQUESTS, "flag", "space", "settle", "back", "repeat", "run"]
 
 
 def play(seed: int, crashes_of: Random | None) -> Desk:
     """A random run, the same for one seed; crashes are drawn apart from it."""
     random = Random(seed)
-    desk = Desk(SnapshotsSettings(max_snapshots=5, is_rename_allowed=True))
+    desk = Desk(SnapshotsSettings(max_snapshots=8, is_rename_allowed=True, max_gone_snapshots=2))
     desk.metadata.buckets["vol", "bucket1"] = 8
     if crashes_of is not None:
         crashing = crashes_of
@@ -35,6 +51,8 @@ def play(seed: int, crashes_of: Random | None) -> Desk:
 
 def finish(desk: Desk) -> None:
     """All answers come, every store is clean, and nothing is left to do: whoever asked to settle is answered."""
+    for bucket in BUCKETS:
+        desk.command(UnsetRetention("vol", bucket))
     desk.run()
     for snapshot_id in desk.metadata.taken:
         desk.flag(snapshot_id, desk.metadata.chain_version)
@@ -47,14 +65,9 @@ def finish(desk: Desk) -> None:
 
 
 def take_step(desk: Desk, random: Random, step: int) -> None:
-    action = random.choice(["create", "create", "delete", "rename", "flag", "space", "settle", "back", "repeat", "run"])
-    name, bucket = random.choice(NAMES), random.choice(BUCKETS)
-    if action == "create":
-        desk.command(CreateSnapshot("vol", bucket, name), client_id=random.choice(["", "one", "two"]))
-    elif action == "delete":
-        desk.delete(name, bucket=bucket, is_run=False)
-    elif action == "rename":
-        desk.rename(name, random.choice(NAMES))
+    action = random.choice(ACTIONS)
+    if action in REQUESTS:
+        make_request(desk, random, action)
     elif action == "flag" and desk.metadata.taken:
         snapshot_id = random.choice(list(desk.metadata.taken))
         desk.flag(snapshot_id, random.randint(1, desk.metadata.chain_version), is_clean=random.random() < 0.8)
@@ -69,6 +82,45 @@ def take_step(desk: Desk, random: Random, step: int) -> None:
     elif action == "run":
         batch, desk.inbox = desk.inbox[:4], desk.inbox[4:]
         desk.feed(*batch)
+
+
+def make_request(desk: Desk, random: Random, action: str) -> None:
+    name, bucket = random.choice(NAMES), random.choice(BUCKETS)
+    if action == "create":
+        desk.command(CreateSnapshot("vol", bucket, name), client_id=random.choice(["", "one", "two"]))
+    elif action == "delete":
+        desk.delete(name, bucket=bucket, is_run=False)
+    elif action == "rename":
+        desk.rename(name, random.choice(NAMES))
+    else:
+        desk.command(some_retention(random, bucket, name))
+
+
+def some_retention(random: Random, bucket: str, name: str) -> Any:
+    """Something about a policy, a tag or a consumer."""
+    label = random.choice(["one", "two"])
+    policy = RetentionPolicy(
+        num_retained_min=random.choice([1, 2]),
+        time_retained_ms=random.choice([0, 300_000]),
+        execution_mode=random.choice(list(ExecutionMode)),
+        consumer_expiration_ms=random.choice([0, 600_000]),
+        snapshot_every_ms=random.choice([0, 600_000]),
+        tag_every_ms=random.choice([0, 600_000]),
+        tag_num_retained_max=random.choice([0, 1]),
+        tag_time_retained_ms=random.choice([0, 900_000]),
+    )
+    return random.choice(
+        [
+            SetRetention("vol", bucket, policy),
+            SetRetention("vol", bucket, policy),
+            UnsetRetention("vol", bucket),
+            CreateTag("vol", bucket, name, label, time_to_live_ms=random.choice([0, 500_000])),
+            DeleteTag("vol", bucket, "", label),
+            SetConsumer("vol", bucket, label, name, is_behind=random.random() < 0.3),
+            DeleteConsumer("vol", bucket, label),
+            ExpireSnapshots("vol", bucket, random.choice([None, policy])),
+        ]
+    )
 
 
 def some_figures(desk: Desk, random: Random) -> SpaceUpdate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -11,10 +12,12 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.runtime.memory_log import MemoryLog
+from tests.simulation.holds import some_policy
 from tests.simulation.model import Incarnation, ShardModel
 
 _DIRECTORIES = ("a", "b", "c")
 _FILES = ("x", "y", "a")
+_LABELS = ("one", "two", "three")
 _SIZES = (0, 1, 100, 1_000, 1_024, 5_000)
 BLOCK_BYTES = 1_024
 _WEIGHTS = {
@@ -26,6 +29,10 @@ _WEIGHTS = {
     "take": 11,
     "drop": 10,
     "rename_snapshot": 2,
+    "tag": 3,
+    "untag": 3,
+    "move_consumer": 2,
+    "expire": 4,
     "empty_and_delete_bucket": 3,
     "create_bucket": 3,
     "delete_bucket": 1,
@@ -52,6 +59,8 @@ class Actor:
     random: Random
     log: MemoryLog
     model: ShardModel
+    list_snapshots: Callable[[str], list[str]]
+    """Names of the snapshots of a bucket, as a client may read them."""
     requests: list[SentRequest] = field(default_factory=list)
     """All requests to snapshots, in the order of the log."""
     weights: dict[str, float] = field(default_factory=dict)
@@ -166,7 +175,8 @@ class Actor:
     def _take(self) -> None:
         if self.random.random() < 0.9:
             self._snapshot_names += 1
-        self.request(records.CreateSnapshot(self.volume, self._bucket(), f"snap-{self._snapshot_names}"))
+        at_ms = self.random.choice((-1, -1, -1, self.random.randrange(10**13)))
+        self.request(records.CreateSnapshot(self.volume, self._bucket(), f"snap-{self._snapshot_names}", at_ms))
 
     def _known_snapshot(self) -> tuple[str, str]:
         """A bucket and the name of a snapshot that was asked for once."""
@@ -185,6 +195,60 @@ class Actor:
         self._snapshot_names += self.random.choice((0, 1))
         self.request(records.RenameSnapshot(self.volume, bucket, name, f"snap-{self._snapshot_names}"))
 
+    def _listed_snapshot(self) -> tuple[str, str]:
+        """A bucket and the name of a snapshot that is there, mostly."""
+        bucket = self._bucket()
+        listed = self.list_snapshots(bucket) if self.random.random() < 0.9 else []
+        return (bucket, self.random.choice(listed)) if listed else self._known_snapshot()
+
+    def _tag(self) -> None:
+        bucket, name = self._listed_snapshot()
+        self.request(records.CreateTag(self.volume, bucket, name, self.random.choice(_LABELS)))
+
+    def _untag(self) -> None:
+        bucket, name = self._listed_snapshot()
+        snapshot = name if self.random.random() < 0.3 else ""
+        self.request(records.DeleteTag(self.volume, bucket, snapshot, self.random.choice(_LABELS)))
+
+    def _move_consumer(self) -> None:
+        bucket, name = self._listed_snapshot()
+        consumer = self.random.choice(_LABELS)
+        if self.random.random() < 0.3:
+            self.request(records.DeleteConsumer(self.volume, bucket, consumer))
+        else:
+            is_behind = self.random.random() < 0.3
+            self.request(records.SetConsumer(self.volume, bucket, consumer, name, is_behind))
+
+    def take_some(self, bucket: str) -> list[SentRequest]:
+        """Some snapshots more, made at times of their own."""
+        requests = []
+        for _ in range(self.random.randrange(6)):
+            self._snapshot_names += 1
+            at_ms = self.random.randrange(1_700_000_000_000, 1_700_000_900_000)
+            body = records.CreateSnapshot(self.volume, bucket, f"snap-{self._snapshot_names}", at_ms)
+            requests.append(self.request(body))
+        return requests
+
+    def hold_some(self, bucket: str) -> list[SentRequest]:
+        """Tags and consumers at random places of what is listed."""
+        listed, random = self.list_snapshots(bucket), self.random
+        if not listed:
+            return []
+        bodies: list[Any] = [
+            records.CreateTag(self.volume, bucket, random.choice(listed), label)
+            for label in random.sample(_LABELS, random.randrange(3))
+        ]
+        bodies += [
+            records.SetConsumer(self.volume, bucket, label, random.choice(listed), random.random() < 0.3)
+            for label in random.sample(_LABELS, random.randrange(2))
+        ]
+        return [self.request(body) for body in bodies]
+
+    def _expire(self) -> None:
+        now_ms = self.random.choice((-1, -1, self.random.randrange(10**13)))
+        policy = some_policy(self.random)
+        self.request(records.ExpireSnapshots(self.volume, self._bucket(), policy, now_ms))
+
     def _create_bucket(self, bucket: str = "") -> None:
         layout = self.random.choice(
             (BucketLayout.FILE_SYSTEM_OPTIMIZED,) * 3 + (BucketLayout.OBJECT_STORE, BucketLayout.LEGACY)
@@ -199,6 +263,8 @@ class Actor:
         bucket = self._bucket()
         incarnation = self._incarnation(bucket)
         if incarnation is not None:
+            for label in _LABELS:
+                self.request(records.DeleteTag(self.volume, bucket, "", label))
             for request in list(self.requests):
                 body = request.body
                 if isinstance(body, records.CreateSnapshot) and body.bucket == bucket:

@@ -108,7 +108,8 @@ class ShardModel:
     births: dict[int, int] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
     """Offsets of commands that metadata has to put aside."""
-    taken_ids: set[str] = field(default_factory=set)
+    snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
+    """By id of every snapshot that was ever taken its bucket and its txn."""
     _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
     _objects: dict[int, int] = field(default_factory=dict)
     _directories: dict[int, _Directory] = field(default_factory=dict)
@@ -258,9 +259,9 @@ class ShardModel:
 
     def _take(self, take: records.TakeSnapshot) -> None:
         incarnation = self._current.get((take.volume, take.bucket))
-        if incarnation is None or take.snapshot_id in self.taken_ids:
+        if incarnation is None or take.snapshot_id in self.snapshot_places:
             return
-        self.taken_ids.add(take.snapshot_id)
+        self.snapshot_places[take.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()
         things = frozenset(self._thing(entry) for entry in _entries(incarnation.bucket.root))
         incarnation.ever_taken += 1

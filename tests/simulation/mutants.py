@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,11 @@ from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
-from services.runtime.outbox import Outbox
+from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
-from services.runtime.service import Message, Work
+from services.runtime.service import Message, OutgoingMessage, Work
+from services.snapshots import expiry, retention
+from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
 from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
 from tests.simulation.faults import FaultMix
@@ -63,7 +65,7 @@ def first_judge_ignores_the_premise(patch: Patch) -> None:
 
     def apply(self: PureJudge, message: Message, work: Work) -> None:
         if isinstance(message.record, records.DeletedEntry):
-            message = replace(message, record=replace(message.record, chain_version=0))
+            message = message._replace(record=replace(message.record, chain_version=0))
         original(self, message, work)
 
     patch.setattr(PureJudge, "apply", apply)
@@ -147,9 +149,9 @@ def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
         self._published += [key for key, _ in waiting]
         self._waiting.clear()
         sent = 0
-        for _, messages in waiting:
-            for message in messages:
-                self._sink.send(message.topic, self._shard, message.value, message.fingerprint)
+        for run in [run for _, row in waiting for run in row.runs]:
+            for value in run.values:
+                self._sink.send(run.topic, self._shard, value, run.fingerprint)
                 sent += 1
                 self._probe(Point.MID_PUBLISH)
         if sent:
@@ -164,8 +166,11 @@ def outbox_not_in_the_batch(patch: Patch) -> None:
     """Messages are sent after the write, but not written with it."""
     original = Outbox.add
 
-    def add(self: Outbox, messages: list[records.OutboxMessage], work: Work) -> list[bytes]:
-        return original(self, [], work)
+    def add(self: Outbox, messages: Sequence[OutgoingMessage], work: Work) -> Added:
+        added = original(self, messages, work)
+        if added.row is not None:
+            work.table(OUTBOX).delete(self._next_number.to_bytes(8, "big"))
+        return added
 
     patch.setattr(Outbox, "add", add)
 
@@ -298,6 +303,33 @@ def take_twice(patch: Patch) -> None:
     )
 
 
+def expiry_ignores_consumers(patch: Patch) -> None:
+    """What a consumer has still to read expires like all the rest."""
+    original = expiry.decide
+
+    def decide(policy: Any, chain: Any, consumers: Any, tags: Any, now_ms: int) -> Any:
+        del consumers
+        return original(policy, chain, (), tags, now_ms)
+
+    patch.setattr(retention, "decide", decide)
+
+
+def expiry_ignores_tags(patch: Patch) -> None:
+    """A tagged snapshot expires like all the rest."""
+    original = expiry.decide
+
+    def decide(policy: Any, chain: Any, consumers: Any, tags: Any, now_ms: int) -> Any:
+        del tags
+        return original(policy, chain, consumers, (), now_ms)
+
+    patch.setattr(retention, "decide", decide)
+
+
+def deletes_ignore_tags(patch: Patch) -> None:
+    """A tagged snapshot can be deleted."""
+    patch.setattr(Holds, "tags_on", lambda *_: [])
+
+
 def _late_chain(reader: str) -> FaultMix:
     return FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
 
@@ -333,5 +365,8 @@ MUTANTS = {
         checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError)
     ),
     "a version judged by the age of its key": Mutant(birth_from_the_object, FaultMix(), (LivenessError,)),
+    "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),
+    "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
+    "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

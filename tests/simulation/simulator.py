@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -30,17 +30,21 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
+from services.domain.table_keys import local_id_txn
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
 from services.runtime.loop import POSITIONS, RUNTIME_TABLES
+from services.snapshots import queries, retention_queries
+from services.snapshots.tables import SNAPSHOT_INFO_TABLE
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor
-from tests.simulation.checks import QuietCheck, check_accounts
+from tests.simulation.checks import BEYOND, FIRST, QuietCheck, check_accounts
 from tests.simulation.errors import AnswerError, DefectError, LivenessError, SafetyError, SimulationError
 from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
 from tests.simulation.garbage import Liar, garbage_for
-from tests.simulation.model import ShardModel
+from tests.simulation.holds import Holds, some_policy
+from tests.simulation.model import Incarnation, ShardModel
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits
 from tests.simulation.space_checks import SpaceCheck
 
@@ -117,7 +121,7 @@ class Simulation:
         self.is_published: dict[Address, bool] = {}
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
-        self.steps = self.restores = self.deleted_groups = self.settles = 0
+        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -126,7 +130,12 @@ class Simulation:
 
     def _new_shard(self, shard: int, random: Random) -> _Shard:
         model = ShardModel(shard)
-        actor = Actor(shard, Random(random.random()), self.plane.log, model)
+
+        def list_snapshots(bucket: str) -> list[str]:
+            tables = self.plane.tables("snapshots", shard)
+            return [row.name for row in queries.list_snapshots(tables, actor.volume, bucket)]
+
+        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots)
         return _Shard(model, actor, Liar(shard, Random(random.random()), self.plane))
 
     # ---- the run
@@ -386,7 +395,7 @@ class Simulation:
         if reply.error == "OLD_REQUEST":
             return
         before = shard.replies.setdefault((reply.client_id, reply.number), reply)
-        if (before.error, before.snapshot_id) != (reply.error, reply.snapshot_id):
+        if replace(before, rounds=0) != replace(reply, rounds=0):
             raise AnswerError(f"shard {shard.model.shard}: first {before}, then {reply}")
 
     def _watch_progress(self, shard: _Shard, body: Any) -> None:
@@ -426,7 +435,7 @@ class Simulation:
         inventory = tables.table(INVENTORY_TABLE)
         for number in shard.model.held:
             run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or shard.model.births[number] > state.mark_txn:
+            if run is None or shard.model.births[number] > local_id_txn(state.mark_local_id):
                 continue
             if inventory.get(inventory_key(run)) is None:
                 version = shard.model.names.versions[number]
@@ -482,13 +491,18 @@ class Simulation:
         self.copies = {address: copy for address, copy in self.copies.items() if address[0] != "mock_scm"}
         for shard in self.shards:
             shard.liar.confess()
+        self._settle_and_check()
+        if self.random.random() < 0.3:
+            self._expire_when_quiet()
+            self._settle_and_check()
+
+    def _settle_and_check(self) -> None:
         self.settles += 1
         settles = []
         for shard in self.shards:
             request = shard.actor.request(records.Settle(f"settle-{self.settles}"))
             settles.append((shard, request.client_id, request.number))
-        if not self._run_until_answered(settles):
-            raise LivenessError(f"not settled after {MAX_QUIET_ROUNDS} rounds: {self._open_work()}")
+        self._run_until_answered(settles)
         for shard, client_id, number in settles:
             if shard.replies[client_id, number].error:
                 raise AnswerError(f"settling failed: {shard.replies[client_id, number]}")
@@ -498,15 +512,42 @@ class Simulation:
             QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
             SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
 
-    def _run_until_answered(self, settles: list[tuple[_Shard, str, int]]) -> bool:
+    def _run_until_answered(self, asked: list[tuple[_Shard, str, int]]) -> None:
         for _ in range(MAX_QUIET_ROUNDS):
             self.steps += 1
             messages = sum(self.step(address) for address in self.plane.addresses)
-            if all((client_id, number) in shard.replies for shard, client_id, number in settles):
-                return True
+            if all((client_id, number) in shard.replies for shard, client_id, number in asked):
+                return
             round_ms = 20_000 if self.mix.has_lost_answer else 1_000
             self.plane.clock.advance(round_ms if messages else MINUTE_MS)
-        return False
+        raise LivenessError(f"not answered after {MAX_QUIET_ROUNDS} rounds: {self._open_work()}")
+
+    def _expire_when_quiet(self) -> None:
+        """With nothing on its way, what expires is what the rules say, and what a preview has said."""
+        for shard in self.shards:
+            for incarnation in shard.model.live_buckets():
+                for prepare in (shard.actor.take_some, shard.actor.hold_some):
+                    asked = prepare(incarnation.name)
+                    self._run_until_answered([(shard, one.client_id, one.number) for one in asked])
+                self._expire_bucket(shard, incarnation)
+
+    def _expire_bucket(self, shard: _Shard, incarnation: Incarnation) -> None:
+        tables = self.plane.tables("snapshots", shard.model.shard)
+        infos = {row.snapshot_id: row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND)}
+        policy = some_policy(self.random)
+        made_ms = [infos[snapshot_id].creation_time_ms for snapshot_id in incarnation.snapshots]
+        now_ms = self.random.choice(made_ms or [0]) + policy.time_retained_ms + self.random.choice((0, 1, 2))
+        holds = Holds.after(shard.model, shard.actor.requests, shard.replies)
+        expected = holds.expected_expiry(incarnation, infos, policy, now_ms)
+        place = (incarnation.volume, incarnation.name)
+        shown = retention_queries.preview(tables, *place, now_ms, policy)
+        request = shard.actor.request(records.ExpireSnapshots(*place, policy, now_ms))
+        self._run_until_answered([(shard, request.client_id, request.number)])
+        reply = shard.replies[request.client_id, request.number]
+        done = reply.expired.snapshot_ids if reply.expired else ()
+        if not done == expected == tuple(one.snapshot_id for one in shown.expired):
+            raise AnswerError(f"shard {shard.model.shard}: expected {expected}, shown {shown}, done {reply}")
+        self.expired += len(done)
 
     def _open_work(self) -> dict[str, Counter[str]]:
         """What every service still has in its tables."""
@@ -541,6 +582,7 @@ class Simulation:
         for request in shard.actor.requests:
             if (request.client_id, request.number) not in shard.replies:
                 raise LivenessError(f"shard {shard.model.shard}: no answer to {request}")
+        Holds.after(shard.model, shard.actor.requests, shard.replies)
         for topic, partition, offset in self.injected:
             if partition != shard.model.shard:
                 continue
@@ -563,6 +605,9 @@ class Simulation:
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.snapshot)
             elif isinstance(body, records.DeleteSnapshot):
                 names.pop(reply.snapshot_id, None)
+            elif isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
+                for snapshot_id in reply.expired.snapshot_ids:
+                    names.pop(snapshot_id, None)
             elif isinstance(body, records.RenameSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
         return names

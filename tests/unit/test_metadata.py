@@ -10,6 +10,7 @@ import pytest
 from schemas import records
 from schemas.codec import codec
 from schemas.records import (
+    BlocksWritten,
     BucketLayout,
     ClaimRows,
     CreateBucket,
@@ -33,6 +34,7 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     RowName,
+    ScmCommand,
     SweepPage,
     TakeSnapshot,
 )
@@ -161,6 +163,22 @@ class TestNamespace:
         assert shard.bucket("tree").used_namespace == 3
         assert shard.names("tree") == {"a/b/c": "x"}
 
+    def test_paths_that_moved_or_went_are_not_remembered(self, shard: Shard) -> None:
+        shard.do(PutKey("vol", "tree", "a/b/one", 1))
+        shard.do(RenameDirectory("vol", "tree", "a", "z"))
+        shard.do(PutKey("vol", "tree", "a/b/two", 1))
+        shard.do(DeleteDirectory("vol", "tree", "a/b"))
+        shard.do(PutKey("vol", "tree", "a/b/three", 1))
+        assert set(shard.names("tree")) == {"z/b/one", "a/b/three"}
+
+    def test_directories_of_a_refused_command_are_not_remembered(self, shard: Shard) -> None:
+        limit = 2**63 - 1
+        shard.do(PutKey("vol", "tree", "large", limit, "", 1 << 60))
+        assert shard.refusal(PutKey("vol", "tree", "a/b/more", limit, "", 1 << 60)) == "INVALID_REQUEST"
+        shard.do(PutKey("vol", "tree", "a/b/k", 0))
+        assert set(shard.names("tree")) == {"large", "a/b/k"}
+        assert shard.bucket("tree").used_namespace == 4
+
     @pytest.mark.parametrize(
         ("body", "code"),
         [
@@ -176,6 +194,10 @@ class TestNamespace:
             (PutKey("vol", "tree", "/".join("d" * 1 for _ in range(300)), 1), "INVALID_PATH"),
             (DeleteKey("vol", "flat", "none"), "KEY_NOT_FOUND"),
             (DeleteKey("vol", "tree", "none"), "KEY_NOT_FOUND"),
+            (DeleteKey("vol", "tree", "/one"), "KEY_NOT_FOUND"),
+            (DeleteKey("vol", "tree", "dir//file"), "KEY_NOT_FOUND"),
+            (DeleteKey("vol", "tree", "one/"), "KEY_NOT_FOUND"),
+            (DeleteKey("vol", "tree", ""), "KEY_NOT_FOUND"),
             (DeleteKey("vol", "tree", "dir"), "DIRECTORY_NOT_EMPTY"),
             (DeleteDirectory("vol", "tree", "none"), "KEY_NOT_FOUND"),
             (DeleteDirectory("vol", "tree", "dir", is_recursive=False), "DIRECTORY_NOT_EMPTY"),
@@ -188,6 +210,7 @@ class TestNamespace:
             (RenameDirectory("vol", "tree", "dir", "none/dir"), "KEY_RENAME_ERROR"),
             (RenameDirectory("vol", "tree", "dir", "dir/below"), "KEY_RENAME_ERROR"),
             (RenameDirectory("vol", "tree", "dir", "dir"), "KEY_ALREADY_EXISTS"),
+            (RenameDirectory("vol", "tree", "dir/sub", "dir"), "KEY_ALREADY_EXISTS"),
             (RenameKey("vol", "tree", "one", "one"), ""),
             (RenameKey("vol", "flat", "one", "one"), "KEY_ALREADY_EXISTS"),
             (CreateVolume("vol"), "VOLUME_ALREADY_EXISTS"),
@@ -201,6 +224,7 @@ class TestNamespace:
     def test_what_cannot_be_is_refused_with_ozones_code(self, shard: Shard, body: Any, code: str) -> None:
         for setup in (
             PutKey("vol", "tree", "dir/file", 1),
+            MakeDirectory("vol", "tree", "dir/sub"),
             PutKey("vol", "tree", "one", 1),
             PutKey("vol", "flat", "one", 1),
             PutKey("vol", "flat", "two", 1),
@@ -538,7 +562,8 @@ class TestBlocks:
         assert put.committed
         assert put.committed.blocks == records.BlockRun(0, put.txn << 16, 3, 10, 25)
         written = shard.sent(SCM_COMMANDS)[-1].body
-        assert (written.txn, written.blocks) == (put.txn, put.committed.blocks)
+        bucket_id = shard.bucket("flat").object_id
+        assert written == records.BlocksWritten(bucket_id, 0, (put.txn << 16,), (3,), (10,), (25,))
 
     def test_a_granted_container_takes_later_blocks(self, shard: Shard) -> None:
         for container in (5, 4):
@@ -574,7 +599,26 @@ def test_a_rebuild_from_the_log_gives_the_same_database() -> None:
         assert list(rebuilt.open_checkpoint(name).scan("fileTable", b"", b"\xff")) == list(
             shard.store.open_checkpoint(name).scan("fileTable", b"", b"\xff")
         )
-    for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN, SCM_COMMANDS):
+    for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN):
         assert [r.value for r in other_log.records(topic.name, 0)] == [
             r.value for r in shard.log.records(topic.name, 0)
         ]
+    # How many versions a message to SCM is about follows from the batches; what it says of each does not.
+    assert written_versions(other_log) == written_versions(shard.log)
+
+
+def written_versions(log: MemoryLog) -> list[tuple[int, ...]]:
+    """What SCM was told of each version."""
+    commands = [codec(ScmCommand).decode(record.value).body for record in log.records(SCM_COMMANDS.name, 0)]
+    return [
+        (command.bucket_id, command.container_id, *version)
+        for command in commands
+        if isinstance(command, BlocksWritten)
+        for version in zip(
+            command.first_local_ids,
+            command.block_counts,
+            command.block_sizes_bytes,
+            command.sizes_bytes,
+            strict=True,
+        )
+    ]

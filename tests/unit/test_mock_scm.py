@@ -36,7 +36,17 @@ def run(txn: int, size_bytes: int = 100, container_id: int = 0, block_count: int
 
 
 def written(txn: int, size_bytes: int = 100, container_id: int = 0, bucket_id: int = BUCKET) -> Sent:
-    return SCM_COMMANDS, ScmCommand(BlocksWritten(txn, bucket_id, run(txn, size_bytes, container_id)))
+    blocks = run(txn, size_bytes, container_id)
+    return SCM_COMMANDS, ScmCommand(
+        BlocksWritten(
+            bucket_id,
+            container_id,
+            (blocks.first_local_id,),
+            (blocks.block_count,),
+            (blocks.block_size_bytes,),
+            (blocks.size_bytes,),
+        )
+    )
 
 
 def group(txn: int, bucket_id: int = BUCKET) -> BlockGroup:

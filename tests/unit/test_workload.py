@@ -13,8 +13,10 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    ExpireSnapshots,
     Explain,
     MakeDirectory,
+    MoveConsumer,
     Observe,
     Operation,
     Plan,
@@ -23,6 +25,8 @@ from services.client.workload import (
     RenameKey,
     RenameSnapshot,
     Settle,
+    TagSnapshot,
+    UntagSnapshot,
     WhatIf,
     WorkloadError,
     parse_line,
@@ -64,6 +68,39 @@ LINES: list[tuple[str, Operation]] = [
         RenameSnapshot("v", "b", "s1", "s2"),
     ),
     (
+        '{"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s1", "at_s": 10}',
+        CreateSnapshot("v", "b", "s1", 10_000),
+    ),
+    (
+        '{"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s1", "at_s": 0.5}',
+        CreateSnapshot("v", "b", "s1", 500),
+    ),
+    (
+        '{"op": "tag", "volume": "v", "bucket": "b", "snapshot": "s1", "tag": "t"}',
+        TagSnapshot("v", "b", "s1", "t"),
+    ),
+    (
+        '{"op": "untag", "volume": "v", "bucket": "b", "snapshot": "s1", "tag": "t"}',
+        UntagSnapshot("v", "b", "s1", "t"),
+    ),
+    (
+        '{"op": "consumer", "volume": "v", "bucket": "b", "consumer": "c", "next": "s1"}',
+        MoveConsumer("v", "b", "c", "s1"),
+    ),
+    (
+        '{"op": "consumer", "volume": "v", "bucket": "b", "consumer": "c", "next": null}',
+        MoveConsumer("v", "b", "c", None),
+    ),
+    (
+        '{"op": "expire", "volume": "v", "bucket": "b", "num_retained_min": 1, "num_retained_max": 5, "now_s": 200}',
+        ExpireSnapshots("v", "b", 1, 5, now_ms=200_000),
+    ),
+    (
+        '{"op": "expire", "volume": "v", "bucket": "b", "time_retained_s": 0.25, "expire_limit": 50}',
+        ExpireSnapshots("v", "b", time_retained_ms=250, expire_limit=50),
+    ),
+    ('{"op": "expire", "volume": "v", "bucket": "b"}', ExpireSnapshots("v", "b")),
+    (
         '{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": ["s1", "s2"]}',
         WhatIf("v", "b", ("s1", "s2")),
     ),
@@ -81,6 +118,13 @@ def test_there_and_back(line: str, operation: Operation) -> None:
     assert to_json(operation) == line
 
 
+def test_null_is_as_left_out_where_something_may_be_left_out() -> None:
+    line = '{"op": "expire", "volume": "v", "bucket": "b", "num_retained_max": null, "now_s": null}'
+    assert parse_line(line, 0) == ExpireSnapshots("v", "b")
+    line = '{"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s", "at_s": null}'
+    assert parse_line(line, 0) == CreateSnapshot("v", "b", "s")
+
+
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
@@ -95,6 +139,7 @@ def test_layouts_have_two_names(name: str, layout: BucketLayout) -> None:
     assert parse_line(line, 0) == CreateBucket("v", "b", layout)
 
 
+EXPIRE = {"op": "expire", "volume": "v", "bucket": "b"}
 PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "tag": "t"}
 
 
@@ -113,6 +158,14 @@ PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "ta
         (json.dumps({**PUT, "size": 2**63}), "size must be"),
         (json.dumps({**PUT, "size": True}), "size must be"),
         (json.dumps({**PUT, "size": 1.0}), "size must be"),
+        (json.dumps({**EXPIRE, "expire_limit": 1.5}), "expire_limit must be a whole number"),
+        (json.dumps({**EXPIRE, "now_s": -1}), "now_s must be a number of seconds"),
+        (json.dumps({**EXPIRE, "now_s": True}), "now_s must be"),
+        (json.dumps({**EXPIRE, "now_s": "1"}), "now_s must be"),
+        ('{"op": "expire", "volume": "v", "bucket": "b", "now_s": NaN}', "now_s must be"),
+        ('{"op": "expire", "volume": "v", "bucket": "b", "now_s": 1e999}', "now_s must be"),
+        ('{"op": "consumer", "volume": "v", "bucket": "b", "consumer": "c"}', "consumer lacks next"),
+        ('{"op": "tag", "volume": "v", "bucket": "b", "snapshot": null, "tag": "t"}', "snapshot must be a string"),
         (json.dumps({**PUT, "key": 7}), "key must be a string, not 7"),
         (json.dumps({**PUT, "key": "\ud800"}), "surrogate"),
         ('{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "fso"}', "unknown layout 'fso'"),

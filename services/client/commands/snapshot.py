@@ -1,4 +1,4 @@
-"""``deepclean snapshot``: take, delete, rename and list snapshots, and say what each refers to and holds alone."""
+"""``deepclean snapshot``: take, delete, rename, list, roll back to snapshots; what each refers to and holds alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, SnapshotInfo
+from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 
-app = typer.Typer(no_args_is_help=True, help="Take, delete, rename and list snapshots.")
+app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list and roll back to snapshots.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
 
@@ -58,6 +58,28 @@ def rename(
         print_json({"name": target, "snapshot_id": reply.snapshot_id})
     else:
         typer.echo(f"snapshot {name} is now {target}")
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    bucket: BucketArgument,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the snapshot.")] = "",
+    tag: Annotated[str, typer.Option(help="Roll back to the snapshot that this tag holds.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a snapshot the active namespace of its bucket again. Newer snapshots are deleted.
+
+    What only they and the present namespace hold is freed. Until it is done the bucket refuses changes (BUCKET_BUSY).
+    """
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, RollBackBucket(volume_name, bucket_name, name, tag))
+    if as_json:
+        print_json({"name": name, "tag": tag, "snapshot_id": reply.snapshot_id})
+    else:
+        typer.echo(f"{bucket_name} is what it was at {name or f'tag {tag}'} ({reply.snapshot_id})")
 
 
 @app.command("list")

@@ -63,7 +63,7 @@ def put_rate(directory: Path, count: int) -> float:
     txn = 1 << 20
     blocks = BlockRun(1, local_id(0, txn, 0), 1, 1 << 28, KEY_BYTES)
     value = codec(KeyRow).encode(
-        KeyRow(txn << 8, 0, flat_name(0), txn, txn, 0, KEY_BYTES, "", 1 << 40, 1 << 40, blocks)
+        KeyRow(txn << 8, txn, KEY_BYTES, blocks, 0, flat_name(0), txn, 0, "", 1 << 40, 1 << 40)
     )
     keys = [flat_key(VOLUME, "flat", flat_name(number)) for number in range(count)]
     return _timed_puts(Rdict(str(directory), RocksOptions().database()), keys, value, time.perf_counter)

@@ -1,0 +1,34 @@
+"""``deepclean restore``: copy a key or a directory out of a snapshot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from services.client.commands.entries import snapshot_id_of
+from services.client.commands.output import bytes_text, print_json
+from services.client.commands.session import JsonOption, key_path, session_of
+from services.client.restore import restore as restore_path
+
+
+def restore(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="A key, or a directory of a tree.")],
+    snapshot: Annotated[str, typer.Option("--from", help="The snapshot that has it.")],
+    target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a key or a directory out of a snapshot, with new blocks, over what is there now."""
+    volume, bucket, name = key_path(path)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume)
+        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
+        restored = restore_path(session.connected(), shard, (volume, bucket), name, snapshot_id, target)
+    if as_json:
+        print_json(restored)
+    else:
+        typer.echo(
+            f"{restored.keys:,} keys ({bytes_text(restored.size_bytes)}) and {restored.directories:,} directories "
+            f"of {name} are back from {snapshot}{f', as {target}' if target else ''}"
+        )

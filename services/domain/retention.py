@@ -1,0 +1,256 @@
+"""Which snapshots of a bucket expire, and why each other one stays: the expiry rules of Apache Paimon.
+
+What counts is a snapshot's position among those that exist, oldest first, not a number in its name: so a minimum is a
+number of snapshots that really stay, however many were deleted by hand in between. Deciding changes nothing; whoever
+carries a decision out does so in the same unit of work, and a preview is the decision alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.records import ConsumerRow, RetentionPolicy, TagRow
+
+UNLIMITED = 0
+NEVER_MS = -1
+SHORTEST_PERIOD_MS = 60_000
+LATEST_TIME_MS = 253_402_300_799_999
+"""The end of the year 9999: times and times to live beyond it could not be written down."""
+MOST_EXPIRED_AT_ONCE = 5_000
+"""One run looks at no more, whatever its limit: what expired is told in one message, which brokers bound to 1 MB."""
+
+
+class InvalidPolicyError(ValueError):
+    """A policy that contradicts itself."""
+
+    code = "INVALID_REQUEST"
+
+
+class HoldReason(StrEnum):
+    """Why a snapshot stays. Each reason is enough by itself; a snapshot expires exactly if none applies."""
+
+    MINIMUM = "MINIMUM"
+    """It is one of the newest that always stay."""
+    CONSUMER = "CONSUMER"
+    """A consumer has still to read it."""
+    TAG = "TAG"
+    """A tag holds it."""
+    LIMIT = "LIMIT"
+    """There are so many older ones that it is left for a later run."""
+    AGE = "AGE"
+    """The snapshot after it, or after one that is older still, is not old enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One reason with its facts."""
+
+    reason: HoldReason
+    bound: int = 0
+    """MINIMUM and LIMIT: the figure of the policy."""
+    names: tuple[str, ...] = ()
+    """CONSUMER and TAG: who holds it, by name."""
+    until_ms: int = NEVER_MS
+    """AGE: when age alone will not hold it any more; -1 when that depends on snapshots that are not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingSnapshot:
+    """A snapshot that users can read."""
+
+    snapshot_id: str
+    txn: int
+    creation_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """A snapshot that stays, with every reason."""
+
+    snapshot_id: str
+    holds: tuple[Hold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryDecision:
+    """What one run does."""
+
+    expired: tuple[str, ...]
+    """Ids of the snapshots that go, in the order of the chain."""
+    kept: tuple[KeptSnapshot, ...]
+    """All others, in the order of the chain."""
+    dropped_consumers: tuple[str, ...]
+    """Consumers that were not heard of for too long: they go first and hold nothing."""
+    dropped_tags: tuple[str, ...]
+    """Tags whose time is over: they go first and hold nothing."""
+
+
+def check_policy(policy: RetentionPolicy) -> None:
+    """Refuse a policy that contradicts itself.
+
+    Raises:
+        InvalidPolicyError: with the figure and what is allowed.
+    """
+    if policy.num_retained_min < 1:
+        raise InvalidPolicyError(f"num_retained_min is {policy.num_retained_min}; at least 1 snapshot stays")
+    if policy.num_retained_max != UNLIMITED and policy.num_retained_max < policy.num_retained_min:
+        raise InvalidPolicyError(
+            f"num_retained_max is {policy.num_retained_max}; it is at least num_retained_min, "
+            f"{policy.num_retained_min}, or 0 for no such bound"
+        )
+    if policy.expire_limit < 1:
+        raise InvalidPolicyError(f"expire_limit is {policy.expire_limit}; at least 1 snapshot is looked at in a run")
+    not_negative = {
+        "time_retained_ms": policy.time_retained_ms,
+        "consumer_expiration_ms": policy.consumer_expiration_ms,
+        "tag_num_retained_max": policy.tag_num_retained_max,
+        "tag_time_retained_ms": policy.tag_time_retained_ms,
+    }
+    for name, value in not_negative.items():
+        if value < 0:
+            raise InvalidPolicyError(f"{name} is {value}; it cannot be negative")
+    if policy.tag_time_retained_ms > LATEST_TIME_MS:
+        raise InvalidPolicyError(f"tag_time_retained_ms is {policy.tag_time_retained_ms}; 0 is for ever")
+    for name, period_ms in (("snapshot_every_ms", policy.snapshot_every_ms), ("tag_every_ms", policy.tag_every_ms)):
+        if period_ms and period_ms < SHORTEST_PERIOD_MS:
+            raise InvalidPolicyError(f"{name} is {period_ms}; a period is at least {SHORTEST_PERIOD_MS} ms, 0 for none")
+
+
+def decide_expiry(
+    policy: RetentionPolicy,
+    snapshots: Sequence[ExistingSnapshot],
+    consumers: Iterable[ConsumerRow],
+    tags: Iterable[TagRow],
+    now_ms: int,
+) -> ExpiryDecision:
+    """Say which snapshots expire at a moment, and why each other one stays.
+
+    ``snapshots`` are all that exist in the bucket, in the order of its chain. With positions 0, 1, … n - 1 in it,
+    what may expire is all before the lowest of these bounds:
+
+    ========  ===================================================================================================
+    MINIMUM   n - num_retained_min
+    CONSUMER  the first snapshot that a consumer has still to read
+    LIMIT     expire_limit, or ``MOST_EXPIRED_AT_ONCE``: it counts from the oldest, tagged ones too
+    AGE       the first, from n - num_retained_max on, whose *next* one is not older than time_retained
+    ========  ===================================================================================================
+
+    A tagged snapshot before the bound is passed over: it stays, and counts as one that exists.
+    """
+    consumers, tags = list(consumers), list(tags)
+    awake = [consumer for consumer in consumers if not is_forgotten(consumer, policy, now_ms)]
+    holding = [tag for tag in tags if not is_over(tag, now_ms)]
+    minimum_bound = len(snapshots) - policy.num_retained_min
+    limit = min(policy.expire_limit, MOST_EXPIRED_AT_ONCE)
+    positions = {consumer.consumer: _position(snapshots, consumer) for consumer in awake}
+    age_bound = _age_bound(policy, snapshots, now_ms)
+    due_times_ms = _due_times_ms(policy, snapshots)
+    tags_of: dict[str, list[str]] = {}
+    for tag in holding:
+        tags_of.setdefault(tag.snapshot_id, []).append(tag.tag)
+    expired, kept = [], []
+    for position, snapshot in enumerate(snapshots):
+        holds = []
+        if position >= minimum_bound:
+            holds.append(Hold(HoldReason.MINIMUM, bound=policy.num_retained_min))
+        readers = sorted(name for name, first_unread in positions.items() if position >= first_unread)
+        if readers:
+            holds.append(Hold(HoldReason.CONSUMER, names=tuple(readers)))
+        if snapshot.snapshot_id in tags_of:
+            holds.append(Hold(HoldReason.TAG, names=tuple(sorted(tags_of[snapshot.snapshot_id]))))
+        if position >= limit:
+            holds.append(Hold(HoldReason.LIMIT, bound=limit))
+        if position >= age_bound:
+            holds.append(Hold(HoldReason.AGE, until_ms=due_times_ms[position]))
+        if holds:
+            kept.append(KeptSnapshot(snapshot.snapshot_id, tuple(holds)))
+        else:
+            expired.append(snapshot.snapshot_id)
+    return ExpiryDecision(
+        tuple(expired),
+        tuple(kept),
+        tuple(sorted(consumer.consumer for consumer in consumers if is_forgotten(consumer, policy, now_ms))),
+        tuple(sorted(tag.tag for tag in tags if is_over(tag, now_ms))),
+    )
+
+
+def is_forgotten(consumer: ConsumerRow, policy: RetentionPolicy, now_ms: int) -> bool:
+    """Whether a consumer was not heard of for longer than the policy waits."""
+    return policy.consumer_expiration_ms > 0 and now_ms - consumer.seen_time_ms > policy.consumer_expiration_ms
+
+
+def is_over(tag: TagRow, now_ms: int) -> bool:
+    """Whether a tag's time to live has ended."""
+    return tag.expiry_time_ms != NEVER_MS and tag.expiry_time_ms <= now_ms
+
+
+def _position(snapshots: Sequence[ExistingSnapshot], consumer: ConsumerRow) -> int:
+    """Position of the snapshot that a consumer reads next; behind the last when it has read all."""
+    return bisect_left(snapshots, consumer.next_txn, key=lambda snapshot: snapshot.txn)
+
+
+def _is_old(policy: RetentionPolicy, snapshot: ExistingSnapshot, now_ms: int) -> bool:
+    return now_ms - snapshot.creation_time_ms > policy.time_retained_ms
+
+
+def _first_aged(policy: RetentionPolicy, count: int) -> int:
+    """The first position at which age is asked for: those before it are above the maximum."""
+    return 0 if policy.num_retained_max == UNLIMITED else max(0, count - policy.num_retained_max)
+
+
+def _age_bound(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], now_ms: int) -> int:
+    """The first position whose next snapshot is missing or too young."""
+    start = _first_aged(policy, len(snapshots))
+    return next(
+        (
+            position
+            for position in range(start, len(snapshots))
+            if position + 1 == len(snapshots) or not _is_old(policy, snapshots[position + 1], now_ms)
+        ),
+        len(snapshots),
+    )
+
+
+def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot]) -> list[int]:
+    """For each position the first moment at which age does not hold it: that of the slowest up to it."""
+    due_times_ms = [0] * len(snapshots)
+    slowest_ms = 0
+    for position in range(_first_aged(policy, len(snapshots)), len(snapshots)):
+        if position + 1 == len(snapshots):
+            due_times_ms[position] = NEVER_MS
+        else:
+            slowest_ms = max(slowest_ms, snapshots[position + 1].creation_time_ms + policy.time_retained_ms + 1)
+            due_times_ms[position] = slowest_ms
+    return due_times_ms
+
+
+@dataclass(frozen=True, slots=True)
+class DueTag:
+    """An automatic tag that is to be made."""
+
+    snapshot_id: str
+    period: int
+    """Number of its period, counted from the epoch."""
+
+
+def due_tags(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], last_period: int) -> list[DueTag]:
+    """For each period after the last one that has its tag: the first snapshot that was made in it."""
+    if not policy.tag_every_ms:
+        return []
+    first: dict[int, str] = {}
+    for snapshot in snapshots:
+        period = snapshot.creation_time_ms // policy.tag_every_ms
+        if period > last_period:
+            first.setdefault(period, snapshot.snapshot_id)
+    return [DueTag(first[period], period) for period in sorted(first)]
+
+
+def surplus_tags(policy: RetentionPolicy, tags: Iterable[TagRow]) -> list[str]:
+    """Automatic tags beyond the number that stays, oldest first; tags of people are not counted."""
+    if policy.tag_num_retained_max == UNLIMITED:
+        return []
+    automatic = sorted((tag.creation_time_ms, tag.tag) for tag in tags if tag.is_automatic)
+    return [name for _, name in automatic[: -policy.tag_num_retained_max]]

@@ -1,0 +1,136 @@
+"""What tags and consumers must have kept in one shard, read from what clients asked for and were answered.
+
+Requests to snapshots are carried out in the order of their log, so the answers alone say which tag was there when a
+snapshot was deleted or expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from schemas import records
+from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, SnapshotReply, TagRow
+from services.domain.retention import NEVER_MS, ExistingSnapshot, decide_expiry
+from tests.simulation.errors import AnswerError, SafetyError
+from tests.simulation.model import Incarnation, ShardModel
+
+Bucket = tuple[str, str]
+
+
+class Asked(Protocol):
+    """A request as a client sent it."""
+
+    @property
+    def client_id(self) -> str:
+        """Who asked."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """The client's number."""
+        ...
+
+    @property
+    def body(self) -> Any:
+        """What for."""
+        ...
+
+
+@dataclass(slots=True)
+class Holds:
+    """Tags and consumers after some requests, by the names of their bucket and their own."""
+
+    model: ShardModel
+    tags: dict[Bucket, dict[str, str]] = field(default_factory=dict)
+    """By tag the id of the snapshot that it holds."""
+    consumers: dict[Bucket, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    """By consumer the id of the snapshot that it named, and the first txn that it has still to read."""
+
+    @classmethod
+    def after(
+        cls, model: ShardModel, requests: Sequence[Asked], replies: Mapping[tuple[str, int], SnapshotReply]
+    ) -> Holds:
+        """Follow all requests; raises when an answer contradicts those before it."""
+        holds = cls(model)
+        for request in requests:
+            holds._follow(request.body, replies[request.client_id, request.number])
+        return holds
+
+    def _follow(self, body: Any, reply: SnapshotReply) -> None:
+        if reply.error == "TAGGED_SNAPSHOT" and not self.tags.get((body.volume, body.bucket)):
+            raise AnswerError(f"shard {self.model.shard}: {body} was refused for a tag, but there is none")
+        if not reply.error:
+            self._follow_success(body, reply)
+
+    def _follow_success(self, body: Any, reply: SnapshotReply) -> None:
+        match body:
+            case records.CreateTag():
+                tags = self.tags.setdefault((body.volume, body.bucket), {})
+                if body.tag in tags:
+                    raise AnswerError(f"shard {self.model.shard}: {body} made a tag that is there already")
+                tags[body.tag] = reply.snapshot_id
+            case records.DeleteTag():
+                if self.tags.get((body.volume, body.bucket), {}).pop(body.tag, None) != reply.snapshot_id:
+                    raise AnswerError(f"shard {self.model.shard}: {body} deleted a tag that is not there: {reply}")
+            case records.SetConsumer():
+                _, txn = self.model.snapshot_places[reply.snapshot_id]
+                consumers = self.consumers.setdefault((body.volume, body.bucket), {})
+                consumers[body.consumer] = (reply.snapshot_id, txn + body.is_behind)
+            case records.DeleteConsumer():
+                del self.consumers[body.volume, body.bucket][body.consumer]
+            case records.DeleteSnapshot():
+                self._check_gone((body.volume, body.bucket), reply.snapshot_id, body)
+            case records.ExpireSnapshots():
+                self._follow_expiry(body, reply)
+
+    def _follow_expiry(self, body: records.ExpireSnapshots, reply: SnapshotReply) -> None:
+        if reply.expired is None:
+            raise AnswerError(f"shard {self.model.shard}: {body} is not said what expired: {reply}")
+        bucket = (body.volume, body.bucket)
+        for snapshot_id in reply.expired.snapshot_ids:
+            self._check_gone(bucket, snapshot_id, body)
+            incarnation, txn = self.model.snapshot_places[snapshot_id]
+            for consumer, (place, next_txn) in self.consumers.get(bucket, {}).items():
+                if self.model.snapshot_places[place][0] is incarnation and next_txn <= txn:
+                    raise SafetyError(f"shard {self.model.shard}: {body} expired what {consumer} has still to read")
+
+    def _check_gone(self, bucket: Bucket, snapshot_id: str, body: Any) -> None:
+        if snapshot_id in self.tags.get(bucket, {}).values():
+            raise SafetyError(f"shard {self.model.shard}: {body} removed the tagged snapshot {snapshot_id}")
+
+    # ---- the decision, worked out apart from the service
+
+    def expected_expiry(
+        self, incarnation: Incarnation, infos: Mapping[str, SnapshotInfo], policy: RetentionPolicy, now_ms: int
+    ) -> tuple[str, ...]:
+        """What expires by the rules: of the snapshots that the model holds to be live."""
+        bucket = (incarnation.volume, incarnation.name)
+        live = [
+            ExistingSnapshot(view.snapshot_id, view.txn, infos[view.snapshot_id].creation_time_ms)
+            for view in incarnation.snapshots.values()
+        ]
+        consumers = [
+            ConsumerRow(*bucket, name, incarnation.bucket_id, next_txn, 0)
+            for name, (place, next_txn) in self.consumers.get(bucket, {}).items()
+            if self.model.snapshot_places[place][0] is incarnation
+        ]
+        tags = [
+            TagRow(*bucket, name, snapshot_id, "", "", 0, NEVER_MS, is_automatic=False)
+            for name, snapshot_id in self.tags.get(bucket, {}).items()
+        ]
+        return decide_expiry(policy, live, consumers, tags, now_ms).expired
+
+
+def some_policy(random: Random) -> RetentionPolicy:
+    """Rules under which a few snapshots go."""
+    minimum = random.choice((1, 1, 2, 3))
+    return RetentionPolicy(
+        num_retained_min=minimum,
+        num_retained_max=random.choice((0, 0, minimum, minimum + 1)),
+        time_retained_ms=random.choice((0, 1_000, 60_000, 600_000)),
+        expire_limit=random.choice((1, 2, 50)),
+        execution_mode=random.choice(list(records.ExecutionMode)),
+    )
