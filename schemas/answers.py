@@ -6,6 +6,7 @@ Where a read answers with a stored row, it is the row's record of ``schemas.reco
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from schemas.records import DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
 
@@ -107,6 +108,8 @@ class HeldSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
+    """Its place in the chain, among those that stay and those that expire."""
     creation_time_ms: int
     holds: tuple[SnapshotHold, ...]
 
@@ -117,6 +120,7 @@ class ExpiringSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
     creation_time_ms: int
 
 
@@ -171,3 +175,50 @@ class ScmTotals:
     deleted_bytes: int
     deleted_blocks: int
     waiting_deletions: int
+
+
+class DiffStatus(StrEnum):
+    """How far a diff has come; Ozone's words."""
+
+    QUEUED = "QUEUED"
+    IN_PROGRESS = "IN_PROGRESS"
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self not in (DiffStatus.QUEUED, DiffStatus.IN_PROGRESS)
+
+
+class DiffWay(StrEnum):
+    """How a diff is made."""
+
+    UNDECIDED = ""
+    DIRECT = "direct"
+    """By the owner of the shard, from what changed between the two."""
+    SPARK = "spark"
+    """By a Spark job, from all keys of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffJob:
+    """A diff that was asked for. An empty snapshot id is the active namespace."""
+
+    job_id: str
+    volume: str
+    bucket: str
+    from_snapshot_id: str
+    to_snapshot_id: str
+    status: DiffStatus
+    created_ms: int
+    way: DiffWay = DiffWay.UNDECIDED
+    progress_percent: int = 0
+    """Of the rows that it expects to look at; 100 only when it is done."""
+    entry_count: int = 0
+    """How many differences there are; known when it is done."""
+    message: str = ""
+    """Why it was rejected or has failed, and what to do."""
+    ended_ms: int = -1

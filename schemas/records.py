@@ -1440,3 +1440,10 @@ class CountRow:
     """unexpandedTable, countTable: a number."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """changedTable: that a row of the namespace was changed between two snapshots; the key says which one."""
+
+    snapshot_txn: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
         log_settings.write_text(resources.files("streaming").joinpath("log4j2.properties").read_text("utf-8"))
         if options.is_local:
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks in Python need what this process has
         builder = SparkSession.builder.master(options.master).appName(options.name)
         for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings)}.items():
             builder = builder.config(name, value)

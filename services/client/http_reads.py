@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import (
     BucketSpace,
+    DiffJob,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -29,6 +30,7 @@ from schemas.records import (
     VolumeRow,
 )
 from services.client.errors import PlaneError, UnreachableError
+from services.domain.snapshot_diff import DiffEntry
 
 READ_SECONDS = 60.0
 MAX_PAGE_ROWS = 10_000
@@ -62,7 +64,11 @@ class HttpShard:
 
     def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
         """Ask, including everything that was answered so far; raises PlaneError when the service refuses."""
-        return self._ask("GET", path, answer_type, params=self._with_after(parameters))
+        return self.ask_for("GET", path, answer_type, parameters)
+
+    def ask_for(self, method: str, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
+        """The same by another method, for what is begun or ended by asking."""
+        return self._ask(method, path, answer_type, params=self._with_after(parameters))
 
     def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
         """Ask something that is too long for an address."""
@@ -170,6 +176,36 @@ class HttpMetadataReads:
         """Where the bytes of a bucket are."""
         space: BucketSpace = self._shard.get("/space", BucketSpace, {"volume": volume, "bucket": bucket})
         return space
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Have the differences of two states of a bucket found."""
+        parameters = {"volume": volume, "bucket": bucket}
+        parameters |= {"from_snapshot_id": from_snapshot_id, "to_snapshot_id": to_snapshot_id}
+        job: DiffJob = self._shard.ask_for("POST", "/diffs", DiffJob, parameters)
+        return job
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How far a diff has come, now or a while later."""
+        job: DiffJob = self._shard.get("/diff", DiffJob, {"job_id": job_id, "wait_seconds": wait_seconds})
+        return job
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket that are kept, oldest first."""
+        jobs: list[DiffJob] = self._shard.get("/diffs", list[DiffJob], {"volume": volume, "bucket": bucket})
+        return jobs
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Stop a diff that has not ended."""
+        job: DiffJob = self._shard.ask_for("DELETE", "/diff", DiffJob, {"job_id": job_id})
+        return job
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+        """Some entries of a diff that is done."""
+        parameters: dict[str, str | int] = {"job_id": job_id, "start_after": start_after, "limit": limit}
+        entries: list[DiffEntry] = self._shard.get("/diff/entries", list[DiffEntry], parameters)
+        return entries
 
 
 class HttpSnapshotReads:

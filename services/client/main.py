@@ -52,10 +52,10 @@ for group, name in (
     (key.app, "key"),
     (directory.app, "dir"),
     (snapshot.app, "snapshot"),
-    (space.app, "space"),
     (retention.app, "retention"),
     (tag.app, "tag"),
     (consumer.app, "consumer"),
+    (space.app, "space"),
 ):
     app.add_typer(group, name=name)
 

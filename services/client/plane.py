@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schemas.answers import BucketSpace, ListedEntry, RetentionPreview, ScmTotals, SnapshotConsumer, SnapshotTag
+from schemas.answers import (
+    BucketSpace,
+    DiffJob,
+    ListedEntry,
+    RetentionPreview,
+    ScmTotals,
+    SnapshotConsumer,
+    SnapshotTag,
+)
 from schemas.records import (
     BlockRun,
     BucketRow,
@@ -52,6 +60,7 @@ from schemas.space_answers import (
     SpacePlan,
     WhatIf,
 )
+from services.domain.snapshot_diff import DiffEntry
 
 NamespaceCommand = (
     CreateVolume
@@ -118,6 +127,28 @@ class MetadataReads(Protocol):
 
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
+        ...
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Have the differences of two states of a bucket found; ``services.client.diffs`` waits for them."""
+        ...
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How far a diff has come, now or a while later."""
+        ...
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket that are kept, oldest first."""
+        ...
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Stop a diff that has not ended."""
+        ...
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+        """Some entries of a diff that is done; fewer than the limit at the end."""
         ...
 
 

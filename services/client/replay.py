@@ -15,10 +15,13 @@ from schemas import records
 from schemas.answers import ListedEntry
 from schemas.records import BlockRun, BucketLayout, BucketRow, Settle, SnapshotInfo
 from services.client import workload
+from services.client.diffs import diff
 from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.snapshot_ids import ACTIVE, live_snapshot_id
 from services.client.space_lines import SpaceLines, SpaceOperation
 from services.client.space_view import BucketView
+from services.domain.snapshot_diff import DiffEntry, DiffKind
 
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
@@ -101,6 +104,8 @@ class Replay:
             yield self.observe(number, operation.label)
         elif isinstance(operation, SpaceOperation):
             yield {"op": number, **self._space_line(operation)}
+        elif isinstance(operation, workload.Diff):
+            yield self._diff(number, operation)
         else:
             reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
             if reply.error:
@@ -161,6 +166,20 @@ class Replay:
             for shard in range(self.plane.shards)
         )
 
+    def _diff(self, number: int, operation: workload.Diff) -> Line:
+        """The differences of two states, or why there are none to tell."""
+        shard, names = self._shard(operation), _names(operation)
+        try:
+            ids = [
+                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else physical_name("snap", one))
+                for one in (operation.from_snapshot, operation.to_snapshot)
+            ]
+            entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
+        except PlaneError as error:
+            self.refusals += 1
+            return {"op": number, "error": error.code}
+        return {"op": number, "diff": [_diff_line(entry) for entry in entries]}
+
     def existing_versions(self) -> list[bool]:
         """For each version put whether its blocks are still in the store."""
         existing = [False] * len(self.versions)
@@ -195,6 +214,12 @@ class Replay:
             if version.blocks is not None and not is_there
         ]
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+
+def _diff_line(entry: DiffEntry) -> list[str]:
+    if entry.kind is DiffKind.RENAMED:
+        return [entry.kind.value, entry.old_path, entry.path]
+    return [entry.kind.value, entry.path]
 
 
 def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:

@@ -53,7 +53,7 @@ class SpaceLines:
             held = held_by_snapshot(snapshots, spaces, snapshot_id)
             is_exact = all(space.is_referenced_exact and space.is_exclusive_exact for space in spaces.snapshots)
         else:
-            explanation = view.path(operation.path or "")
+            explanation = view.path(operation.path)
             held = held_by_path(snapshots, explanation)
             # What is below a directory in a snapshot that is leaving would still be counted.
             is_leaving = bool(explanation.directories and snapshots.leaving_ids)

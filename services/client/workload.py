@@ -202,8 +202,18 @@ class Explain:
 
     volume: str
     bucket: str
-    path: str | None = None
-    snapshot: str | None = None
+    path: str = ""
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Say how one state of a bucket differs from another; each is a snapshot or ``active``, the present."""
+
+    volume: str
+    bucket: str
+    from_snapshot: str
+    to_snapshot: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +248,7 @@ Operation = (
     | WhatIf
     | Plan
     | Explain
+    | Diff
     | Settle
     | Observe
 )
@@ -275,6 +286,7 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
     "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
     "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
+    "diff": (Diff, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
     "settle": (Settle, {}),
     "observe": (Observe, {"label": "label"}),
 }
@@ -293,7 +305,7 @@ _LAYOUT_NAMES: Final = {
     BucketLayout.LEGACY: "LEGACY",
 }
 _LARGEST_LONG: Final = 2**63 - 1
-_COUNTS: Final = frozenset({"size", "num_retained_min", "num_retained_max", "expire_limit", "free_bytes"})
+_COUNTS: Final = frozenset({"size", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
 _NULLABLE: Final = frozenset(
     {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
@@ -314,12 +326,14 @@ def parse_line(line: str, number: int) -> Operation:
     if not isinstance(name, str) or name not in _SHAPES:
         raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
     operation_type, attributes = _SHAPES[name]
+    choices = _ONE_OF.get(name, frozenset())
     missing = [
-        field for field in attributes if field not in given and not _may_be_left_out(operation_type, attributes[field])
+        field
+        for field in attributes
+        if field not in given and field not in choices and not _may_be_left_out(operation_type, attributes[field])
     ]
     if missing:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
-    choices = _ONE_OF.get(name, frozenset())
     if choices and len(choices & given.keys()) != 1:
         raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
     unknown = [field for field in given if field not in attributes]
@@ -348,21 +362,20 @@ def _read_field(field: str, value: object, number: int) -> Any:
         if not isinstance(value, list):
             raise WorkloadError(number, f"snapshots must be a list of names, not {value!r}")
         return tuple(_read_text("snapshot", name, number) for name in value)
-    text = _read_text(field, value, number)
-    if field == "layout":
-        if text not in _LAYOUTS:
-            raise WorkloadError(number, f"unknown layout {text!r}; known are {', '.join(_LAYOUTS)}")
-        return _LAYOUTS[text]
-    return text
+    return _read_text(field, value, number)
 
 
-def _read_text(field: str, value: object, number: int) -> str:
+def _read_text(field: str, value: object, number: int) -> Any:
     if not isinstance(value, str):
         raise WorkloadError(number, f"{field} must be a string, not {value!r}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise WorkloadError(number, f"{field} holds half of a surrogate pair: not text") from error
+    if field == "layout":
+        if value not in _LAYOUTS:
+            raise WorkloadError(number, f"unknown layout {value!r}; known are {', '.join(_LAYOUTS)}")
+        return _LAYOUTS[value]
     return value
 
 
@@ -391,6 +404,8 @@ def to_json(operation: Operation) -> str:
     shown: dict[str, object] = {"op": name}
     for field, attribute in _SHAPES[name][1].items():
         value = getattr(operation, attribute)
+        if value == "" and field in _ONE_OF.get(name, frozenset()):
+            continue
         if value is None and _may_be_left_out(type(operation), attribute):
             continue
         if field in _SECONDS:

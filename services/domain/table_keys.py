@@ -87,6 +87,14 @@ def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
     return b"/%d/%016x" % (bucket_id, ordinal)
 
 
+def changed_key(bucket_id: int, ordinal: int, table: bytes = b"", key: bytes = b"") -> bytes:
+    """changedTable: what changed after a bucket's snapshot of this ordinal; without a table the first of them all.
+
+    ``table`` is one letter; ``key`` is that of the row without the bucket at its beginning.
+    """
+    return b"/%d/%016x/%b%b" % (bucket_id, ordinal, table, key)
+
+
 def cell_key(bucket_id: int, first_holder: int, last_holder: int) -> bytes:
     """spaceTable."""
     return b"/%d/%016x/%016x" % (bucket_id, first_holder, last_holder)

@@ -7,26 +7,30 @@ import sys
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
+from services.metadata.changed_rows import trim
 from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.diff_api import DiffJobsOfShards, diff_routes
 from services.metadata.http_api import routes
-from services.metadata.metrics import MetadataMetrics
+from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.service import MetadataService
+from services.metadata.settings import MetadataSettings
 from services.metadata.tables import CHECKPOINTED
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
 from services.runtime.service import Service
-from services.runtime.settings import ServiceSettings
+from services.runtime.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
     """The parts of this service."""
     metrics = MetadataMetrics(registry)
+    diffs = DiffJobsOfShards(read_limits(MetadataSettings, "metadata"), SnapshotDiffMetrics(registry))
 
     def watched_routes(stores: Stores) -> list[Route]:
         metrics.watch(stores, settings.shards)
-        return routes(stores)
+        return [*routes(stores), *diff_routes(stores, diffs)]
 
     return ServiceParts(
         make_service=lambda _: MetadataService(),
@@ -41,6 +45,7 @@ def _remove_dropped_checkpoints(service: Service, store: Store) -> None:
     if isinstance(service, MetadataService):
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
+        trim(store, service.unneeded_changes)
 
 
 if __name__ == "__main__":

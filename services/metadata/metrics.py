@@ -1,4 +1,4 @@
-"""What metadata reports of its shards: where their bytes are. Labels are closed sets: shards, and four states.
+"""What metadata reports beside its loop: where the bytes of its shards are, and its diffs. Labels are closed sets.
 
 Buckets and snapshots are no labels: there is no bound on them. Their figures are read over HTTP.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from schemas.answers import ShardBacklog
+from schemas.answers import DiffJob, DiffStatus, ShardBacklog
 from services.metadata.queries import shard_backlog
 from services.runtime.errors import DeepcleanError
 from services.runtime.reads import Stores, closing_reader
@@ -26,6 +26,8 @@ _BYTES: dict[str, Callable[[ShardBacklog], int]] = {
     "pending": lambda sums: sums.pending_bytes,
     "claimed": lambda sums: sums.claimed_bytes,
 }
+_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0)
+_ENDS = [status for status in DiffStatus if status.is_end]
 
 
 class MetadataMetrics:
@@ -82,3 +84,26 @@ class _ShardSums:
         except DeepcleanError:
             return  # the disk or the process is on its way out, and says so elsewhere: the last figures stay
         self._read_seconds = now_seconds
+
+
+class SnapshotDiffMetrics:
+    """The diffs of a process."""
+
+    def __init__(self, registry: CollectorRegistry | None) -> None:
+        self.ended_jobs = Counter(
+            "deepclean_metadata_diffs_total", "Diffs that have ended, by how.", ["status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "deepclean_metadata_diff_seconds",
+            "From asking for a diff until it was done.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        for status in _ENDS:  # so that one never reached reads 0 instead of being absent
+            self.ended_jobs.labels(status.value)
+
+    def ended(self, job: DiffJob) -> None:
+        """A diff has come to its end."""
+        self.ended_jobs.labels(job.status.value).inc()
+        if job.status is DiffStatus.DONE:
+            self.seconds.observe(max(0, job.ended_ms - job.created_ms) / 1000)

@@ -24,6 +24,7 @@ from schemas.records import (
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
@@ -93,6 +94,8 @@ class MetadataService:
         self._written = WrittenBlocks()
         self._directories = DirectoryPaths()
         self._dropped: list[str] = []
+        self.unneeded_changes: list[tuple[bytes, bytes]] = []
+        """Ranges of changedTable that may be removed."""
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
@@ -105,6 +108,7 @@ class MetadataService:
         self._written.clear()
         self._directories.clear()
         self._dropped.clear()
+        self.unneeded_changes = unneeded_changes(tables)
 
     def stands_alone(self, message: Message) -> bool:
         """A checkpoint holds all that was written before it, so its take is alone in its batch; so is a drop."""
@@ -227,6 +231,13 @@ class MetadataService:
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
+            self._note_unneeded_changes(body.snapshot_id, transaction)
+
+    def _note_unneeded_changes(self, dropped_id: str, transaction: Transaction) -> None:
+        dropped = self._snapshots.find(transaction.work, dropped_id)
+        if dropped is not None:
+            taken = self._snapshots.of(transaction.work, dropped.bucket_id)
+            self.unneeded_changes += unneeded_of(dropped.bucket_id, taken.rows)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""
@@ -260,6 +271,7 @@ class MetadataService:
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
         self._written.send(work)
+        note_changes(work, self._snapshots)
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)

@@ -13,6 +13,7 @@ deletedTable         /volumeId/bucketId/death/objectId         version that left
 deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
 snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
+changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
 snapshotIdTable      snapshot id                               the same row, as it was when it was taken
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
@@ -46,6 +47,7 @@ DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_se
 DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
 SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)
 RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
+CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
@@ -69,6 +71,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     DELETED_DIRECTORY_TABLE,
     SNAPSHOT_RENAMED_TABLE,
     RECLAIM_TABLE,
+    CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
     ROLLBACK_TABLE,

@@ -12,6 +12,7 @@ from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
 from services.key_deletion.service import KeyDeletionService
+from services.metadata.changed_rows import trim
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
@@ -123,5 +124,6 @@ def _checkpoint_removal(service: MetadataService, store: MemoryStore) -> Callabl
     def remove() -> None:
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
+        trim(store, service.unneeded_changes)
 
     return remove

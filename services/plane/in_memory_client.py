@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from schemas.answers import BucketSpace, ListedEntry, RetentionPreview, ScmTotals, SnapshotConsumer, SnapshotTag
+from schemas.answers import (
+    BucketSpace,
+    DiffJob,
+    ListedEntry,
+    RetentionPreview,
+    ScmTotals,
+    SnapshotConsumer,
+    SnapshotTag,
+)
 from schemas.codec import codec
 from schemas.records import (
     BlockRun,
@@ -24,8 +32,12 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.domain.snapshot_diff import DiffEntry
 from services.metadata import queries as metadata_queries
+from services.metadata.diff_api import DiffJobsOfShards
+from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.errors import CommandError
+from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
@@ -33,6 +45,8 @@ from services.snapshots import queries as snapshot_queries
 from services.snapshots import retention_queries
 from services.snapshots.errors import CommandError as SnapshotCommandError
 from services.storage.tables import TablesReader
+
+T = TypeVar("T")
 
 
 class InMemoryClient:
@@ -45,6 +59,7 @@ class InMemoryClient:
         self._numbers: dict[tuple[str, int], int] = {}
         self._replies: dict[tuple[str, int], dict[int, Any]] = {}
         self._read_to: dict[tuple[str, int], int] = {}
+        self._diffs = DiffJobsOfShards(MetadataSettings(diff_threads=0), clock=plane.clock)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Append a command to the log."""
@@ -91,7 +106,7 @@ class InMemoryClient:
 
     def metadata(self, shard: int) -> InMemoryMetadataReads:
         """Reads of one shard's metadata."""
-        return InMemoryMetadataReads(self.plane, shard)
+        return InMemoryMetadataReads(self.plane, shard, self._diffs)
 
     def space(self, shard: int) -> InMemorySpaceReads:
         """Reads about space."""
@@ -116,8 +131,10 @@ def _refuse(error: CommandError | SnapshotCommandError) -> PlaneError:
 class InMemoryMetadataReads:
     """Reads of one shard's metadata."""
 
-    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+    def __init__(self, plane: InMemoryPlane, shard: int, diffs: DiffJobsOfShards) -> None:
         self._store = plane.processes["metadata", shard].store
+        self._shard = shard
+        self._jobs = diffs
 
     def _tables(self, snapshot_id: str = "") -> TablesReader:
         if not snapshot_id:
@@ -171,6 +188,40 @@ class InMemoryMetadataReads:
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
         return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket))
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Find the differences of two states of a bucket: it is done at once."""
+        try:
+            return self._diffs().ask(volume, bucket, from_snapshot_id, to_snapshot_id)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How a diff has ended."""
+        return self._asked(lambda: self._diffs().job(job_id, wait_seconds))
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket, oldest first."""
+        return self._diffs().jobs(volume, bucket)
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Refused: a diff is done when somebody could cancel it."""
+        return self._asked(lambda: self._diffs().cancel(job_id))
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+        """Some entries of a diff."""
+        return self._asked(lambda: self._diffs().entries(job_id, start_after, limit))
+
+    def _diffs(self) -> DiffJobs:
+        return self._jobs.of(self._shard, self._store)
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except (DiffNotFoundError, DiffStateError) as error:
+            raise PlaneError(error.code, str(error)) from error
 
 
 class InMemorySnapshotReads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from services.plane.java import JavaRuntime, spark_java_home
 
 BROKER = "broker"
 STREAMING = "streaming"
-SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
+METADATA = "metadata"
+SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
 HTTP_PROCESSES = (*SERVICES, STREAMING)
 """All that serve /metrics; with a base port they follow the broker's in this order."""
 
@@ -41,12 +43,17 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
     """Settings of one process, as it reads them from its environment."""
     if name == STREAMING:
         return {"JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
-    return {
+    environment = {
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
         "DEEPCLEAN_SHARDS": ",".join(map(str, range(plane.shards))),
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
+    if name == METADATA:
+        command = [sys.executable, "-m", "streaming.diff", "--jars-directory", str(jars_directory() / "spark")]
+        environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
+        environment["JAVA_HOME"] = str(spark_java_home(plane.java, plane.home))
+    return environment
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:

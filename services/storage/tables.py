@@ -7,7 +7,7 @@ fails half way is undone alone.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -173,6 +173,10 @@ class Table(Generic[V]):
             added = waiting.pop()
             if (value := pending[added]) is not None:
                 yield added, value
+
+    def changed_keys(self) -> Collection[bytes]:
+        """Keys of the rows that this unit of work has set or removed so far."""
+        return self._pending.keys()
 
     def has_any(self, start: bytes, end: bytes) -> bool:
         """Whether there is a row with start <= key < end."""

@@ -55,6 +55,25 @@ def test_the_real_plane_answers_as_ozone_did(stack: Stack, number: int) -> None:
     assert lines == expected
 
 
+def test_the_real_plane_retains_and_expires(stack: Stack) -> None:
+    """The same lines as in memory; and whoever reads what has gone learns where to go on."""
+    place = ("retained", "tree")
+    with stack.client() as plane:
+        lines = list(Replay(plane, first_shard=1).run(retention_workload.OPERATIONS))
+        assert lines == retention_workload.LINES
+        snapshots, metadata = plane.snapshots(1), plane.metadata(1)
+        rows = {row.name.removeprefix("snap-"): row for row in snapshots.snapshots(*place)}
+        assert list(rows) == retention_workload.CHAIN
+        assert rows["s5"].creation_time_ms == 50_000
+        assert metadata.space(*place).held_bytes == retention_workload.HELD_BYTES
+        preview = snapshots.retention_preview(*place, policy=RetentionPolicy(1, 0, 0), now_ms=10**7)
+        assert [one.snapshot for one in preview.expired] == ["snap-s5", "snap-s6"]
+        assert preview.freed_bytes == retention_workload.HELD_BYTES
+        with pytest.raises(PlaneError) as caught:
+            snapshots.snapshot(*place, "snap-s3")
+        assert (caught.value.code, caught.value.next_snapshot) == ("SNAPSHOT_EXPIRED", "snap-s5")
+
+
 def _questions(random: Random) -> Iterator[dict[str, Any]]:
     """A random history that asks about space all the time, waits for nothing, and deletes what it asked about last."""
     yield {"op": "create_volume", "volume": PLACE["volume"]}
@@ -103,22 +122,3 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
     assert after.pending_bytes == after.claimed_bytes == 0
     accounted = sum(space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes for space in spaces)
     assert accounted == inventory
-
-
-def test_the_real_plane_retains_and_expires(stack: Stack) -> None:
-    """The same lines as in memory; and whoever reads what has gone learns where to go on."""
-    place = ("retained", "tree")
-    with stack.client() as plane:
-        lines = list(Replay(plane, first_shard=1).run(retention_workload.OPERATIONS))
-        assert lines == retention_workload.LINES
-        snapshots, metadata = plane.snapshots(1), plane.metadata(1)
-        rows = {row.name.removeprefix("snap-"): row for row in snapshots.snapshots(*place)}
-        assert list(rows) == retention_workload.CHAIN
-        assert rows["s5"].creation_time_ms == 50_000
-        assert metadata.space(*place).held_bytes == retention_workload.HELD_BYTES
-        preview = snapshots.retention_preview(*place, policy=RetentionPolicy(1, 0, 0), now_ms=10**7)
-        assert [one.snapshot for one in preview.expired] == ["snap-s5", "snap-s6"]
-        assert preview.freed_bytes == retention_workload.HELD_BYTES
-        with pytest.raises(PlaneError) as caught:
-            snapshots.snapshot(*place, "snap-s3")
-        assert (caught.value.code, caught.value.next_snapshot) == ("SNAPSHOT_EXPIRED", "snap-s5")

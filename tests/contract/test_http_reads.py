@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from schemas.answers import DiffStatus
 from schemas.records import (
     BlockRun,
     BucketLayout,
@@ -25,11 +26,14 @@ from schemas.records import (
     PutKey,
 )
 from schemas.space_answers import PlanSpace, WhatIf
+from services.client.diffs import diff
 from services.client.errors import PlaneError, UnreachableError
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.plane import NamespaceCommand
+from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.domain.table_keys import local_id
+from services.metadata import diff_api
 from services.metadata import http_api as metadata_api
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
@@ -84,6 +88,7 @@ def reads_of_a_plane() -> Iterator[Reads]:
     switches = MockScmSwitches()
     routes = [
         *metadata_api.routes({0: plane.processes["metadata", 0].store}),
+        *diff_api.diff_routes({0: plane.processes["metadata", 0].store}, diff_api.DiffJobsOfShards()),
         *snapshots_api.routes({0: plane.processes["snapshots", 0].store}),
         *scm_api.routes({0: plane.processes["mock_scm", 0].store}, switches),
     ]
@@ -180,6 +185,21 @@ def test_a_bad_question_about_space_says_what_is_wrong(served: Reads, path: str,
     assert answer.json().get("code", "") == code
 
 
+def test_a_diff_comes_back_as_it_was(served: Reads) -> None:
+    direct, over_http = served.client.metadata(0), served.metadata()
+    snapshot_id = served.client.snapshots(0).snapshot("vol1", "tree", "snap1").snapshot_id
+    entries = diff(over_http, "vol1", "tree", from_snapshot_id=snapshot_id)
+    assert entries == diff(direct, "vol1", "tree", from_snapshot_id=snapshot_id)
+    assert entries == [DiffEntry(DiffKind.DELETED, "dir/ключ 1&=%")]
+    (job,) = over_http.diff_jobs("vol1", "tree")
+    assert (job.status, job.entry_count, job.from_snapshot_id) == (DiffStatus.DONE, 1, snapshot_id)
+    assert over_http.diff_job(job.job_id) == job
+    assert over_http.diff_entries(job.job_id, start_after=1) == []
+    with pytest.raises(PlaneError, match="nothing to cancel") as caught:
+        over_http.cancel_diff(job.job_id)
+    assert caught.value.code == "DIFF_NOT_DONE"
+
+
 def test_refusals_come_back_with_their_code(served: Reads) -> None:
     refusals: list[tuple[str, Callable[[], object]]] = [
         ("VOLUME_NOT_FOUND", lambda: served.metadata().buckets("none")),
@@ -189,6 +209,9 @@ def test_refusals_come_back_with_their_code(served: Reads) -> None:
         ("FILE_NOT_FOUND", lambda: served.metadata().entries("vol1", "tree", snapshot_id="../none")),
         ("INVALID_REQUEST", lambda: served.metadata().entries("vol1", "tree", limit=10_001)),
         ("FILE_NOT_FOUND", lambda: served.snapshots().snapshot("vol1", "tree", "none")),
+        ("FILE_NOT_FOUND", lambda: diff(served.metadata(), "vol1", "tree", from_snapshot_id="none")),
+        ("BUCKET_NOT_FOUND", lambda: served.metadata().diff_jobs("vol1", "none")),
+        ("DIFF_NOT_FOUND", lambda: served.metadata().diff_job("none")),
     ]
     for code, refused in refusals:
         with pytest.raises(PlaneError) as caught:
@@ -207,6 +230,7 @@ def test_refusals_come_back_with_their_code(served: Reads) -> None:
         ("/v1/shards/0/volumes?after=1:2", 404, "WRONG_SHARD"),
         ("/v1/shards/0/bucket?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
         ("/v1/shards/0/snapshots?volume=vol1&bucket=tree&with_deleted=yes", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/diff?job_id=none&wait_seconds=11", 400, "INVALID_REQUEST"),
     ],
 )
 def test_a_bad_request_says_what_is_wrong_with_it(served: Reads, path: str, status: int, code: str) -> None:

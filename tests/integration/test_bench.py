@@ -24,6 +24,7 @@ EXPECTED = {
         "snapshot-time/checkpoint-at-3000-keys",
     ],
     "rule-cost": [f"rule-cost/{kind}-at-{n}-snapshots" for kind in ("judge", "spark") for n in (10, 1_000, 10_000)],
+    "diff": ["diff/flat-3000-keys", "diff/tree-3000-keys"],
 }
 NEEDS_SPARK = ("deletions", "verdicts", "rule-cost")
 

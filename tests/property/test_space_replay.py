@@ -73,15 +73,15 @@ class Recount:
                 return {"freed_bytes": self.bytes_of(freed), "freed_versions": len(freed)}
             case workload.Plan():
                 return self.plan(operation.free_bytes)
-            case workload.Explain(path=str(path)):
-                below = f"{path}/" if self._is_tree else None
+            case workload.Explain(snapshot=""):
+                below = f"{operation.path}/" if self._is_tree else None
                 numbers = {
                     version.number
                     for keys in (self._active, *self._views.values())
-                    for listed, version in keys.items()
-                    if listed == path or (below and listed.startswith(below))
+                    for path, version in keys.items()
+                    if path == operation.path or (below and path.startswith(below))
                 }
-                return self.explain(numbers, "", self._holding_directory(path))
+                return self.explain(numbers, "", self._holding_directory(operation.path))
             case _:
                 return self.explain(self._held[operation.snapshot], operation.snapshot)
 

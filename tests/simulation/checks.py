@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from schemas.records import SnapshotInfo, SnapshotStatus
@@ -11,9 +12,12 @@ from services.directory_deletion.tables import TREE_TABLE
 from services.directory_deletion.tree_state import TreeState
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
 from services.metadata import queries
+from services.metadata.changed_rows import unneeded_changes
+from services.metadata.differences import compare_all, compare_changes, opened_states
 from services.metadata.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,
+    CHANGED_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
@@ -58,6 +62,7 @@ class QuietCheck:
         self.check_nothing_is_on_its_way()
         self.check_garbage()
         self.check_listings()
+        self.check_diffs()
         self.check_figures()
         self.check_space()
         self.check_snapshots()
@@ -182,6 +187,24 @@ class QuietCheck:
             raise AnswerError(f"{incarnation.volume}/{incarnation.name} {store} lists {found}, expected {expected}")
         if sorted(entry.path for entry in entries if entry.is_directory) != list(directories):
             raise AnswerError(f"{incarnation.volume}/{incarnation.name} {store} has other directories: {entries}")
+
+    def check_diffs(self) -> None:
+        """What changed since a snapshot is all that differs; what no diff can ask for is gone."""
+        store = self.plane.processes["metadata", self._shard].store
+        for incarnation in self._live():
+            names = [*incarnation.snapshots, ""]
+            oldest = names[0]
+            for pair in {*pairwise(names), *pairwise(reversed(names)), (oldest, ""), ("", oldest)}:
+                with opened_states(store, incarnation.volume, incarnation.name, *pair) as states:
+                    quick = compare_changes(states.before, states.after, states.changes())
+                    if quick != (full := compare_all(states.before, states.after)):
+                        raise AnswerError(
+                            f"{incarnation.volume}/{incarnation.name} {pair} differ in {full}, not {quick}"
+                        )
+        for start, end in unneeded_changes(self._tables("metadata")):
+            left = list(store.scan(CHANGED_TABLE.name, start, end))
+            if left:
+                raise LivenessError(f"shard {self._shard}: changedTable has what no diff can ask for: {left[:3]}")
 
     def check_figures(self) -> None:
         """The used figures of every bucket equal a recount."""

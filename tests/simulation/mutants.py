@@ -18,7 +18,7 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, claims, expansion
+from services.metadata import changed_rows, checkpoints, claims, expansion
 from services.metadata.garbage import Death
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
@@ -27,7 +27,7 @@ from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
 from services.runtime.service import Message, OutgoingMessage, Work
-from services.snapshots import expiry, retention
+from services.snapshots import expiry
 from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
 from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
@@ -311,7 +311,7 @@ def expiry_ignores_consumers(patch: Patch) -> None:
         del consumers
         return original(policy, chain, (), tags, now_ms)
 
-    patch.setattr(retention, "decide", decide)
+    patch.setattr(expiry, "decide", decide)
 
 
 def expiry_ignores_tags(patch: Patch) -> None:
@@ -322,12 +322,17 @@ def expiry_ignores_tags(patch: Patch) -> None:
         del tags
         return original(policy, chain, consumers, (), now_ms)
 
-    patch.setattr(retention, "decide", decide)
+    patch.setattr(expiry, "decide", decide)
 
 
 def deletes_ignore_tags(patch: Patch) -> None:
     """A tagged snapshot can be deleted."""
     patch.setattr(Holds, "tags_on", lambda *_: [])
+
+
+def moved_directories_unnoticed(patch: Patch) -> None:
+    """What happens to directories is not noted among the changes that diffs read."""
+    patch.setattr(changed_rows, "_LETTERS", changed_rows._LETTERS[:2])
 
 
 def _late_chain(reader: str) -> FaultMix:
@@ -368,5 +373,6 @@ MUTANTS = {
     "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),
     "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
     "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
+    "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

@@ -82,6 +82,30 @@ def test_a_snapshot_shows_what_was(tree: CommandLine) -> None:
     assert tree.json("snapshot", "list", "vol1/tree") == []
 
 
+def test_snapshots_are_compared(tree: CommandLine) -> None:
+    tree.run("snapshot", "create", "vol1/tree", "before")
+    tree.run("key", "put", "vol1/tree/two", "--size", "1")
+    tree.run("dir", "rename", "vol1/tree/a", "moved")
+    tree.run("key", "put", "vol1/tree/three", "--size", "1")
+    tree.run("snapshot", "create", "vol1/tree", "after")
+    tree.run("key", "delete", "vol1/tree/two")
+    assert tree.run("snapshot", "diff", "vol1/tree", "before", "after") == "R a → moved\n+ three\nM two\n"
+    assert tree.run("snapshot", "diff", "vol1/tree", "after") == "- two\n"
+    assert tree.run("snapshot", "diff", "vol1/tree", "active", "active") == ""
+    assert tree.json("snapshot", "diff", "vol1/tree", "after", "before") == [
+        {"kind": "-", "path": "three", "old_path": ""},
+        {"kind": "R", "path": "a", "old_path": "moved"},
+        {"kind": "M", "path": "two", "old_path": ""},
+    ]
+    jobs = tree.json("snapshot", "diffs", "vol1/tree")
+    assert [(job["status"], job["entry_count"], job["way"]) for job in jobs] == [
+        ("DONE", 3, "direct"), ("DONE", 1, "direct"), ("DONE", 0, "direct"), ("DONE", 3, "direct"),
+    ]  # fmt: skip
+    assert "active" in tree.run("snapshot", "diffs", "vol1/tree")
+    refused = tree.run("snapshot", "cancel-diff", "vol1/tree", jobs[0]["job_id"], status=1)
+    assert refused.startswith("DIFF_NOT_DONE: ")
+
+
 def test_everything_that_was_made_can_be_removed(tree: CommandLine) -> None:
     tree.run("key", "rename", "vol1/tree/two", "three")
     tree.run("key", "delete", "vol1/tree/three")
@@ -108,6 +132,9 @@ def test_everything_that_was_made_can_be_removed(tree: CommandLine) -> None:
         (["snapshot", "create", "vol1/none", "name"], "BUCKET_NOT_FOUND"),
         (["snapshot", "list", "vol1/none"], "BUCKET_NOT_FOUND"),
         (["snapshot", "delete", "vol1/tree", "none"], "FILE_NOT_FOUND"),
+        (["snapshot", "diff", "vol1/tree", "none"], "FILE_NOT_FOUND"),
+        (["snapshot", "diff", "vol1/none", "active"], "BUCKET_NOT_FOUND"),
+        (["snapshot", "cancel-diff", "vol1/tree", "none"], "DIFF_NOT_FOUND"),
     ],
 )
 def test_a_refusal_is_one_line_with_its_code(tree: CommandLine, words: list[str], code: str) -> None:

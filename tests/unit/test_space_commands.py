@@ -134,6 +134,22 @@ def test_a_plan_keeps_to_the_policy_and_explain_says_why_a_snapshot_stays(line: 
     assert "the next one takes it" in line.run("explain", "vol1/tree/.snapshot/s-one")
 
 
+def test_a_plan_leaves_alone_what_is_tagged_still_to_be_read_or_always_kept(line: CommandLine) -> None:
+    def planned() -> list[str]:
+        found: list[str] = line.json("space", "plan", "vol1/tree", "--free", "1KB")["snapshots"]
+        return found
+
+    line.run("tag", "create", "vol1/tree", "s-one", "audit")
+    assert planned() == ["s-two"]
+    line.run("tag", "delete", "vol1/tree", "audit")
+    line.run("consumer", "set", "vol1/tree", "reader", "--next", "s-two")
+    assert planned() == []
+    line.run("consumer", "delete", "vol1/tree", "reader")
+    assert planned() == ["s-one", "s-two"]
+    line.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "1000d")
+    assert planned() == []
+
+
 def test_a_path_is_explained_by_its_versions(line: CommandLine) -> None:
     old = line.json("explain", "vol1/tree/d/old")
     assert (old["held_by"], old["bytes"]) == (["s-one", "s-two"], 1000)

@@ -85,14 +85,14 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 def test_a_plan_leaves_alone_what_a_tag_or_a_consumer_keeps() -> None:
-    second = [
+    second: list[dict[str, Any]] = [
         {"op": "put_key", **PLACE, "key": "d/e/x", "size": 20, "tag": "p3"},
         {"op": "create_snapshot", **PLACE, "snapshot": "s2"},
         {"op": "delete_dir", **PLACE, "dir": "d"},
         {"op": "create_snapshot", **PLACE, "snapshot": "s3"},
         {"op": "settle"},
     ]
-    asked = {"op": "plan", **PLACE, "free_bytes": 10}
+    asked: dict[str, Any] = {"op": "plan", **PLACE, "free_bytes": 10}
     assert answers(
         *second,
         asked,

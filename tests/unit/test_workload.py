@@ -13,6 +13,7 @@ from services.client.workload import (
     DeleteDirectory,
     DeleteKey,
     DeleteSnapshot,
+    Diff,
     ExpireSnapshots,
     Explain,
     MakeDirectory,
@@ -24,6 +25,7 @@ from services.client.workload import (
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RollBack,
     Settle,
     TagSnapshot,
     UntagSnapshot,
@@ -35,6 +37,10 @@ from services.client.workload import (
 )
 
 LINES: list[tuple[str, Operation]] = [
+    (
+        '{"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"}',
+        Diff("v", "b", "s1", "active"),
+    ),
     ('{"op": "create_volume", "volume": "v"}', CreateVolume("v")),
     (
         '{"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"}',
@@ -107,6 +113,10 @@ LINES: list[tuple[str, Operation]] = [
     ('{"op": "plan", "volume": "v", "bucket": "b", "free_bytes": 7}', Plan("v", "b", 7)),
     ('{"op": "explain", "volume": "v", "bucket": "b", "path": "d/k"}', Explain("v", "b", path="d/k")),
     ('{"op": "explain", "volume": "v", "bucket": "b", "snapshot": "s1"}', Explain("v", "b", snapshot="s1")),
+    (
+        '{"op": "rollback", "volume": "v", "bucket": "b", "snapshot": "s1"}',
+        RollBack("v", "b", "s1"),
+    ),
     ('{"op": "settle"}', Settle()),
     ('{"op": "observe", "label": "after"}', Observe("after")),
 ]

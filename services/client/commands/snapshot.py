@@ -1,4 +1,4 @@
-"""``deepclean snapshot``: take, delete, rename, list, roll back to snapshots; what each refers to and holds alone."""
+"""``deepclean snapshot``: take, delete, rename, list, compare and roll back to snapshots; what each refers to."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Annotated
 import typer
 
 from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
+from services.client.commands.diff import cancel_diff, diff, list_diffs
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 
-app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list and roll back to snapshots.")
+app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list, compare and roll back to snapshots.")
+app.command("diff")(diff)
+app.command("diffs")(list_diffs)
+app.command("cancel-diff")(cancel_diff)
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from services.plane.bench.ceilings import measure_ceilings
 from services.plane.bench.conditions import Benchmark, Conditions
 from services.plane.bench.deletions import measure_deletions
+from services.plane.bench.diff import measure_diff
 from services.plane.bench.figures import Figure
 from services.plane.bench.metadata_commands import measure_metadata_commands
 from services.plane.bench.rule_cost import measure_rule_cost
@@ -29,6 +30,7 @@ BENCHMARKS = {
         Benchmark("verdicts", measure_verdicts),
         Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("rule-cost", measure_rule_cost),
+        Benchmark("diff", measure_diff),
     )
 }
 

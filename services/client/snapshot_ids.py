@@ -1,0 +1,24 @@
+"""Which state of a bucket a person means: the name of a snapshot, or ``active``."""
+
+from __future__ import annotations
+
+from schemas.records import SnapshotStatus
+from services.client.errors import PlaneError
+from services.client.plane import Plane
+
+ACTIVE = "active"
+"""What users see now; a snapshot of this name cannot be compared by its name."""
+
+
+def live_snapshot_id(plane: Plane, shard: int, volume: str, bucket: str, name: str) -> str:
+    """The id of a snapshot that can be read; empty, which means now, for ``active``.
+
+    Raises:
+        PlaneError: FILE_NOT_FOUND, when there is none of that name, or it is being deleted.
+    """
+    if name == ACTIVE:
+        return ""
+    snapshot = plane.snapshots(shard).snapshot(volume, bucket, name)
+    if snapshot.status is not SnapshotStatus.SNAPSHOT_ACTIVE:
+        raise PlaneError("FILE_NOT_FOUND", f"snapshot {name} of {volume}/{bucket} is deleted")
+    return snapshot.snapshot_id

@@ -1,0 +1,131 @@
+"""changedTable: which rows of the namespace changed between which snapshots of their bucket.
+
+It is written only for buckets that have a snapshot to compare with, in the same batch as the rows themselves, and is a
+set: a row that changes often is there once for each pair of neighbours. So a diff of two snapshots reads what changed
+since the older one, and not what both have.
+
+An interval begins with a snapshot, live or dropped, and ends at the next one. Those before the oldest live snapshot
+serve nobody: they are removed a page at a time, outside of units of work, as the files of dropped snapshots are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.records import BucketLayout, BucketRow, ChangedRow, SnapshotListRow
+from services.domain.table_keys import bucket_id_prefix, changed_key, flat_key
+from services.metadata.snapshot_lists import SnapshotLists
+from services.metadata.tables import (
+    BUCKET_TABLE,
+    CHANGED_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    SNAPSHOT_LIST_TABLE,
+)
+from services.runtime.service import Work
+from services.storage.store import Store, prefix_end
+from services.storage.tables import TableDefinition, TablesReader
+
+TRIMMED_AT_ONCE = 2_000
+_LETTERS: tuple[tuple[TableDefinition[Any], bytes], ...] = (
+    (KEY_TABLE, b"k"),
+    (FILE_TABLE, b"f"),
+    (DIRECTORY_TABLE, b"d"),
+)
+_ALL = (b"/", b"0")
+
+
+def note_changes(work: Work, snapshots: SnapshotLists) -> None:
+    """Write down every row of the namespace that a unit of work has changed. Takes and drops stand alone in theirs."""
+    changed = work.table(CHANGED_TABLE)
+    for table, letter in _LETTERS:
+        bucket, interval = b"none", None  # of the key at hand: mostly that of the one before
+        intervals: dict[bytes, tuple[bytes, ChangedRow] | None] = {}
+        for key in work.table(table).changed_keys():
+            if not key.startswith(bucket):
+                bucket = key[: key.index(b"/", key.index(b"/", 1) + 1) + 1]
+                if bucket not in intervals:
+                    intervals[bucket] = _interval(work, snapshots, table, bucket, letter)
+                interval = intervals[bucket]
+            if interval is not None:
+                changed.put(interval[0] + key[len(bucket) :], interval[1])
+
+
+def _interval(
+    work: Work, snapshots: SnapshotLists, table: TableDefinition[Any], bucket: bytes, letter: bytes
+) -> tuple[bytes, ChangedRow] | None:
+    """What the keys of a bucket's changes begin with now, and their value; None without a snapshot to compare with."""
+    if table is KEY_TABLE:
+        row = work.table(BUCKET_TABLE).get(bucket[:-1])
+        bucket_id = row.object_id if row else 0
+    else:
+        bucket_id = int(bucket.split(b"/")[2])
+    taken = snapshots.of(work, bucket_id)
+    if not taken.live_txns:
+        return None
+    return changed_key(bucket_id, taken.ever, letter), ChangedRow(taken.rows[-1].txn)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKey:
+    """A row of the namespace that was changed: its table and its key there."""
+
+    table: TableDefinition[Any]
+    key: bytes
+
+
+def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) -> Iterator[ChangedKey]:
+    """Every row that changed after the snapshot with the ordinal ``first`` and before the one with ``end``.
+
+    Each row at least once. Rows that are the same again are among them; none that differs is missing.
+    """
+    by_letter = {letter[0]: table for table, letter in _LETTERS}
+    prefix = flat_key(bucket.volume, bucket.bucket, "")
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        prefix = b"/%d/%d/" % (bucket.volume_id, bucket.object_id)
+    letter_at = len(changed_key(bucket.object_id, 0))
+    scanned = tables.table(CHANGED_TABLE).scan(changed_key(bucket.object_id, first), changed_key(bucket.object_id, end))
+    for key, _ in scanned:
+        yield ChangedKey(by_letter[key[letter_at]], prefix + key[letter_at + 1 :])
+
+
+def unneeded_changes(tables: TablesReader) -> list[tuple[bytes, bytes]]:
+    """Per bucket the range of changes that no diff can ask for."""
+    ranges: list[tuple[bytes, bytes]] = []
+    start, end = _ALL
+    while True:
+        found = next(tables.table(CHANGED_TABLE).scan(start, end), None)
+        if found is None:
+            return ranges
+        bucket_id = int(found[0].split(b"/")[1])
+        prefix = bucket_id_prefix(bucket_id)
+        start = prefix_end(prefix)
+        listed = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, start)
+        ranges += unneeded_of(bucket_id, tuple(row for _, row in listed))
+
+
+def unneeded_of(bucket_id: int, taken: tuple[SnapshotListRow, ...]) -> list[tuple[bytes, bytes]]:
+    """The range of one bucket's changes before its oldest live snapshot, all of them when there is none."""
+    prefix = bucket_id_prefix(bucket_id)
+    oldest = next((row.ordinal for row in taken if row.is_live), None)
+    return [(prefix, prefix_end(prefix) if oldest is None else changed_key(bucket_id, oldest))]
+
+
+def trim(store: Store, unneeded: list[tuple[bytes, bytes]]) -> None:
+    """Remove a page of the changes that no diff can ask for, and take ranges that are empty off the list."""
+    left = TRIMMED_AT_ONCE
+    while unneeded and left:
+        start, end = unneeded[-1]
+        page: dict[bytes, bytes | None] = {}
+        for key, _ in store.scan(CHANGED_TABLE.name, start, end):
+            page[key] = None
+            if len(page) == left:
+                break
+        else:
+            unneeded.pop()
+        if page:
+            store.write({CHANGED_TABLE.name: page})
+        left -= len(page)

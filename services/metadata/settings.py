@@ -1,0 +1,21 @@
+"""Limits of metadata's diffs. Nothing that a command does depends on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSettings:
+    """How much is spent on diffs, for each shard. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
+
+    diff_threads: int = 1
+    """Diffs that are made at the same time. Each takes processor time from the shard's writer."""
+    diff_queue: int = 10
+    """Diffs that wait; one more is rejected. Ozone: 10."""
+    diff_direct_rows: int = 200_000
+    """Rows that such a thread looks at, some 50 µs each; a diff of more is made by Spark, in a process of its own."""
+    diff_spark_command: str = ""
+    """Starts the Spark job, its options appended; without one every diff is made by a thread."""
+    diff_kept_seconds: int = 7 * 24 * 3600
+    """How long a diff can be read after its end. Ozone: 7 days."""

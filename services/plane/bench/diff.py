@@ -1,0 +1,163 @@
+"""How long a diff takes when little changed, beside a comparison of everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from schemas.codec import codec
+from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey, RenameKey, TakeSnapshot
+from schemas.topics import METADATA_COMMANDS
+from services.client.plane import NamespaceCommand
+from services.domain.snapshot_diff import DiffEntry
+from services.metadata.differences import compare_all, compare_changes, opened_states
+from services.metadata.service import MetadataService
+from services.metadata.tables import CHECKPOINTED
+from services.plane.bench.bulk import (
+    KEY_BYTES,
+    VOLUME,
+    CommandMaker,
+    flat_name,
+    flat_puts,
+    made_places,
+    tree_path,
+    tree_puts,
+)
+from services.plane.bench.conditions import Conditions
+from services.plane.bench.figures import Ceiling, Figure, Target
+from services.plane.errors import StackError
+from services.runtime.clock import VirtualClock
+from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.memory_log import MemoryLog
+from services.storage.rocks import RocksStore
+
+NAME = "diff"
+BUCKET = "bucket"
+CHANGES = 100
+REPEATS = 5
+COMMANDS_AT_ONCE = 20_000
+TWENTIETH = Target(1 / 20, is_of_ratio=True, is_upper=True)
+"""At least twenty times as fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A bucket to compare: flat, or a tree."""
+
+    name: str
+    layout: BucketLayout
+    puts: Callable[[str, int], Iterator[NamespaceCommand]]
+    path: Callable[[int], str]
+
+
+KINDS = (
+    _Kind("flat", BucketLayout.OBJECT_STORE, flat_puts, flat_name),
+    _Kind("tree", BucketLayout.FILE_SYSTEM_OPTIMIZED, tree_puts, tree_path),
+)
+
+
+def measure_diff(conditions: Conditions) -> Sequence[Figure]:
+    """Milliseconds of a diff of two snapshots of 1 million keys with 100 changes, beside a comparison of all keys.
+
+    metadata itself applies the puts, the snapshots and the changes, to a database on disk; only the log is in memory.
+    The changes, of which a third each puts, deletes and renames, lie anywhere among the keys. Each diff opens what it
+    needs and closes it again; the quick one is made first, and of five the median counts. Both must say the same.
+    """
+    figures = []
+    for kind in KINDS:
+        shard = _Shard(conditions.scratch(f"diff-{kind.name}"))
+        try:
+            count = conditions.large_bucket_keys
+            for done in shard.load(kind, count):
+                conditions.say(f"{NAME}: {done:,} {kind.name} keys loaded")
+            shard.snapshot("before")
+            shard.apply(_changes(kind, count))
+            shard.snapshot("after")
+            conditions.say(f"{NAME}: comparing {count:,} {kind.name} keys")
+            figures.append(_measured(shard, kind, count))
+        finally:
+            shard.store.close()
+    return figures
+
+
+def _measured(shard: _Shard, kind: _Kind, count: int) -> Figure:
+    quick = [shard.timed(is_full=False) for _ in range(REPEATS)]
+    full_seconds, full_entries = shard.timed(is_full=True)
+    if any(entries != full_entries for _, entries in quick):
+        raise StackError("the quick diff and the comparison of everything differ: this is a defect, report it")
+    milliseconds = [seconds * 1000 for seconds, _ in quick]
+    details = {"entries": float(len(full_entries)), "slowest_ms": max(milliseconds)}
+    ceiling = Ceiling(full_seconds * 1000, "comparing all keys")
+    return Figure(f"{NAME}/{kind.name}-{count}-keys", median(milliseconds), "ms", TWENTIETH, ceiling, details)
+
+
+def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
+    """Overwrites, deletes and renames of keys that lie apart."""
+    random = Random(count)  # noqa: S311  the same at each run
+    for number, chosen in enumerate(random.sample(range(count), min(CHANGES, count))):
+        path = kind.path(chosen)
+        if number % 3 == 0:
+            yield PutKey(VOLUME, BUCKET, path, KEY_BYTES)
+        elif number % 3 == 1:
+            yield DeleteKey(VOLUME, BUCKET, path)
+        else:
+            yield RenameKey(VOLUME, BUCKET, path, f"{path}.renamed")
+
+
+@dataclass(slots=True)
+class _Shard:
+    """metadata's own loop over a database on disk and a log in memory."""
+
+    directory: Path
+    store: RocksStore = field(init=False)
+    _log: MemoryLog = field(init=False)
+    _runner: Runner = field(init=False)
+    _maker: CommandMaker = field(init=False, default_factory=CommandMaker)
+
+    def __post_init__(self) -> None:
+        clock = VirtualClock()
+        self._log = MemoryLog(clock)
+        self.store = RocksStore(self.directory / "db", (*MetadataService.tables, *RUNTIME_TABLES), CHECKPOINTED)
+        self._runner = Runner(MetadataService(), 0, self.store, self._log, clock)
+
+    def load(self, kind: _Kind, count: int) -> Iterator[int]:
+        """Put all keys, and say now and then how many there are."""
+        self.apply(iter(made_places({BUCKET: kind.layout})))
+        puts, done = kind.puts(BUCKET, count), 0
+        while chunk := list(islice(puts, COMMANDS_AT_ONCE)):
+            self.apply(iter(chunk))
+            done += len(chunk)
+            yield done
+
+    def apply(self, commands: Iterator[NamespaceCommand]) -> None:
+        encoder = codec(MetadataCommand)
+        for body in self._maker.encoded(commands):
+            self._log.append(METADATA_COMMANDS.name, 0, body, encoder.fingerprint)
+        self._step()
+
+    def snapshot(self, snapshot_id: str) -> None:
+        encoder = codec(MetadataCommand)
+        command = MetadataCommand(0, "", 0, TakeSnapshot(VOLUME, BUCKET, snapshot_id), "snapshots")
+        self._log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        self._step()
+
+    def _step(self) -> None:
+        while self._runner.step():
+            pass
+        for address in [address for address in self._log.partitions if address[0] != METADATA_COMMANDS.name]:
+            del self._log.partitions[address]  # nobody reads what metadata says
+
+    def timed(self, *, is_full: bool) -> tuple[float, list[DiffEntry]]:
+        """Seconds of one diff, and its entries."""
+        started = time.perf_counter()
+        with opened_states(self.store, VOLUME, BUCKET, "before", "after") as states:
+            if is_full:
+                entries = compare_all(states.before, states.after)
+            else:
+                entries = compare_changes(states.before, states.after, states.changes())
+        return time.perf_counter() - started, entries

@@ -1,0 +1,48 @@
+"""The operation ``diff`` of the workload format, as a line of a file and as a line of the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from services.client.main import app
+
+OPERATIONS = [
+    {"op": "create_volume", "volume": "v"},
+    {"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"},
+    {"op": "put_key", "volume": "v", "bucket": "b", "key": "a/k", "size": 1, "tag": "1"},
+    {"op": "put_key", "volume": "v", "bucket": "b", "key": "l", "size": 1, "tag": "2"},
+    {"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s1"},
+    {"op": "rename_dir", "volume": "v", "bucket": "b", "from": "a", "to": "c"},
+    {"op": "delete_key", "volume": "v", "bucket": "b", "key": "l"},
+    {"op": "put_key", "volume": "v", "bucket": "b", "key": "m", "size": 1, "tag": "3"},
+    {"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s2"},
+    {"op": "put_key", "volume": "v", "bucket": "b", "key": "c/k", "size": 1, "tag": "4"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "s2"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "active", "to": "s2"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "s9"},
+    {"op": "delete_snapshot", "volume": "v", "bucket": "b", "snapshot": "s2"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s2", "to": "active"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "s1"},
+    {"op": "diff", "volume": "v", "bucket": "none", "from": "active", "to": "active"},
+]
+EXPECTED = [
+    {"op": 10, "diff": [["-", "l"], ["R", "a", "c"], ["+", "m"]]},
+    {"op": 11, "diff": [["-", "l"], ["R", "a", "c"], ["+", "m"], ["M", "c/k"]]},
+    {"op": 12, "diff": [["M", "c/k"]]},
+    {"op": 13, "error": "FILE_NOT_FOUND"},
+    {"op": 15, "error": "FILE_NOT_FOUND"},
+    {"op": 16, "diff": []},
+    {"op": 17, "error": "BUCKET_NOT_FOUND"},
+]
+
+
+def test_diffs_are_answered_in_their_place(tmp_path: Path) -> None:
+    file, answers = tmp_path / "operations.jsonl", tmp_path / "answers.jsonl"
+    file.write_text("".join(f"{json.dumps(operation)}\n" for operation in OPERATIONS), "utf-8")
+    result = CliRunner().invoke(app, ["replay", str(file), "--in-memory", "--observations", str(answers)])
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line) for line in answers.read_text("utf-8").splitlines()] == EXPECTED
