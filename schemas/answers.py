@@ -108,6 +108,8 @@ class HeldSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
+    """Its place in the chain, among those that stay and those that expire."""
     creation_time_ms: int
     holds: tuple[SnapshotHold, ...]
 
@@ -118,6 +120,7 @@ class ExpiringSnapshot:
 
     snapshot: str
     snapshot_id: str
+    create_txn: int
     creation_time_ms: int
 
 

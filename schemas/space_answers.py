@@ -162,7 +162,7 @@ class PathExplanation:
     claims_stopped: str
     """As of the bucket: why nothing of the shard is claimed at present; empty as a rule."""
     is_exact: bool
-    """Whether all rows were looked through, and no version waits in an unexpanded directory of another path."""
+    """Whether everything was looked through, and no version waits in an unexpanded directory of another path."""
 
 
 @dataclass(frozen=True, slots=True)

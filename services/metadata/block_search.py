@@ -119,7 +119,7 @@ def _search(
     for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
         if read >= MAX_ROWS_PER_PAGE:
             return None, f"{place}:{key.hex()}"
-        version = row.key if isinstance(row, DeletedKeyRow) else row
+        version = _key_of(row)
         blocks = version.blocks
         if version.birth == birth and blocks is not None:
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:

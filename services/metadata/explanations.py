@@ -49,6 +49,8 @@ from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_SCANNED_ROWS = 5_000_000
+MAX_VERSIONS = 10_000
+"""Of one path: more wait only while a key that is overwritten all the time is not cleaned up after."""
 Checkpoint = Callable[[str], TablesReader]
 """Opens the checkpoint of a snapshot; raises KeyError when it is gone."""
 Version = tuple[int, Txn]
@@ -108,6 +110,7 @@ class _Search:
     below: dict[Version, int] = field(default_factory=dict)
     """Sizes of what is below the path, where it is that of a directory."""
     scanned_rows: int = 0
+    is_cut_short: bool = False
 
     @property
     def is_tree(self) -> bool:
@@ -203,6 +206,7 @@ class _Search:
             for _, child in children:
                 self.scanned_rows += 1
                 if self.scanned_rows > MAX_SCANNED_ROWS:
+                    self.is_cut_short = True
                     return
                 if isinstance(child, DirectoryRow):
                     waiting.append(child.object_id)
@@ -218,6 +222,9 @@ class _Search:
         for key in self._candidates(DELETED_TABLE.name, [self.name.encode()], objects):
             row = table.get(key)
             if row is not None and self._is_wanted(row):
+                if len(self.versions) >= MAX_VERSIONS:
+                    self.is_cut_short = True
+                    return
                 self.add(row.key, row.death, VersionStage.HELD)
         claimed = self.tables.table(RECLAIM_TABLE)
         for key in self._candidates(RECLAIM_TABLE.name, [], frozenset(object_id for object_id, _ in self.versions)):
@@ -238,6 +245,7 @@ class _Search:
         for key, raw in self.tables.reader.scan(table, *self._garbage()):
             self.scanned_rows += 1
             if self.scanned_rows > MAX_SCANNED_ROWS:
+                self.is_cut_short = True
                 return
             if key[-16:] in suffixes or any(name in raw for name in names):
                 yield key
@@ -300,7 +308,7 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         below_versions=sum(1 for size_bytes in search.below.values() if size_bytes),
         scanned_rows=min(search.scanned_rows, MAX_SCANNED_ROWS),
         claims_stopped=state.claims_stopped,
-        is_exact=search.scanned_rows <= MAX_SCANNED_ROWS and (is_expanded or not is_elsewhere),
+        is_exact=not search.is_cut_short and (is_expanded or not is_elsewhere),
     )
 
 

@@ -1,4 +1,4 @@
-"""From rows to the rules of expiry: one way for a run and for its preview, so that the two agree."""
+"""From rows to the rules of expiry and back: one way for a run and for its preview, so that the two agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from services.domain.retention import (
     check_policy,
     decide_expiry,
 )
+from services.runtime.service import Work
 from services.snapshots.errors import CommandError, ErrorCode
+from services.snapshots.holds import Holds
+from services.snapshots.lifecycle import Lifecycle
+from services.snapshots.rows import SnapshotRows
 
 
 def existing(chain: Sequence[SnapshotInfo]) -> list[ExistingSnapshot]:
@@ -50,3 +54,36 @@ def checked(policy: RetentionPolicy) -> RetentionPolicy:
     except InvalidPolicyError as error:
         raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return policy
+
+
+class Expiry:
+    """Decides and carries out in one unit of work: what was decided is what happens."""
+
+    def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, holds: Holds) -> None:
+        self._rows = rows
+        self._lifecycle = lifecycle
+        self._holds = holds
+
+    def carry_out(
+        self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
+    ) -> list[SnapshotInfo]:
+        """Drop what holds nothing any more, delete what expires; says what that is, in the order of the chain.
+
+        ``now_ms`` is what ages are counted from, ``log_time_ms`` what is written down as the time of deletion.
+
+        Raises:
+            CommandError: BUCKET_BUSY.
+        """
+        self._lifecycle.check_bucket(volume, bucket)
+        chain = self._rows.active_chain(volume, bucket)
+        consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
+        decision = decide(policy, chain, consumers, tags, now_ms)
+        for consumer in decision.dropped_consumers:
+            self._holds.remove_consumer(volume, bucket, consumer, work)
+        for tag in decision.dropped_tags:
+            self._holds.remove_tag(volume, bucket, tag, work)
+        going = set(decision.expired)
+        expired = [row for row in chain if row.snapshot_id in going]
+        for row in expired:
+            self._lifecycle.delete(row, log_time_ms, work)
+        return expired

@@ -28,7 +28,6 @@ from schemas.records import (
     SetRetention,
     SnapshotCommand,
     SnapshotInfo,
-    SnapshotReply,
     SnapshotsExpired,
     TagRow,
     UnsetRetention,
@@ -39,7 +38,7 @@ from services.runtime.due import DueQueue
 from services.runtime.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.errors import CommandError, ErrorCode
-from services.snapshots.expiry import checked, decide, existing
+from services.snapshots.expiry import Expiry, checked, existing
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
@@ -48,13 +47,12 @@ from services.snapshots.rows import SnapshotRows
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.tables import (
     BEYOND,
-    EXPIRY_TABLE,
     FIRST,
     RETENTION_TABLE,
     ReadableTables,
     bucket_key,
-    expiry_key,
 )
+from services.snapshots.waiting_requests import WaitingRequests
 
 logger = structlog.get_logger(__name__)
 
@@ -68,7 +66,7 @@ class Trigger(StrEnum):
 
 
 class Retention:
-    """All policies of the shard, and the requests to expire that are not answered yet."""
+    """All policies of the shard, what they ask for, and what clients ask for beside them."""
 
     def __init__(
         self,
@@ -84,30 +82,24 @@ class Retention:
         self._lifecycle = lifecycle
         self._requests = requests
         self._holds = holds
-        self._answers = answers
         self._settings = settings
         self._metrics = metrics
         self._policies: dict[bytes, RetentionRow] = {}
         self._due: DueQueue[bytes] = DueQueue()
-        self._waiting: dict[bytes, ExpiryRow] = {}
-        self._waited_for: dict[str, bytes] = {}
-        """By id of a snapshot that is going, the request that waits for it."""
-        self._left: dict[bytes, int] = {}
-        """By request how many of its snapshots still have a row."""
+        self._expiry = Expiry(rows, lifecycle, holds)
+        self._waiting = WaitingRequests(rows, answers)
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan(FIRST, BEYOND))
-        self._waiting, self._waited_for, self._left = {}, {}, {}
-        for key, waiting in tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND):
-            self._remember_waiting(key, waiting)
+        self._waiting.restore(tables)
         self._due.clear()
         for key, row in self._policies.items():
             self._due.set(key, row.next_run_ms)
 
     def unanswered(self) -> set[tuple[str, int]]:
         """Commands that are still to be answered."""
-        return {(row.client_id, row.number) for row in self._waiting.values()}
+        return self._waiting.unanswered()
 
     @property
     def policy_count(self) -> int:
@@ -178,46 +170,37 @@ class Retention:
             raise _no_policy(request.volume, request.bucket)
         policy = checked(request.policy) if request.policy is not None else row.policy if row else RetentionPolicy()
         now_ms = request.now_ms if request.now_ms >= 0 else log_time_ms
-        expired = self._expire(request.volume, request.bucket, policy, now_ms, log_time_ms, work)
+        expired = self._expiry.carry_out(request.volume, request.bucket, policy, now_ms, log_time_ms, work)
         self._count(Trigger.REQUEST, expired)
         outcome = SnapshotsExpired(
             tuple(one.name for one in expired),
             tuple(one.snapshot_id for one in expired),
             row.failure if row else "",
         )
-        if row is not None and row.failure:
-            self._put(_without_failure(row), work)
-        waiting = ExpiryRow(command.client_id, command.number, outcome)
+        if row is not None:
+            self._note_request(row, request, expired, log_time_ms, work)
+        asked = ExpiryRow(command.client_id, command.number, outcome)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
-            self._put_waiting(waiting, work)
+            self._waiting.add(asked, work)
         else:
-            self._answer(waiting, work)
+            self._waiting.answer(asked, work)
 
-    def _put_waiting(self, row: ExpiryRow, work: Work) -> None:
-        key = expiry_key(row.client_id, row.number)
-        work.table(EXPIRY_TABLE).put(key, row)
-        self._remember_waiting(key, row)
-
-    def _remember_waiting(self, key: bytes, row: ExpiryRow) -> None:
-        going = [snapshot_id for snapshot_id in row.outcome.snapshot_ids if self._rows.of(snapshot_id) is not None]
-        self._waiting[key] = row
-        self._left[key] = len(going)
-        self._waited_for.update(dict.fromkeys(going, key))
-
-    def _answer(self, row: ExpiryRow, work: Work) -> None:
-        self._answers.answer(SnapshotReply(row.client_id, row.number, expired=row.outcome), work)
+    def _note_request(
+        self,
+        row: RetentionRow,
+        request: ExpireSnapshots,
+        expired: Sequence[SnapshotInfo],
+        log_time_ms: int,
+        work: Work,
+    ) -> None:
+        """A failure was reported; and a request by the bucket's own policy is a run of it."""
+        if request.policy is None:
+            row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
+        self._put(_without_failure(row), work)
 
     def give_up(self, error: CommandError, work: Work) -> None:
         """Answer every request that waits that it cannot be met."""
-        for key, row in sorted(self._waiting.items()):
-            self._remove_waiting(key, work)
-            self._answers.answer(SnapshotReply(row.client_id, row.number, str(error.code), str(error)), work)
-
-    def _remove_waiting(self, key: bytes, work: Work) -> None:
-        for snapshot_id in self._waiting.pop(key).outcome.snapshot_ids:
-            self._waited_for.pop(snapshot_id, None)
-        del self._left[key]
-        work.table(EXPIRY_TABLE).delete(key)
+        self._waiting.give_up(error, work)
 
     # ---- the life of snapshots
 
@@ -232,15 +215,8 @@ class Retention:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
     def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
-        """Answer the request that waited for it, when it was the last one."""
-        key = self._waited_for.pop(row.snapshot_id, None)
-        if key is None:
-            return
-        self._left[key] -= 1
-        if not self._left[key]:
-            waiting = self._waiting[key]
-            self._remove_waiting(key, work)
-            self._answer(waiting, work)
+        """A request may have waited for it."""
+        self._waiting.snapshot_gone(row, work)
 
     def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
@@ -286,7 +262,7 @@ class Retention:
         expired: list[SnapshotInfo] = []
         try:
             self._lifecycle.check_chain()
-            expired = self._expire(row.volume, row.bucket, row.policy, now_ms, now_ms, work)
+            expired = self._expiry.carry_out(row.volume, row.bucket, row.policy, now_ms, now_ms, work)
             row = self._tag_by_period(row, now_ms, work)
         except CommandError as error:
             problem = f"{error.code}: {error}"
@@ -305,24 +281,6 @@ class Retention:
             boundary_ms = (_period(policy.snapshot_every_ms, now_ms) + 1) * policy.snapshot_every_ms
             next_run_ms = min(next_run_ms, boundary_ms)
         return next_run_ms
-
-    def _expire(
-        self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
-    ) -> list[SnapshotInfo]:
-        """Decide and carry out, in one unit of work: what was decided is what happens."""
-        self._lifecycle.check_bucket(volume, bucket)
-        chain = self._rows.active_chain(volume, bucket)
-        consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
-        decision = decide(policy, chain, consumers, tags, now_ms)
-        for consumer in decision.dropped_consumers:
-            self._holds.remove_consumer(volume, bucket, consumer, work)
-        for tag in decision.dropped_tags:
-            self._holds.remove_tag(volume, bucket, tag, work)
-        going = set(decision.expired)
-        expired = [row for row in chain if row.snapshot_id in going]
-        for row in expired:
-            self._lifecycle.delete(row, log_time_ms, work)
-        return expired
 
     def _tag_by_period(self, row: RetentionRow, now_ms: int, work: Work) -> RetentionRow:
         """Make the automatic tags that are due, and remove those beyond the number that stays."""

@@ -103,11 +103,12 @@ def preview(
     return RetentionPreview(
         now_ms,
         chosen,
-        tuple(ExpiringSnapshot(row.name, row.snapshot_id, row.creation_time_ms) for row in expired),
+        tuple(ExpiringSnapshot(row.name, row.snapshot_id, row.create_txn, row.creation_time_ms) for row in expired),
         tuple(
             HeldSnapshot(
                 rows[kept.snapshot_id].name,
                 kept.snapshot_id,
+                rows[kept.snapshot_id].create_txn,
                 rows[kept.snapshot_id].creation_time_ms,
                 tuple(map(_shown, kept.holds)),
             )

@@ -27,7 +27,7 @@ from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point
 from services.runtime.service import Message, OutgoingMessage, Work
-from services.snapshots import expiry, retention
+from services.snapshots import expiry
 from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
 from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError, SimulationError
@@ -311,7 +311,7 @@ def expiry_ignores_consumers(patch: Patch) -> None:
         del consumers
         return original(policy, chain, (), tags, now_ms)
 
-    patch.setattr(retention, "decide", decide)
+    patch.setattr(expiry, "decide", decide)
 
 
 def expiry_ignores_tags(patch: Patch) -> None:
@@ -322,7 +322,7 @@ def expiry_ignores_tags(patch: Patch) -> None:
         del tags
         return original(policy, chain, consumers, (), now_ms)
 
-    patch.setattr(retention, "decide", decide)
+    patch.setattr(expiry, "decide", decide)
 
 
 def deletes_ignore_tags(patch: Patch) -> None:

@@ -275,6 +275,9 @@ class TestSearches:
         assert (shard.path("x").is_exact, shard.path("x").scanned_rows) == (True, 4)
         monkeypatch.setattr(explanations, "MAX_SCANNED_ROWS", 3)
         assert (shard.path("x").is_exact, shard.path("x").scanned_rows) == (False, 3)
+        monkeypatch.setattr(explanations, "MAX_SCANNED_ROWS", 100)
+        monkeypatch.setattr(explanations, "MAX_VERSIONS", 2)
+        assert (shard.path("x").is_exact, len(shard.path("x").versions)) == (False, 2)
 
     @pytest.mark.parametrize(("path", "code"), [("", "INVALID_KEY_NAME"), ("a//b", "INVALID_PATH")])
     def test_what_is_no_path_is_refused(self, shard: Shard, path: str, code: str) -> None:

@@ -37,6 +37,8 @@ def test_a_preview_says_what_goes_why_the_rest_stays_and_what_it_frees(tree: Com
     text = tree.run(*tried)
     assert "tagged audit" in text
     assert "one of the newest 1; behind the oldest 3, which a run looks at" in text
+    assert [line.split()[0] for line in text.splitlines()[1:5]] == ["snap1", "snap2", "snap3", "snap4"]
+    assert "no later one is there whose age counts" in text
     assert "2 expire, 2 stay; that frees 4.9 KiB in 2 versions" in text
     assert len(tree.json("snapshot", "list", "vol1/tree")) == 4
 
@@ -149,3 +151,25 @@ def test_durations_there_and_back(text: str, milliseconds: int) -> None:
 def test_what_is_no_duration_is_a_mistake_of_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="7d"):
         duration_ms(text)
+
+
+def test_a_policy_takes_and_expires_by_itself(tree: CommandLine) -> None:
+    """A whole plane over five hours: what expires on the way gives its bytes back."""
+    tree.run(
+        "retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0", "--snapshot-every", "1h"
+    )
+    plane = tree.client.plane
+
+    def names() -> list[str]:
+        return [row["name"] for row in tree.json("snapshot", "list", "vol1/tree")]
+
+    taken = set()
+    for _ in range(5):
+        plane.clock.advance(3_600_000)
+        assert plane.run_until(lambda: names()[-1].startswith("auto-") and names()[-1] not in taken)
+        assert plane.run_until(lambda: len(names()) == 2)
+        taken.add(names()[-1])
+    assert len(taken) == 5
+    assert names() == sorted(taken)[-2:]
+    tree.run("retention", "unset", "vol1/tree")
+    assert plane.run_until(lambda: tree.json("bucket", "info", "vol1/tree")["space"]["freed_bytes"] == 10_000)

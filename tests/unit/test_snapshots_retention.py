@@ -446,7 +446,12 @@ def test_a_request_without_a_policy_uses_that_of_the_bucket() -> None:
     take(desk, "snap-1", "snap-2", "snap-3")
     set_policy(desk, RetentionPolicy(num_retained_min=2, time_retained_ms=10**13))
     assert expired(expire(desk, None, START_MS)) == ()
+    desk.now_ms += 5
     assert expired(expire(desk, None, START_MS + 10**13)) == ("snap-1",)
+    assert (state(desk).last_run_ms, state(desk).last_expired) == (desk.now_ms, 1)
+    desk.now_ms += 5
+    assert expired(expire(desk, KEEP_TWO)) == ()
+    assert (state(desk).last_run_ms, state(desk).last_expired) == (desk.now_ms - 5, 1)
 
 
 def test_a_policy_tells_only_its_own_bucket() -> None:

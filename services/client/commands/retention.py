@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.answers import HeldSnapshot, RetentionPreview, SnapshotHold
+from schemas.answers import ExpiringSnapshot, HeldSnapshot, RetentionPreview, SnapshotHold
 from schemas.records import (
     ExecutionMode,
     ExpireSnapshots,
@@ -236,9 +236,17 @@ def _duration_or(milliseconds: int, otherwise: str) -> str:
 
 
 def _print_preview(plan: RetentionPreview) -> None:
-    rows = [(one.snapshot, time_text(one.creation_time_ms), "expires", "") for one in plan.expired]
-    rows += [(one.snapshot, time_text(one.creation_time_ms), "stays", _why(one)) for one in plan.kept]
-    print_table(["SNAPSHOT", "CREATED", "", "WHY"], rows)
+    listed: list[ExpiringSnapshot | HeldSnapshot] = [*plan.expired, *plan.kept]
+    chain = sorted(listed, key=lambda one: one.create_txn)
+    print_table(
+        ["SNAPSHOT", "CREATED", "", "WHY"],
+        (
+            (one.snapshot, time_text(one.creation_time_ms), "stays", _why(one))
+            if isinstance(one, HeldSnapshot)
+            else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
+            for one in chain
+        ),
+    )
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
             typer.echo(f"{kind} that go: {', '.join(names)}")
@@ -263,7 +271,7 @@ def _reason_text(hold: SnapshotHold) -> str:
             return f"tagged {', '.join(hold.names)}"
         case "LIMIT":
             return f"behind the oldest {hold.bound}, which a run looks at"
+        case _ if hold.until_ms < 0:
+            return "no later one is there whose age counts"
         case _:
-            return "the next one is not old enough" + (
-                f" until {time_text(hold.until_ms)}" if hold.until_ms >= 0 else ""
-            )
+            return f"the next one is not old enough until {time_text(hold.until_ms)}"
