@@ -14,6 +14,8 @@ from typing import Any
 from schemas.answers import BucketSpace
 from schemas.records import SnapshotInfo
 from services.client.closing import Closing, choose_closing, closing_operations
+from services.client.diff_check import flattened, listed_difference
+from services.client.diffs import diff
 from services.client.outcome_check import CheckResult, ListedKey, ListingTruth, OutcomeCheck, VersionLedger
 from services.client.plane import Plane
 from services.client.replay import Replay, list_everything
@@ -65,7 +67,8 @@ class HistoryReport:
     removed_directory: str | None
     deleted_snapshots: tuple[str, ...]
     check: dict[str, int]
-    """``listing_mismatches``, ``lost``, ``leaked``, ``refused``, ``wrong_sizes`` and ``unaccounted_bytes``: all 0."""
+    """``listing_mismatches``, ``lost``, ``leaked``, ``refused``, ``wrong_sizes``, ``wrong_diffs`` and
+    ``unaccounted_bytes``: all 0."""
     examples: list[str]
 
     @property
@@ -91,6 +94,7 @@ class HistoryRun:
     _ledger: VersionLedger = field(init=False)
     _replay: Replay = field(init=False)
     _refused: list[str] = field(init=False, default_factory=list)
+    _wrong_diffs: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._ledger = VersionLedger(self.source.volume, self.source.bucket)
@@ -127,8 +131,17 @@ class HistoryRun:
         infos = self.plane.snapshots(SHARD).snapshots(volume, bucket)
         space = self.plane.metadata(SHARD).space(volume, bucket)
         check = OutcomeCheck(self._ledger, self.make_truth(self._ledger, closing))
-        snapshots = [self._compare_snapshot(check, info, space) for info in infos]
-        check.compare_active(self._listing(""))
+        snapshots = []
+        before: tuple[str, dict[str, ListedKey]] | None = None
+        for info in infos:
+            listing = self._listing(info.snapshot_id)
+            check.compare_snapshot(info.name, listing)
+            self._compare_with_the_one_before(before, info.snapshot_id, listing)
+            before = info.snapshot_id, listing
+            snapshots.append(self._snapshot_report(info, len(listing), space))
+        listing = self._listing("")
+        check.compare_active(listing)
+        self._compare_with_the_one_before(before, "", listing)
         existing = self._replay.existing_versions()
         check.compare_versions(
             {version.number: there for version, there in zip(self._replay.versions, existing, strict=True)}
@@ -147,19 +160,30 @@ class HistoryRun:
             removed_directory=closing.directory,
             deleted_snapshots=closing.snapshots,
             check=self._counts(result, infos, space),
-            examples=[*self._refused[:10], *result.examples],
+            examples=[*self._refused[:10], *self._wrong_diffs[:5], *result.examples],
         )
 
-    def _compare_snapshot(self, check: OutcomeCheck, info: SnapshotInfo, space: BucketSpace) -> SnapshotReport:
-        listing = self._listing(info.snapshot_id)
-        check.compare_snapshot(info.name, listing)
+    def _compare_with_the_one_before(
+        self, before: tuple[str, dict[str, ListedKey]] | None, snapshot_id: str, listing: dict[str, ListedKey]
+    ) -> None:
+        """The diff of two neighbours must say what their listings do, which are held against the truth themselves."""
+        if before is None:
+            return
+        before_id, listing_before = before
+        names = (self.source.volume, self.source.bucket)
+        reads = self.plane.metadata(SHARD)
+        entries = diff(reads, *names, from_snapshot_id=before_id, to_snapshot_id=snapshot_id)
+        if flattened(entries, listing_before, listing) != listed_difference(listing_before, listing):
+            self._wrong_diffs.append(f"the diff of {before_id} and {snapshot_id or 'the present'} is not what differs")
+
+    def _snapshot_report(self, info: SnapshotInfo, keys: int, space: BucketSpace) -> SnapshotReport:
         frees = _freed_by(space, info.create_txn)
         commits = {point.name: point.commit for point in self.source.snapshots}
         return SnapshotReport(
             name=info.name,
             commit=commits.get(info.name, ""),
             created_ms=info.creation_time_ms,
-            keys=len(listing),
+            keys=keys,
             referenced_bytes=info.referenced_bytes,
             exclusive_bytes=info.exclusive_bytes + info.exclusive_delta_bytes,
             frees_bytes=frees.bytes,
@@ -197,6 +221,7 @@ class HistoryRun:
             **result.counts(),
             "refused": len(self._refused),
             "wrong_sizes": len(wrong),
+            "wrong_diffs": len(self._wrong_diffs),
             "unaccounted_bytes": abs(inventory - accounted),
         }
 

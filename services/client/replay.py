@@ -18,7 +18,7 @@ from services.client import workload
 from services.client.diffs import diff
 from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
-from services.client.snapshot_ids import ACTIVE, live_snapshot_id
+from services.client.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
 from services.client.space_lines import SpaceLines, SpaceOperation
 from services.client.space_view import BucketView
 from services.domain.snapshot_diff import DiffEntry, DiffKind
@@ -26,6 +26,7 @@ from services.domain.snapshot_diff import DiffEntry, DiffKind
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
 PAGE = 5_000
+NOT_FOUND = "FILE_NOT_FOUND"
 Line = dict[str, Any]
 _LAYOUT_NAMES = {
     BucketLayout.OBJECT_STORE: "OBS",
@@ -177,7 +178,8 @@ class Replay:
             entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
         except PlaneError as error:
             self.refusals += 1
-            return {"op": number, "error": error.code}
+            # How far a deletion has come is nothing that a workload can tell: a snapshot is there or it is not.
+            return {"op": number, "error": NOT_FOUND if error.code == EXPIRED else error.code}
         return {"op": number, "diff": [_diff_line(entry) for entry in entries]}
 
     def existing_versions(self) -> list[bool]:

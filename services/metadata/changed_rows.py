@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.codec import codec
 from schemas.records import BucketLayout, BucketRow, ChangedRow, SnapshotListRow
 from services.domain.table_keys import bucket_id_prefix, changed_key, flat_key
 from services.metadata.snapshot_lists import SnapshotLists
@@ -43,7 +44,7 @@ def note_changes(work: Work, snapshots: SnapshotLists) -> None:
     changed = work.table(CHANGED_TABLE)
     for table, letter in _LETTERS:
         bucket, interval = b"none", None  # of the key at hand: mostly that of the one before
-        intervals: dict[bytes, tuple[bytes, ChangedRow] | None] = {}
+        intervals: dict[bytes, tuple[bytes, bytes] | None] = {}
         for key in work.table(table).changed_keys():
             if not key.startswith(bucket):
                 bucket = key[: key.index(b"/", key.index(b"/", 1) + 1) + 1]
@@ -51,22 +52,23 @@ def note_changes(work: Work, snapshots: SnapshotLists) -> None:
                     intervals[bucket] = _interval(work, snapshots, table, bucket, letter)
                 interval = intervals[bucket]
             if interval is not None:
-                changed.put(interval[0] + key[len(bucket) :], interval[1])
+                changed.put_encoded(interval[0] + key[len(bucket) :], interval[1])
 
 
 def _interval(
     work: Work, snapshots: SnapshotLists, table: TableDefinition[Any], bucket: bytes, letter: bytes
-) -> tuple[bytes, ChangedRow] | None:
+) -> tuple[bytes, bytes] | None:
     """What the keys of a bucket's changes begin with now, and their value; None without a snapshot to compare with."""
     if table is KEY_TABLE:
-        row = work.table(BUCKET_TABLE).get(bucket[:-1])
-        bucket_id = row.object_id if row else 0
+        named = work.table(BUCKET_TABLE).get(bucket[:-1])
+        bucket_id = named.object_id if named else 0
     else:
         bucket_id = int(bucket.split(b"/")[2])
     taken = snapshots.of(work, bucket_id)
     if not taken.live_txns:
         return None
-    return changed_key(bucket_id, taken.ever, letter), ChangedRow(taken.rows[-1].txn)
+    row = codec(ChangedRow).encode(ChangedRow(taken.rows[-1].txn))
+    return changed_key(bucket_id, taken.ever, letter), row
 
 
 @dataclass(frozen=True, slots=True)

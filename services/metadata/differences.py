@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow, SnapshotListRow
+from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow
 from services.domain.snapshot_diff import (
     DiffEntry,
     NamespaceObject,
@@ -199,7 +199,7 @@ def opened_states(
     """Open two states of a bucket; an empty id is the active namespace of this moment. Nothing of them goes meanwhile.
 
     Raises:
-        CommandError: FILE_NOT_FOUND, for a snapshot that is not live: what changed since it may be forgotten.
+        CommandError: FILE_NOT_FOUND or SNAPSHOT_EXPIRED; what changed since a snapshot is forgotten when it goes.
     """
     with ExitStack() as opened:
         # Checkpoints first: while one is open its files stay, though the snapshot is dropped before the rest is read.
@@ -222,7 +222,7 @@ def _checkpoint(store: Store, snapshot_id: str, opened: ExitStack) -> TablesRead
     try:
         reader = store.open_checkpoint(snapshot_id)
     except (KeyError, ValueError):
-        raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}") from None
+        raise queries.missing_snapshot(TablesReader(store), snapshot_id) from None
     opened.callback(reader.close)
     return TablesReader(reader)
 
@@ -231,10 +231,11 @@ def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
     """Where a snapshot stands in its bucket's list; the active namespace comes after all."""
     if not snapshot_id:
         return AFTER_ALL
-    row: SnapshotListRow | None = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    if row is not None and row.bucket_id == bucket.object_id:
-        row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(row.bucket_id, row.ordinal))
-        if row is not None and row.is_live:
-            return row.ordinal
-    name = f"{bucket.volume}/{bucket.bucket}"
-    raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if taken is None or taken.bucket_id != bucket.object_id:
+        name = f"{bucket.volume}/{bucket.bucket}"
+        raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
+    row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(taken.bucket_id, taken.ordinal))
+    if row is None or not row.is_live:
+        raise queries.missing_snapshot(tables, snapshot_id)
+    return row.ordinal

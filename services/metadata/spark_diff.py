@@ -19,8 +19,7 @@ from typing import Any
 
 from schemas.answers import DiffJob
 from schemas.records import BucketLayout
-from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.queries import get_bucket
+from services.metadata.queries import get_bucket, missing_snapshot
 from services.runtime.errors import DeepcleanError
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
@@ -37,7 +36,7 @@ def kept_for(job: DiffJob, store: RocksStore) -> Iterator[Mapping[str, Any]]:
     """What the job is told to compare; the checkpoints stay as long as this lasts.
 
     Raises:
-        CommandError: FILE_NOT_FOUND, for a snapshot whose checkpoint is gone.
+        CommandError: SNAPSHOT_EXPIRED, for a snapshot whose checkpoint is gone.
     """
     with ExitStack() as kept:
         states = []
@@ -49,7 +48,7 @@ def kept_for(job: DiffJob, store: RocksStore) -> Iterator[Mapping[str, Any]]:
             try:
                 view = store.open_checkpoint(name)
             except KeyError:
-                raise CommandError(ErrorCode.FILE_NOT_FOUND, f"snapshot {snapshot_id} is gone") from None
+                raise missing_snapshot(TablesReader(store), snapshot_id) from None
             kept.callback(view.close)
             states.append(view)
         row = get_bucket(TablesReader(states[0]), job.volume, job.bucket)

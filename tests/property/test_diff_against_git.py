@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from services.client.diff_check import ChangedKeys, flattened
 from services.client.diffs import diff
 from services.client.git_history import GitHistory
 from services.client.replay import Replay, list_everything
-from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.domain.snapshot_diff import DiffKind
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from tests.git_builder import FILE, build_repository, git
@@ -20,38 +20,8 @@ from tests.git_builder import FILE, build_repository, git
 SNAPSHOTS = 30
 OWN = Path(__file__).parents[2]
 
-Changed = tuple[frozenset[str], frozenset[str], frozenset[str]]
-"""Deleted, added and modified paths."""
-Listing = Mapping[str, str]
-"""Path → blob, of files."""
 
-
-def flattened(entries: Iterable[DiffEntry], before: Listing, after: Listing) -> Changed:
-    """A diff without renames: a renamed directory stands for what was in it before and is in it afterwards.
-
-    git compares contents, deepclean objects: what was overwritten with what it held before, or deleted and put
-    again, is an entry here and none of git's.
-    """
-    gone: set[str] = set()
-    come: set[str] = set()
-    touched: set[str] = set()
-    for entry in entries:
-        if entry.kind in (DiffKind.DELETED, DiffKind.RENAMED):
-            gone |= _at_or_below(entry.old_path or entry.path, before)
-        if entry.kind in (DiffKind.CREATED, DiffKind.RENAMED):
-            come |= _at_or_below(entry.path, after)
-        if entry.kind is DiffKind.MODIFIED:
-            touched.add(entry.path)
-    both = (gone | come | touched) & before.keys() & after.keys()
-    modified = {path for path in both if before[path] != after[path]}
-    return frozenset(gone - after.keys()), frozenset(come - before.keys()), frozenset(modified)
-
-
-def _at_or_below(path: str, listing: Listing) -> set[str]:
-    return {key for key in listing if key == path or key.startswith(f"{path}/")}
-
-
-def changed_in_git(path: Path, one: str, other: str) -> Changed:
+def changed_in_git(path: Path, one: str, other: str) -> ChangedKeys:
     """What git says of two commits; a change of the mode alone, or of a submodule, has no content to compare."""
     found: dict[str, set[str]] = {"D": set(), "A": set(), "M": set()}
     raw = git(path, "diff", "--no-renames", "--raw", "--abbrev=40", "-z", one, other).split(b"\0")[:-1]
@@ -61,7 +31,7 @@ def changed_in_git(path: Path, one: str, other: str) -> Changed:
         if "160000" in kept or old_blob == new_blob:
             continue
         found["M" if status == "T" else status].add(name.decode())
-    return frozenset(found["D"]), frozenset(found["A"]), frozenset(found["M"])
+    return ChangedKeys(frozenset(found["D"]), frozenset(found["A"]), frozenset(found["M"]))
 
 
 def long_history(path: Path) -> Path:

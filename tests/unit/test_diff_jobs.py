@@ -210,7 +210,7 @@ def test_a_snapshot_that_goes_while_its_diff_waits_fails_it(bucket: Bucket, gate
     gate.opened.set()
     failed = jobs.job(waiting.job_id, END_SECONDS)
     assert failed.status is DiffStatus.FAILED
-    assert failed.message.startswith("FILE_NOT_FOUND")
+    assert failed.message.startswith("SNAPSHOT_EXPIRED: ")
 
 
 def test_a_diff_goes_after_a_while(bucket: Bucket) -> None:

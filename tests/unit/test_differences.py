@@ -224,7 +224,7 @@ class TestChangedTable:
         bucket.do("drop one")
         bucket.client.plane.run_until(lambda: not self.rows(bucket))
         bucket.ids |= {"dropped": dropped, "none": "none", "elsewhere": "../none"}
-        for one in ("dropped", "none", "elsewhere"):
-            with pytest.raises(CommandError, match="there is no snapshot") as caught:
+        for one, code in (("dropped", "SNAPSHOT_EXPIRED"), ("none", "FILE_NOT_FOUND"), ("elsewhere", "FILE_NOT_FOUND")):
+            with pytest.raises(CommandError, match="snapshot") as caught:
                 bucket.diff("two", one)
-            assert caught.value.code == "FILE_NOT_FOUND"
+            assert caught.value.code == code

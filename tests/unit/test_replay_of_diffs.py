@@ -28,6 +28,8 @@ OPERATIONS = [
     {"op": "diff", "volume": "v", "bucket": "b", "from": "s2", "to": "active"},
     {"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "s1"},
     {"op": "diff", "volume": "v", "bucket": "none", "from": "active", "to": "active"},
+    {"op": "settle"},
+    {"op": "diff", "volume": "v", "bucket": "b", "from": "s2", "to": "active"},
 ]
 EXPECTED = [
     {"op": 10, "diff": [["-", "l"], ["R", "a", "c"], ["+", "m"]]},
@@ -37,6 +39,7 @@ EXPECTED = [
     {"op": 15, "error": "FILE_NOT_FOUND"},
     {"op": 16, "diff": []},
     {"op": 17, "error": "BUCKET_NOT_FOUND"},
+    {"op": 19, "error": "FILE_NOT_FOUND"},
 ]
 
 
