@@ -7,7 +7,7 @@ held; when the plane says that it is settled, everything is held against it. The
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -619,28 +619,33 @@ class Simulation:
                 continue
             if isinstance(body, records.CreateSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.snapshot)
-            elif isinstance(body, records.DeleteSnapshot):
-                names.pop(reply.snapshot_id, None)
             elif isinstance(body, records.SetRetention):
                 retaining.add((body.volume, body.bucket))
-            elif isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
-                for snapshot_id in reply.expired.snapshot_ids:
-                    names.pop(snapshot_id, None)
-            elif isinstance(body, records.RollBackBucket):
-                places = shard.model.snapshot_places
-                incarnation, txn = places[reply.snapshot_id]
-                dropped = [one for one in names if places[one][0] is incarnation and places[one][1] > txn]
-                for snapshot_id in dropped:
-                    del names[snapshot_id]
-                self.rollbacks += 1
             elif isinstance(body, records.RenameSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
+            else:
+                self.rollbacks += isinstance(body, records.RollBackBucket)
+                for snapshot_id in _gone_with(body, reply, shard.model, names):
+                    names.pop(snapshot_id, None)
         live = {snapshot_id for incarnation in shard.model.live_buckets() for snapshot_id in incarnation.snapshots}
         return {
             snapshot_id: place
             for snapshot_id, place in names.items()
             if snapshot_id in live or place[:2] not in retaining
         }
+
+
+def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterable[str]) -> list[str]:
+    """Ids of the snapshots that went with a request."""
+    if isinstance(body, records.DeleteSnapshot):
+        return [reply.snapshot_id]
+    if isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
+        return list(reply.expired.snapshot_ids)
+    if isinstance(body, records.RollBackBucket):
+        incarnation, txn = model.snapshot_places[reply.snapshot_id]
+        places = {snapshot_id: model.snapshot_places[snapshot_id] for snapshot_id in made}
+        return [one for one, place in places.items() if place[0] is incarnation and place[1] > txn]
+    return []
 
 
 def simulate(seed: int, *, mix: FaultMix | None = None) -> RunReport:
