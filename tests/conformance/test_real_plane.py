@@ -13,11 +13,12 @@ import pytest
 from schemas.records import RetentionPolicy
 from services.client.errors import PlaneError
 from services.client.replay import Replay
-from services.client.workload import Settle, parse_line
+from services.client.workload import RollBack, Settle, parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
 from tests import retention_workload
+from tests.rollback_workload import lines_of_model, random_workload
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 CASES = sorted((Path(__file__).parent / "cases").glob("h*.ops.jsonl"))
@@ -122,3 +123,12 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
     assert after.pending_bytes == after.claimed_bytes == 0
     accounted = sum(space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes for space in spaces)
     assert accounted == inventory
+
+
+@pytest.mark.parametrize("seed", [1, 5, 14])
+def test_the_real_plane_rolls_back_as_the_model(stack: Stack, seed: int) -> None:
+    operations = random_workload(seed, f"rolled-{seed}")
+    assert sum(isinstance(operation, RollBack) for _, operation in operations) >= 3
+    with stack.client() as plane:
+        lines = [json.loads(json.dumps(line)) for line in Replay(plane).run(operations)]
+    assert lines == lines_of_model(operations)
