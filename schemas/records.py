@@ -1384,6 +1384,7 @@ class RetentionRow:
     last_tag_period: int
     failure: str
     failure_time_ms: int
+    is_failure_of_snapshot: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ class Retention:
             last_tag_period=_period(policy.tag_every_ms, log_time_ms) - 1,
             failure="",
             failure_time_ms=NEVER_MS,
+            is_failure_of_snapshot=False,
         )
         self._put(row, work)
 
@@ -228,9 +229,7 @@ class Retention:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if pending.is_automatic and policy_row is not None:
-            problem = f"automatic snapshot {row.name}: {message}"
-            self._put(_with_failure(policy_row, problem, pending.since_ms), work)
-            self._metrics.retention_runs.labels("failed").inc()
+            self._put(self._snapshot_failed(policy_row, row.name, message, pending.since_ms), work)
 
     # ---- runs
 
@@ -241,30 +240,33 @@ class Retention:
         while (key := self._due.pop_due(now_ms)) is not None:
             row = self._policies[key]
             period = _period(row.policy.snapshot_every_ms, now_ms)
-            if period <= row.last_snapshot_period:
-                self._run(row, Trigger.CLOCK, now_ms, work)
-                continue
-            problem = self._take(row, period, now_ms, work)
-            row = _without_failure(replace(row, last_snapshot_period=period))
-            self._run(row, Trigger.CLOCK, now_ms, work, problem)
+            if period > row.last_snapshot_period:
+                row = self._take(row, period, now_ms, work)
+            self._run(row, Trigger.CLOCK, now_ms, work)
         return len(self._lifecycle.pending) > pending_before
 
-    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> str:
-        """Take the automatic snapshot of a period that has begun; says what was wrong, if so."""
+    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> RetentionRow:
+        """Ask for the automatic snapshot of a period that has begun."""
+        row = _without_failure(replace(row, last_snapshot_period=period))
         name = _name_of_period(period * row.policy.snapshot_every_ms)
         try:
             self._requests.create_on_schedule(row.volume, row.bucket, name, now_ms, work)
         except (CommandError, InvalidNameError) as error:
-            return f"automatic snapshot {name}: {error.code}: {error}"
-        return ""
+            return self._snapshot_failed(row, name, f"{error.code}: {error}", now_ms)
+        return row
 
-    def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work, problem: str = "") -> None:
+    def _snapshot_failed(self, row: RetentionRow, name: str, reason: str, now_ms: int) -> RetentionRow:
+        self._metrics.retention_runs.labels("failed").inc()
+        return replace(_with_failure(row, f"automatic snapshot {name}: {reason}", now_ms), is_failure_of_snapshot=True)
+
+    def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work) -> None:
         """One run of a policy; a failure is kept for the next one.
 
         That of an automatic snapshot stays until the next one is due: no other run can make good for it.
         """
-        if not row.policy.snapshot_every_ms:
+        if not row.is_failure_of_snapshot:
             row = _without_failure(row)
+        problem = ""
         expired: list[SnapshotInfo] = []
         try:
             self._lifecycle.check_chain()
@@ -279,7 +281,9 @@ class Retention:
             last_run_ms=now_ms,
             last_expired=len(expired),
         )
-        self._put(_with_failure(row, problem, now_ms) if problem else row, work)
+        if problem and not row.is_failure_of_snapshot:
+            row = _with_failure(row, problem, now_ms)
+        self._put(row, work)
 
     def _next_run_ms(self, policy: RetentionPolicy, now_ms: int) -> int:
         next_run_ms = now_ms + self._settings.retention_run_ms
@@ -341,7 +345,7 @@ def _with_failure(row: RetentionRow, problem: str, now_ms: int) -> RetentionRow:
 
 def _without_failure(row: RetentionRow) -> RetentionRow:
     """The failure was reported, or what had failed is tried again."""
-    return replace(row, failure="", failure_time_ms=NEVER_MS)
+    return replace(row, failure="", failure_time_ms=NEVER_MS, is_failure_of_snapshot=False)
 
 
 def _no_policy(volume: str, bucket: str) -> CommandError:

@@ -195,11 +195,12 @@ def test_tags_consumers_and_policies_are_bounded() -> None:
     assert not tag(desk, "snap-1", "two").error
 
 
-def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_same() -> None:
+@pytest.mark.parametrize("snapshot_every_ms", [0, 24 * 60 * MINUTE_MS])
+def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_same(snapshot_every_ms: int) -> None:
     desk = Desk(SnapshotsSettings(max_tags=1))
     take(desk, "snap-1", "snap-2")
     tag(desk, "snap-2")
-    set_policy(desk, replace(KEEP_TWO, tag_every_ms=MINUTE_MS))
+    set_policy(desk, replace(KEEP_TWO, tag_every_ms=MINUTE_MS, snapshot_every_ms=snapshot_every_ms))
     take(desk, "snap-3", at_ms=desk.now_ms)
     assert desk.names() == ["snap-2", "snap-3"]
     assert "LIMIT_EXCEEDED" in state(desk).failure
