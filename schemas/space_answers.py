@@ -116,12 +116,12 @@ class ExplainedVersion:
 
     object_id: int
     name: str
-    """In a tree its last name within its directory, else its path; empty for a claimed one, whose row has none."""
+    """In a tree its last name within its directory, else its path."""
     tag: str
     size_bytes: int
     birth: int
     modification_time_ms: int
-    """When it was committed; -1 for a claimed one."""
+    """When it was committed."""
     death: int
     """0 for one that is live, and for one of zero bytes, which leaves no row that would know it."""
     stage: VersionStage
@@ -177,7 +177,7 @@ class BlockExplanation:
     volume: str
     bucket: str
     path: str
-    """In a tree that of now or of the death; empty when a directory of it is gone, or the version is claimed."""
+    """In a tree that of now or of the death; empty when the row of a directory of it is gone."""
     version: ExplainedVersion | None
     claims_stopped: str
     next_start: str

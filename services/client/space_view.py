@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from schemas.records import SnapshotInfo, SnapshotStatus
+from schemas.answers import HeldSnapshot, RetentionPreview, SnapshotHold
+from schemas.records import RetentionPolicy, SnapshotInfo, SnapshotStatus
 from schemas.space_answers import (
     BlockExplanation,
     ExplainedDirectory,
@@ -24,9 +25,14 @@ from schemas.space_answers import (
 )
 from services.client.errors import PlaneError
 from services.client.plane import Plane
+from services.domain.retention import HoldReason
 
 MAX_SNAPSHOTS = 10_000
 """Of a page, and of a shard."""
+_BY_NAME = frozenset({HoldReason.TAG, HoldReason.CONSUMER})
+_BY_POLICY = _BY_NAME | {HoldReason.MINIMUM, HoldReason.AGE}
+_ANY_POLICY = RetentionPolicy(num_retained_min=1, num_retained_max=1, time_retained_ms=0)
+"""Asked by where there is none: tags and consumers hold whatever the policy says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Holds:
+    """Why each snapshot of a bucket stays."""
+
+    preview: RetentionPreview
+    has_policy: bool
+
+    def of(self, kept: HeldSnapshot) -> tuple[SnapshotHold, ...]:
+        """What forbids to drop a snapshot. That a run would leave it for the next run does not."""
+        forbidding = _BY_POLICY if self.has_policy else _BY_NAME
+        return tuple(hold for hold in kept.holds if hold.reason in forbidding)
+
+
+@dataclass(frozen=True, slots=True)
 class BucketView:
     """The questions about space that one bucket is asked."""
 
@@ -82,25 +101,20 @@ class BucketView:
         leaving = tuple(info.snapshot_id for info in infos if info.status is not SnapshotStatus.SNAPSHOT_ACTIVE)
         return NamedSnapshots(self.volume, self.bucket, active, leaving)
 
-    def protected_ids(self, snapshots: NamedSnapshots) -> tuple[str, ...]:
-        """What a plan leaves alone: tagged snapshots, those a consumer has to read, those the policy always keeps."""
+    def holds(self) -> Holds:
+        """Why snapshots stay: by the bucket's policy, or by tags and consumers alone where it has none."""
         reads = self.plane.snapshots(self.shard)
-        ids = {tag.snapshot_id for tag in reads.tags(self.volume, self.bucket)}
-        unread = [consumer.next_txn for consumer in reads.consumers(self.volume, self.bucket)]
-        if unread:
-            ids |= {info.snapshot_id for info in snapshots.active if info.create_txn >= min(unread)}
-        if minimum := self._retained_min():
-            ids |= {info.snapshot_id for info in snapshots.active[-minimum:]}
-        return tuple(info.snapshot_id for info in snapshots.active if info.snapshot_id in ids)
-
-    def _retained_min(self) -> int:
-        """How many of the newest snapshots the bucket's policy always keeps; 0 without a policy."""
         try:
-            return self.plane.snapshots(self.shard).retention(self.volume, self.bucket).policy.num_retained_min
+            return Holds(reads.retention_preview(self.volume, self.bucket), has_policy=True)
         except PlaneError as error:
             if error.code != "RETENTION_NOT_FOUND":
                 raise
-            return 0
+        return Holds(reads.retention_preview(self.volume, self.bucket, policy=_ANY_POLICY), has_policy=False)
+
+    def protected_ids(self) -> tuple[str, ...]:
+        """Snapshots that a plan has to leave alone: what a tag, a consumer or the bucket's policy keeps."""
+        holds = self.holds()
+        return tuple(kept.snapshot_id for kept in holds.preview.kept if holds.of(kept))
 
     def spaces(self) -> SnapshotSpaces:
         """What every live snapshot refers to and shares: one page has all that a shard may have, so all of one txn."""
@@ -113,7 +127,7 @@ class BucketView:
 
     def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
         """The fewest snapshots, then the oldest, whose deletion frees so many bytes; none of those to be kept."""
-        protected = (*self.protected_ids(snapshots), *snapshots.ids_of(kept))
+        protected = (*self.protected_ids(), *snapshots.ids_of(kept))
         question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
 

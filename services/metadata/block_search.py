@@ -19,11 +19,10 @@ from services.domain.table_keys import (
     flat_key,
     garbage_end,
     garbage_from,
-    identity_of_garbage_key,
     local_id,
     local_id_txn,
 )
-from services.metadata.explanations import claimed_version, explained_version
+from services.metadata.explanations import explained_version
 from services.metadata.queries import shard_state
 from services.metadata.space_queries import live_snapshots
 from services.metadata.tables import (
@@ -80,7 +79,6 @@ class _Found:
 
     bucket: BucketIdentity
     row: ClaimedRow | DeletedKeyRow | KeyRow
-    key: bytes
 
 
 def explain_block(
@@ -124,7 +122,7 @@ def _search(
         if version.birth == birth and blocks is not None:
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:
                 identity = _identity(tables, key, place)
-                return (None if identity is None else _Found(identity, row, key)), ""
+                return (None if identity is None else _Found(identity, row)), ""
             return None, ""  # one txn makes one version, and this block is none of its
     return None, ""
 
@@ -162,23 +160,22 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
     return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
 
 
-def _key_of(row: KeyRow | DeletedKeyRow | ClaimedRow) -> KeyRow:
+def _key_of(row: ClaimedRow | DeletedKeyRow | KeyRow) -> KeyRow:
+    """The version in a row."""
     if isinstance(row, ClaimedRow):
-        return row.version.key
+        row = row.version
     return row.key if isinstance(row, DeletedKeyRow) else row
 
 
 def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersion]:
     """The path and the version of a row."""
     live = [row.txn for row in live_snapshots(tables, found.bucket.bucket_id)]
-    row = found.row
-    if isinstance(row, ClaimedRow):
-        _, death, object_id = identity_of_garbage_key(found.key)
-        return "", claimed_version(object_id, row.version.key.birth, death, row.version.key.size_bytes)
-    key = row.key if isinstance(row, DeletedKeyRow) else row
+    row, key = found.row, _key_of(found.row)
     path, death_above = key.name, 0
     if found.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, found.bucket, key)
+    if isinstance(row, ClaimedRow):
+        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live)
     if isinstance(row, DeletedKeyRow):
         return path, explained_version(key, row.death, VersionStage.HELD, live)
     stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE

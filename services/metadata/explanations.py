@@ -7,7 +7,7 @@ names, and those are looked up where they are:
 2. in the rows of deleted directories, so that a path is followed through directories that are deleted;
 3. in deletedTable, by one pass over the bucket's rows, since it is ordered by death and not by name. A row is decoded
    only when its bytes hold the name, or its key the id of an object that a snapshot shows under the path;
-4. in reclaimTable, by the ids of the objects found: a claimed row has no name.
+4. in reclaimTable in the same way.
 
 So it costs live snapshots times the depth of the path, and the bucket's garbage rows: about a microsecond each. The
 path of a directory also costs what is below it, in the namespace and in each live snapshot.
@@ -76,11 +76,6 @@ def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[T
         first_holder=first,
         last_holder=last,
     )
-
-
-def claimed_version(object_id: int, birth: Txn, death: Txn, size_bytes: int) -> ExplainedVersion:
-    """A version whose row is claimed: it has no name any more, and nobody holds it."""
-    return ExplainedVersion(object_id, "", "", size_bytes, birth, -1, death, VersionStage.CLAIMED, *NOBODY)
 
 
 @dataclass(slots=True)
@@ -217,22 +212,21 @@ class _Search:
 
     def look_into_garbage(self) -> None:
         """Versions that died under the path, and those that a snapshot shows under it, wherever they died."""
-        table = self.tables.table(DELETED_TABLE)
+        deleted, claimed = self.tables.table(DELETED_TABLE), self.tables.table(RECLAIM_TABLE)
         objects = frozenset(object_id for object_id, _ in self.shown)
         for key in self._candidates(DELETED_TABLE.name, [self.name.encode()], objects):
-            row = table.get(key)
-            if row is not None and self._is_wanted(row):
-                if len(self.versions) >= MAX_VERSIONS:
-                    self.is_cut_short = True
-                    return
-                self.add(row.key, row.death, VersionStage.HELD)
-        claimed = self.tables.table(RECLAIM_TABLE)
-        for key in self._candidates(RECLAIM_TABLE.name, [], frozenset(object_id for object_id, _ in self.versions)):
+            self._add_deleted(deleted.get(key), VersionStage.HELD)
+        for key in self._candidates(RECLAIM_TABLE.name, [self.name.encode()], frozenset()):
             claim = claimed.get(key)
-            if claim is not None:
-                _, death, object_id = identity_of_garbage_key(key)
-                found = claimed_version(object_id, claim.version.key.birth, death, claim.version.key.size_bytes)
-                self.versions[object_id, claim.version.key.birth] = found
+            self._add_deleted(claim.version if claim else None, VersionStage.CLAIMED)
+
+    def _add_deleted(self, row: DeletedKeyRow | None, stage: VersionStage) -> None:
+        if row is None or not self._is_wanted(row):
+            return
+        if len(self.versions) >= MAX_VERSIONS:
+            self.is_cut_short = True
+            return
+        self.add(row.key, row.death, stage)
 
     def _is_wanted(self, row: DeletedKeyRow) -> bool:
         if (row.key.object_id, row.key.birth) in self.shown:

@@ -91,7 +91,7 @@ def rollback_page(transaction: Transaction, command: RollbackPage) -> RollbackPa
         if isinstance(started, str):
             return _refused(command, started)
         row = started
-    elif command.page != row.page + 1 or row.phase == len(_PHASES):
+    elif command.page != row.page + 1 or is_finished(row):
         return _done(command, row)
     row = _Page(transaction, replace(row, page=command.page), command).carry_out()
     table.put(key, row)
@@ -102,8 +102,13 @@ def _refused(command: RollbackPage, message: str) -> RollbackPageDone:
     return RollbackPageDone(command.rollback_id, command.page, RollbackOutcome.REFUSED, message, 0, 0)
 
 
+def is_finished(row: RollbackRow) -> bool:
+    """Whether the last page of a rollback was carried out."""
+    return row.phase == len(_PHASES)
+
+
 def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
-    outcome = RollbackOutcome.DONE if row.phase == len(_PHASES) else RollbackOutcome.PARTLY
+    outcome = RollbackOutcome.DONE if is_finished(row) else RollbackOutcome.PARTLY
     return RollbackPageDone(command.rollback_id, row.page, outcome, "", row.died, row.revived)
 
 

@@ -26,6 +26,8 @@ class ErrorCode(StrEnum):
     """A tag holds the snapshot."""
     SNAPSHOT_EXPIRED = "SNAPSHOT_EXPIRED"
     """The snapshot was there, and has expired or was deleted; only reads say so."""
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    """The shard has as many tags, consumers or policies as it may have."""
     RETENTION_NOT_FOUND = "RETENTION_NOT_FOUND"
     """The bucket has no retention policy."""
     INTERNAL_ERROR = "INTERNAL_ERROR"

@@ -17,8 +17,10 @@ from services.runtime.due import DueQueue
 from services.runtime.service import Work
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
+from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.tables import BEYOND, CONSUMER_TABLE, FIRST, TAG_TABLE, ReadableTables, label_key
 
+MAX_NOTE_LENGTH = 1_000
 Bucket = tuple[str, str]
 """Names of a volume and of a bucket in it."""
 
@@ -26,8 +28,9 @@ Bucket = tuple[str, str]
 class Holds:
     """All tags and consumers of the shard."""
 
-    def __init__(self, rows: SnapshotRows) -> None:
+    def __init__(self, rows: SnapshotRows, settings: SnapshotsSettings) -> None:
         self._rows = rows
+        self._settings = settings
         self._tags: dict[Bucket, dict[str, TagRow]] = {}
         self._consumers: dict[Bucket, dict[str, ConsumerRow]] = {}
         self._tags_by_end: DueQueue[bytes] = DueQueue()
@@ -83,9 +86,14 @@ class Holds:
         """Hold a snapshot; says which one.
 
         Raises:
-            CommandError: FILE_NOT_FOUND (no such snapshot), FILE_ALREADY_EXISTS (a tag of that name), INVALID_REQUEST.
+            CommandError: FILE_NOT_FOUND (no such snapshot), FILE_ALREADY_EXISTS (a tag of that name), INVALID_REQUEST,
+                LIMIT_EXCEEDED.
         """
         check_label("tag", request.tag)
+        if max(len(request.owner), len(request.reason)) > MAX_NOTE_LENGTH:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"owner and reason of a tag have at most {MAX_NOTE_LENGTH} characters each"
+            )
         if not 0 <= request.time_to_live_ms <= LATEST_TIME_MS:
             raise CommandError(
                 ErrorCode.INVALID_REQUEST, f"a time to live of {request.time_to_live_ms} ms; 0: for ever"
@@ -116,8 +124,18 @@ class Holds:
         return row
 
     def put_tag(self, tag: TagRow, work: Work) -> None:
-        """Make a tag, or replace the one of its name."""
-        work.table(TAG_TABLE).put(label_key(tag.volume, tag.bucket, tag.tag), tag)
+        """Make a tag, or replace the one of its name.
+
+        Raises:
+            CommandError: LIMIT_EXCEEDED.
+        """
+        key = label_key(tag.volume, tag.bucket, tag.tag)
+        if key not in self._tags_by_key and self.tag_count >= self._settings.max_tags:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"the shard has {self.tag_count} tags, as many as are allowed: delete some, or let them live shorter",
+            )
+        work.table(TAG_TABLE).put(key, tag)
         self._remember(tag)
 
     def delete_tag(self, request: DeleteTag, log_time_ms: int, work: Work) -> str:
@@ -158,10 +176,16 @@ class Holds:
         """Note where a reader is; says at which snapshot.
 
         Raises:
-            CommandError: FILE_NOT_FOUND (no such snapshot), INVALID_REQUEST.
+            CommandError: FILE_NOT_FOUND (no such snapshot), INVALID_REQUEST, LIMIT_EXCEEDED.
         """
         check_label("consumer", request.consumer)
         row = self._rows.readable(request.volume, request.bucket, request.snapshot)
+        is_known = request.consumer in self._consumers.get((request.volume, request.bucket), {})
+        if not is_known and self.consumer_count >= self._settings.max_consumers:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"the shard has {self.consumer_count} consumers, as many as are allowed: delete those that are gone",
+            )
         consumer = ConsumerRow(
             request.volume,
             request.bucket,

@@ -117,12 +117,18 @@ class Retention:
         """Give a bucket a policy; its periods begin with the present one, and its first run is not at once.
 
         Raises:
-            CommandError: INVALID_REQUEST.
+            CommandError: INVALID_REQUEST, LIMIT_EXCEEDED.
         """
         check_volume_name(request.volume)
         check_bucket_name(request.bucket)
         policy = checked(request.policy)
         before = self._policies.get(bucket_key(request.volume, request.bucket))
+        if before is None and len(self._policies) >= self._settings.max_policies:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"{len(self._policies)} buckets of the shard have a retention policy, as many as are allowed: "
+                f"unset some",
+            )
         row = RetentionRow(
             request.volume,
             request.bucket,

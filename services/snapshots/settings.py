@@ -16,6 +16,12 @@ class SnapshotsSettings:
     """Log time for which a client's last answer is kept."""
     retention_run_ms: int = 60_000
     """Time after which a bucket's retention policy runs again though no snapshot was taken."""
+    max_tags: int = 10_000
+    """Tags of one shard, automatic ones too."""
+    max_consumers: int = 10_000
+    """Consumers of one shard."""
+    max_policies: int = 10_000
+    """Buckets of one shard with a retention policy."""
     max_rollback_page_entries: int = 2_000
     """Rows that metadata looks at for one page of a rollback: other commands wait for no longer than that takes."""
     max_gone_snapshots: int = 10_000

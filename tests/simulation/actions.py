@@ -33,6 +33,9 @@ _WEIGHTS = {
     "untag": 3,
     "move_consumer": 2,
     "expire": 4,
+    "roll_back": 8,
+    "set_policy": 2,
+    "unset_policy": 1,
     "empty_and_delete_bucket": 3,
     "create_bucket": 3,
     "delete_bucket": 1,
@@ -218,6 +221,23 @@ class Actor:
         else:
             is_behind = self.random.random() < 0.3
             self.request(records.SetConsumer(self.volume, bucket, consumer, name, is_behind))
+
+    def _roll_back(self) -> None:
+        bucket, name = self._listed_snapshot()
+        by_tag = self.random.random() < 0.2
+        names = ("", self.random.choice(_LABELS)) if by_tag else (name, "")
+        self.request(records.RollBackBucket(self.volume, bucket, *names))
+
+    def _set_policy(self) -> None:
+        self.request(records.SetRetention(self.volume, self._bucket(), some_policy(self.random)))
+
+    def _unset_policy(self) -> None:
+        self.request(records.UnsetRetention(self.volume, self._bucket()))
+
+    def unset_policies(self) -> list[SentRequest]:
+        """From now on nothing expires by itself."""
+        buckets = {request.body.bucket for request in self.requests if isinstance(request.body, records.SetRetention)}
+        return [self.request(records.UnsetRetention(self.volume, bucket)) for bucket in sorted(buckets)]
 
     def take_some(self, bucket: str) -> list[SentRequest]:
         """Some snapshots more, made at times of their own."""

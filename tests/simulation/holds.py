@@ -49,6 +49,9 @@ class Holds:
     consumers: dict[Bucket, dict[str, tuple[str, int]]] = field(default_factory=dict)
     """By consumer the id of the snapshot that it named, and the first txn that it has still to read."""
 
+    made: dict[str, None] = field(default_factory=dict)
+    """Ids of the snapshots that were made and not deleted, in this order."""
+
     @classmethod
     def after(
         cls, model: ShardModel, requests: Sequence[Asked], replies: Mapping[tuple[str, int], SnapshotReply]
@@ -57,7 +60,16 @@ class Holds:
         holds = cls(model)
         for request in requests:
             holds._follow(request.body, replies[request.client_id, request.number])
+        holds._check_tagged()
         return holds
+
+    def _check_tagged(self) -> None:
+        """What is tagged is there, whoever may have wanted it to expire."""
+        for bucket, tags in self.tags.items():
+            for tag, snapshot_id in tags.items():
+                incarnation, _ = self.model.snapshot_places[snapshot_id]
+                if snapshot_id not in incarnation.snapshots:
+                    raise SafetyError(f"shard {self.model.shard}: {bucket} has tag {tag}, but not {snapshot_id}")
 
     def _follow(self, body: Any, reply: SnapshotReply) -> None:
         if reply.error == "TAGGED_SNAPSHOT" and not self.tags.get((body.volume, body.bucket)):
@@ -81,8 +93,18 @@ class Holds:
                 consumers[body.consumer] = (reply.snapshot_id, txn + body.is_behind)
             case records.DeleteConsumer():
                 del self.consumers[body.volume, body.bucket][body.consumer]
+            case _:
+                self._follow_snapshots(body, reply)
+
+    def _follow_snapshots(self, body: Any, reply: SnapshotReply) -> None:
+        match body:
+            case records.CreateSnapshot():
+                self.made[reply.snapshot_id] = None
             case records.DeleteSnapshot():
                 self._check_gone((body.volume, body.bucket), reply.snapshot_id, body)
+            case records.RollBackBucket():
+                for snapshot_id in self.newer(reply.snapshot_id):
+                    self._check_gone((body.volume, body.bucket), snapshot_id, body)
             case records.ExpireSnapshots():
                 self._follow_expiry(body, reply)
 
@@ -97,7 +119,14 @@ class Holds:
                 if self.model.snapshot_places[place][0] is incarnation and next_txn <= txn:
                     raise SafetyError(f"shard {self.model.shard}: {body} expired what {consumer} has still to read")
 
+    def newer(self, snapshot_id: str) -> list[str]:
+        """Snapshots of the same bucket that were taken later, and are known so far."""
+        incarnation, txn = self.model.snapshot_places[snapshot_id]
+        places = self.model.snapshot_places
+        return [one for one in self.made if places[one][0] is incarnation and places[one][1] > txn]
+
     def _check_gone(self, bucket: Bucket, snapshot_id: str, body: Any) -> None:
+        self.made.pop(snapshot_id, None)
         if snapshot_id in self.tags.get(bucket, {}).values():
             raise SafetyError(f"shard {self.model.shard}: {body} removed the tagged snapshot {snapshot_id}")
 

@@ -6,7 +6,7 @@ version has. It knows nothing of lifetimes, chains or garbage tables: who holds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ HOUR_MS = 3_600_000
 _SENDERS: Mapping[type[Any], str] = {
     records.TakeSnapshot: "snapshots",
     records.DropSnapshot: "snapshots",
+    records.RollbackPage: "snapshots",
     records.ClaimRows: "key_deletion",
     records.FinishRows: "key_deletion",
     records.SweepPage: "key_deletion",
@@ -47,7 +48,8 @@ class TakenView:
     txn: int
     ordinal: int
     keys: Mapping[str, Version]
-    directories: tuple[str, ...]
+    directories: Mapping[str, _Directory]
+    """By path; whatever becomes of one, it is the same directory."""
     things: frozenset[Thing]
 
     @property
@@ -71,13 +73,16 @@ class Incarnation:
     bucket_id: int = 0
     is_deleted: bool = False
     versions: list[int] = field(default_factory=list)
-    deleted_trees: list[_Directory] = field(default_factory=list)
+    deleted_trees: list[tuple[int, _Directory]] = field(default_factory=list)
+    """With the txn of the deletion."""
     renames: list[tuple[int, Thing]] = field(default_factory=list)
     """Txn and object of every rename that had to be noted."""
-    last_renames: dict[Thing, int] = field(default_factory=dict)
+    rename_txns: dict[Thing, list[int]] = field(default_factory=dict)
     snapshots: dict[str, TakenView] = field(default_factory=dict)
     """Live ones, in the order of the chain."""
     ever_taken: int = 0
+    rollback: tuple[str, TakenView] | None = None
+    """The rollback under way: its id, and where it goes."""
 
 
 @dataclass(slots=True)
@@ -110,6 +115,10 @@ class ShardModel:
     """Offsets of commands that metadata has to put aside."""
     snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
     """By id of every snapshot that was ever taken its bucket and its txn."""
+    last_page_of: Callable[[str], int] = lambda _rollback_id: 0
+    """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
+    rollbacks: set[str] = field(default_factory=set)
+    """Ids of all rollbacks that were begun."""
     _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
     _objects: dict[int, int] = field(default_factory=dict)
     _directories: dict[int, _Directory] = field(default_factory=dict)
@@ -159,6 +168,8 @@ class ShardModel:
         elif isinstance(body, records.DropSnapshot):
             for incarnation in self.incarnations:
                 incarnation.snapshots.pop(body.snapshot_id, None)
+        elif isinstance(body, records.RollbackPage):
+            self._roll_back(body)
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
@@ -176,7 +187,10 @@ class ShardModel:
         self._clients[command.client_id] = _Client(command.number, log_time_ms)
 
     def _change_namespace(self, number: int, command: MetadataCommand) -> None:
-        body = command.body
+        body: Any = command.body
+        is_making = isinstance(body, (records.CreateVolume, records.DeleteVolume, records.CreateBucket))
+        if not is_making and self.is_fenced(body.volume, body.bucket):
+            raise OperationRefusedError("BUCKET_BUSY", body.bucket)
         match body:
             case records.DeleteVolume():
                 self._delete_volume(body.volume)
@@ -235,7 +249,7 @@ class ShardModel:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
         self.names.apply(number, _operation(body))
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
-            self._current[body.volume, body.bucket].deleted_trees.append(before)
+            self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
 
     def _rename(self, number: int, body: records.RenameKey | records.RenameDirectory) -> None:
         bucket = self.names._bucket(body.volume, body.bucket)
@@ -247,9 +261,10 @@ class ShardModel:
         incarnation = self._current[body.volume, body.bucket]
         thing = self._thing(before)
         newest = next(reversed(incarnation.snapshots.values()), None)
-        if newest is not None and thing in newest.things and incarnation.last_renames.get(thing, 0) <= newest.txn:
+        txns = incarnation.rename_txns.setdefault(thing, [0])
+        if newest is not None and thing in newest.things and txns[-1] <= newest.txn:
             incarnation.renames.append((self.txn, thing))
-        incarnation.last_renames[thing] = self.txn
+        txns.append(self.txn)
 
     def _thing(self, entry: Version | _Directory) -> Thing:
         if isinstance(entry, Version):
@@ -259,15 +274,64 @@ class ShardModel:
 
     def _take(self, take: records.TakeSnapshot) -> None:
         incarnation = self._current.get((take.volume, take.bucket))
-        if incarnation is None or take.snapshot_id in self.snapshot_places:
+        if incarnation is None or incarnation.rollback or take.snapshot_id in self.snapshot_places:
             return
         self.snapshot_places[take.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()
         things = frozenset(self._thing(entry) for entry in _entries(incarnation.bucket.root))
+        directories: dict[str, _Directory] = {}
+        for path in view.directories:
+            entry = incarnation.bucket.find(path.split("/"))
+            assert isinstance(entry, _Directory)
+            directories[path] = entry
         incarnation.ever_taken += 1
         incarnation.snapshots[take.snapshot_id] = TakenView(
-            take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, view.directories, things
+            take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, directories, things
         )
+
+    # ---- rollbacks
+
+    def is_fenced(self, volume: str, bucket: str) -> bool:
+        """Whether a bucket is being rolled back."""
+        incarnation = self._current.get((volume, bucket))
+        return incarnation is not None and incarnation.rollback is not None
+
+    @property
+    def is_rolling_back(self) -> bool:
+        """Whether any bucket is being rolled back: what it lists meanwhile nobody can say."""
+        return any(incarnation.rollback for incarnation in self._current.values())
+
+    def _roll_back(self, page: records.RollbackPage) -> None:
+        if page.snapshot_id not in self.snapshot_places:
+            return
+        incarnation, _ = self.snapshot_places[page.snapshot_id]
+        newest = next(reversed(incarnation.snapshots.values()), None)
+        is_newest = newest is not None and newest.snapshot_id == page.snapshot_id
+        is_new = page.page == 1 and page.rollback_id not in self.rollbacks
+        if is_new and newest is not None and is_newest and not incarnation.is_deleted and not incarnation.rollback:
+            incarnation.rollback = (page.rollback_id, newest)
+            self.rollbacks.add(page.rollback_id)
+        if incarnation.rollback is None or incarnation.rollback[0] != page.rollback_id:
+            return
+        if self.last_page_of(page.rollback_id) == page.page:
+            self._become(incarnation, incarnation.rollback[1])
+            incarnation.rollback = None
+
+    def _become(self, incarnation: Incarnation, view: TakenView) -> None:
+        """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
+        root = incarnation.bucket.root = _Directory()
+        for directory in view.directories.values():
+            directory.children = {}
+        entries: dict[str, Version | _Directory] = {**view.directories, **view.keys}
+        for path, entry in entries.items():
+            *above, name = _parts(incarnation.bucket, path)
+            parent = view.directories["/".join(above)] if above else root
+            parent.children[name] = entry
+        incarnation.deleted_trees = [(txn, tree) for txn, tree in incarnation.deleted_trees if txn <= view.txn]
+        incarnation.renames = [(txn, thing) for txn, thing in incarnation.renames if txn <= view.txn]
+        for thing in view.things & incarnation.rename_txns.keys():
+            txns = incarnation.rename_txns[thing]
+            incarnation.rename_txns[thing] = [txn for txn in txns if txn <= view.txn]
 
     # ---- what the plane answers
 
@@ -303,7 +367,7 @@ class ShardModel:
         if self._held is None:
             found = set[int]()
             for incarnation in self.incarnations:
-                if not incarnation.is_deleted:
+                if not incarnation.is_deleted and incarnation.rollback is None:
                     found |= self.active_numbers(incarnation)
                 for view in incarnation.snapshots.values():
                     found |= view.numbers
@@ -365,7 +429,7 @@ class ShardModel:
                 left.append(found)
             return bool(found or is_above)
 
-        for tree in incarnation.deleted_trees:
+        for _, tree in incarnation.deleted_trees:
             visit(tree)
         return left
 

@@ -18,7 +18,7 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import changed_rows, checkpoints, claims, expansion
+from services.metadata import changed_rows, checkpoints, claims, expansion, rollback
 from services.metadata.garbage import Death
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
@@ -344,6 +344,30 @@ _LATE = FaultMix(hold=0.25)
 _UNSAFE = (SafetyError, DefectError)
 """Metadata itself stops when a claim takes from the matrix what is not free: mostly before anything is given away."""
 _ANY = (SafetyError, LivenessError, AccountError, AnswerError, DefectError)
+
+
+def rollback_without_fence(patch: Patch) -> None:
+    """Commands go on being carried out while a bucket is rolled back."""
+    patch.setattr(rollback, "_set_fence", lambda *_: None)
+
+
+def rollback_drops_what_comes_back_late(patch: Patch) -> None:
+    """A rollback leaves the rows of what came back among the garbage: they wait to be freed."""
+    original = rollback._Page.revive_keys
+
+    def revive_keys(self: Any, start: bytes) -> bytes | None:
+        table = self._work.table(DELETED_TABLE)
+        kept = {key: table.get_encoded(key) for key, *_ in self._garbage(DELETED_TABLE, start)}
+        next_key = original(self, start)
+        for key, row in kept.items():
+            if row is not None and table.get_encoded(key) is None:
+                table.put_encoded(key, row)
+        return next_key
+
+    phases = tuple(revive_keys if phase is original else phase for phase in rollback._PHASES)
+    patch.setattr(rollback, "_PHASES", phases)
+
+
 MUTANTS = {
     "before-previous for previous": Mutant(before_previous_for_previous, FaultMix(), _UNSAFE),
     "the first judge ignores the premise": Mutant(
@@ -374,5 +398,7 @@ MUTANTS = {
     "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), (SafetyError, AnswerError)),
     "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), (SafetyError,)),
     "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
+    "a rollback without a fence": Mutant(rollback_without_fence, FaultMix(), _ANY),
+    "a rollback that leaves rows behind": Mutant(rollback_drops_what_comes_back_late, FaultMix(), _ANY),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

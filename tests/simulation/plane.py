@@ -35,6 +35,7 @@ class Limits:
     key_deletion: KeyDeletionSettings
     directory_deletion: DirectoryDeletionSettings
     container_size_bytes: int
+    max_rollback_page_entries: int
 
 
 def draw_limits(random: Random) -> Limits:
@@ -53,6 +54,7 @@ def draw_limits(random: Random) -> Limits:
             max_purge_rows=random.choice((1, 2, 100)),
         ),
         container_size_bytes=random.choice((4_096, 20_000, 1 << 30)),
+        max_rollback_page_entries=random.choice((1, 3, 10, 1_000)),
     )
 
 
@@ -84,14 +86,17 @@ class SimulatedPlane(InMemoryPlane):
     def _make_service(self, name: str, shard: int) -> Service:
         snapshots, key_deletion, directory_deletion, mock_scm = _metrics()
         if name == "snapshots":
-            return SnapshotsService(SnapshotsSettings(is_rename_allowed=True), snapshots)
+            settings = SnapshotsSettings(
+                is_rename_allowed=True, max_rollback_page_entries=self.limits.max_rollback_page_entries
+            )
+            return SnapshotsService(settings, snapshots)
         if name == "key_deletion":
             return KeyDeletionService(self.limits.key_deletion, key_deletion)
         if name == "directory_deletion":
             return DirectoryDeletionService(self.limits.directory_deletion, directory_deletion)
         if name == "mock_scm":
-            settings = MockScmSettings(container_size_bytes=self.limits.container_size_bytes)
-            return MockScmService(settings, self.switches[shard], mock_scm)
+            scm_settings = MockScmSettings(container_size_bytes=self.limits.container_size_bytes)
+            return MockScmService(scm_settings, self.switches[shard], mock_scm)
         return super()._make_service(name, shard)
 
     def tables(self, name: str, shard: int) -> TablesReader:

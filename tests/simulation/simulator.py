@@ -7,7 +7,7 @@ held; when the plane says that it is settled, everything is held against it. The
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -31,6 +31,8 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.table_keys import local_id_txn
+from services.metadata.rollback import is_finished
+from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
@@ -121,7 +123,7 @@ class Simulation:
         self.is_published: dict[Address, bool] = {}
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
-        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = 0
+        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = self.rollbacks = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -130,6 +132,13 @@ class Simulation:
 
     def _new_shard(self, shard: int, random: Random) -> _Shard:
         model = ShardModel(shard)
+
+        def last_page_of(rollback_id: str) -> int:
+            rows = self.plane.tables("metadata", shard).table(ROLLBACK_TABLE).scan(b"/", b"0")
+            ends = (row.page for key, row in rows if key.endswith(f"/{rollback_id}".encode()) and is_finished(row))
+            return next(ends, 0)
+
+        model.last_page_of = last_page_of
 
         def list_snapshots(bucket: str) -> list[str]:
             tables = self.plane.tables("snapshots", shard)
@@ -365,6 +374,8 @@ class Simulation:
             self._watch_progress(shard, progress.body)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
+        if shard.model.is_rolling_back:
+            return
         if self.random.random() < 0.1 and position == shard.model.position:
             check_accounts(self.plane, shard.model)
         if self.asking.random() < 0.05 and position == shard.model.position:
@@ -491,6 +502,7 @@ class Simulation:
         self.copies = {address: copy for address, copy in self.copies.items() if address[0] != "mock_scm"}
         for shard in self.shards:
             shard.liar.confess()
+            shard.actor.unset_policies()
         self._settle_and_check()
         if self.random.random() < 0.3:
             self._expire_when_quiet()
@@ -594,8 +606,12 @@ class Simulation:
                     raise DefectError(f"{reader} has not put aside {topic} at {offset}")
 
     def _snapshot_names(self, shard: _Shard) -> dict[str, tuple[str, str, str]]:
-        """Volume, bucket and name by id of what clients made and did not delete, by the answers that they got."""
+        """Volume, bucket and name by id of what clients made and did not delete, by the answers that they got.
+
+        Where a bucket had a policy, nobody was told what expired by itself: metadata's list tells it.
+        """
         names: dict[str, tuple[str, str, str]] = {}
+        retaining: set[tuple[str, str]] = set()
         for request in shard.actor.requests:
             reply = shard.replies[request.client_id, request.number]
             body = request.body
@@ -603,14 +619,33 @@ class Simulation:
                 continue
             if isinstance(body, records.CreateSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.snapshot)
-            elif isinstance(body, records.DeleteSnapshot):
-                names.pop(reply.snapshot_id, None)
-            elif isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
-                for snapshot_id in reply.expired.snapshot_ids:
-                    names.pop(snapshot_id, None)
+            elif isinstance(body, records.SetRetention):
+                retaining.add((body.volume, body.bucket))
             elif isinstance(body, records.RenameSnapshot):
                 names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
-        return names
+            else:
+                self.rollbacks += isinstance(body, records.RollBackBucket)
+                for snapshot_id in _gone_with(body, reply, shard.model, names):
+                    names.pop(snapshot_id, None)
+        live = {snapshot_id for incarnation in shard.model.live_buckets() for snapshot_id in incarnation.snapshots}
+        return {
+            snapshot_id: place
+            for snapshot_id, place in names.items()
+            if snapshot_id in live or place[:2] not in retaining
+        }
+
+
+def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterable[str]) -> list[str]:
+    """Ids of the snapshots that went with a request."""
+    if isinstance(body, records.DeleteSnapshot):
+        return [reply.snapshot_id]
+    if isinstance(body, records.ExpireSnapshots) and reply.expired is not None:
+        return list(reply.expired.snapshot_ids)
+    if isinstance(body, records.RollBackBucket):
+        incarnation, txn = model.snapshot_places[reply.snapshot_id]
+        places = {snapshot_id: model.snapshot_places[snapshot_id] for snapshot_id in made}
+        return [one for one, place in places.items() if place[0] is incarnation and place[1] > txn]
+    return []
 
 
 def simulate(seed: int, *, mix: FaultMix | None = None) -> RunReport:

@@ -163,8 +163,7 @@ class BucketSpaceCheck:
         expect(f"whether {path} is live", version.stage is VersionStage.LIVE, number in self._active)
         if self._check.is_quiet:
             expect(f"the stage of {path}", version.stage in (VersionStage.LIVE, VersionStage.HELD), True)
-        if version.stage is not VersionStage.CLAIMED:
-            expect(f"the tag of {path}", version.tag, made.tag)
+        expect(f"the tag of {path}", version.tag, made.tag)
         run = self._model.runs.get(number)
         if run is not None:
             block = self._reads.explain_block(run.first_local_id + run.block_count - 1)

@@ -81,14 +81,14 @@ class TestVersions:
         shard.take("s2")
         assert shard.seen("x") == [(HELD, 1, ["s1"]), (PENDING, 20, []), (LIVE, 300, ["s2"])]
 
-    def test_a_claimed_version_is_known_by_its_object(self, shard: Shard) -> None:
+    def test_a_claimed_version_is_found_until_it_is_freed(self, shard: Shard) -> None:
         birth = shard.put("x", 1)
         shard.put("x", 20)
         shard.internal(ClaimRows(1, 0, (shard.row(),)))
         assert shard.seen("x") == [(CLAIMED, 1, []), (LIVE, 20, [])]
         found = shard.block(birth)
         assert found.version is not None
-        assert (found.version.stage, found.path, found.bucket) == (CLAIMED, "", "tree")
+        assert (found.version.stage, found.path, found.bucket) == (CLAIMED, "x", "tree")
 
     def test_stopped_claims_are_named(self, shard: Shard) -> None:
         birth = shard.put("x", 1)

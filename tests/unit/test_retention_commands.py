@@ -86,6 +86,8 @@ def test_tags_are_made_listed_and_deleted(tree: CommandLine) -> None:
     ]
     assert listed[0]["expiry_time_ms"] - listed[0]["creation_time_ms"] == 30 * 86_400_000
     assert "snap3" in tree.run("tag", "list", "vol1/tree")
+    assert "build" in tree.run("snapshot", "list", "vol1/tree").splitlines()[3]
+    assert "tags                build" in tree.run("snapshot", "info", "vol1/tree", "snap3")
     refused = tree.run("snapshot", "delete", "vol1/tree", "snap3", status=1)
     assert refused.startswith("TAGGED_SNAPSHOT: ")
     assert "build (of ann)" in refused

@@ -118,6 +118,8 @@ def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> No
         (CreateTag("vol", "bucket", "snap-1", "a/b"), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "a\nb"), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "a" * 129), "INVALID_REQUEST"),
+        (CreateTag("vol", "bucket", "snap-1", "keep", owner="a" * 1_001), "INVALID_REQUEST"),
+        (CreateTag("vol", "bucket", "snap-1", "keep", reason="a" * 1_001), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "keep", time_to_live_ms=-1), "INVALID_REQUEST"),
         (CreateTag("vol", "bucket", "snap-1", "keep", time_to_live_ms=2**63 - 1), "INVALID_REQUEST"),
         (CreateSnapshot("vol", "bucket", "snap-9", 2**63 - 1), "INVALID_REQUEST"),
@@ -172,6 +174,39 @@ def test_a_tag_goes_by_itself_when_its_time_is_over(*, is_restarted: bool) -> No
     assert retention_queries.list_tags(desk.tables, "vol", "bucket") == []
     assert desk.metric("deepclean_snapshots_tags", shard="0") == 0
     assert not desk.delete("snap-1").error
+
+
+def test_tags_consumers_and_policies_are_bounded() -> None:
+    desk = Desk(SnapshotsSettings(max_tags=1, max_consumers=1, max_policies=1))
+    take(desk, "snap-1")
+    tagged, read = CreateTag("vol", "bucket", "snap-1", "one"), SetConsumer("vol", "bucket", "one", "snap-1")
+    kept = SetRetention("vol", "bucket", ALL_BUT_ONE)
+    for first, other in (
+        (tagged, replace(tagged, tag="two")),
+        (read, replace(read, consumer="two")),
+        (kept, replace(kept, bucket="bucket1")),
+    ):
+        assert not ask(desk, first).error
+        refused = ask(desk, other)
+        assert (refused.error, "as many as are allowed" in refused.message) == ("LIMIT_EXCEEDED", True)
+    assert not ask(desk, read).error
+    assert not ask(desk, kept).error
+    assert not ask(desk, DeleteTag("vol", "bucket", "", "one")).error
+    assert not tag(desk, "snap-1", "two").error
+
+
+def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_same() -> None:
+    desk = Desk(SnapshotsSettings(max_tags=1))
+    take(desk, "snap-1", "snap-2")
+    tag(desk, "snap-2")
+    set_policy(desk, replace(KEEP_TWO, tag_every_ms=MINUTE_MS))
+    take(desk, "snap-3", at_ms=desk.now_ms)
+    assert desk.names() == ["snap-2", "snap-3"]
+    assert "LIMIT_EXCEEDED" in state(desk).failure
+    ask(desk, DeleteTag("vol", "bucket", "", "keep"))
+    wait(desk, MINUTE_MS)
+    assert state(desk).failure == ""
+    assert [one.snapshot for one in retention_queries.list_tags(desk.tables, "vol", "bucket")] == ["snap-3"]
 
 
 def test_a_name_of_a_tag_is_free_again() -> None:

@@ -118,6 +118,22 @@ def test_a_plan_names_the_fewest(line: CommandLine) -> None:
     assert line.run("space", "plan", "vol1/tree", "--free", "1", "--keep", "x", status=1).startswith("FILE_NOT_FOUND")
 
 
+def test_a_plan_keeps_to_the_policy_and_explain_says_why_a_snapshot_stays(line: CommandLine) -> None:
+    assert "it stays because" in line.run("explain", "vol1/tree/.snapshot/s-one")
+    assert "no retention policy" in line.run("explain", "vol1/tree/.snapshot/s-one")
+    line.run("tag", "create", "vol1/tree", "s-two", "audit")
+    one = line.json("explain", "vol1/tree/.snapshot/s-two")
+    assert (one["has_policy"], [hold["reason"] for hold in one["holds"]]) == (False, ["TAG"])
+    assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
+    line.run("tag", "delete", "vol1/tree", "audit")
+    assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == ["s-two"]
+    line.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0s")
+    kept = line.json("explain", "vol1/tree/.snapshot/s-two")
+    assert (kept["has_policy"], [hold["reason"] for hold in kept["holds"]]) == (True, ["MINIMUM"])
+    assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
+    assert "the next one takes it" in line.run("explain", "vol1/tree/.snapshot/s-one")
+
+
 def test_a_plan_leaves_alone_what_is_tagged_still_to_be_read_or_always_kept(line: CommandLine) -> None:
     def planned() -> list[str]:
         found: list[str] = line.json("space", "plan", "vol1/tree", "--free", "1KB")["snapshots"]

@@ -82,3 +82,29 @@ def test_what_is_not_there_is_refused() -> None:
         {"op": 8, "error": "VOLUME_NOT_FOUND"},
         {"op": 10, "error": "FILE_NOT_FOUND"},
     ]
+
+
+def test_a_plan_leaves_alone_what_a_tag_or_a_consumer_keeps() -> None:
+    second: list[dict[str, Any]] = [
+        {"op": "put_key", **PLACE, "key": "d/e/x", "size": 20, "tag": "p3"},
+        {"op": "create_snapshot", **PLACE, "snapshot": "s2"},
+        {"op": "delete_dir", **PLACE, "dir": "d"},
+        {"op": "create_snapshot", **PLACE, "snapshot": "s3"},
+        {"op": "settle"},
+    ]
+    asked: dict[str, Any] = {"op": "plan", **PLACE, "free_bytes": 10}
+    assert answers(
+        *second,
+        asked,
+        {"op": "tag", **PLACE, "snapshot": "s1", "tag": "audit"},
+        asked,
+        {"op": "consumer", **PLACE, "consumer": "reader", "next": "s2"},
+        asked,
+        {"op": "untag", **PLACE, "snapshot": "s1", "tag": "audit"},
+        asked,
+    ) == [
+        {"op": 10, "snapshots": ["s1"], "freed_bytes": 1_000},
+        {"op": 12, "snapshots": ["s2"], "freed_bytes": 20},
+        {"op": 14, "snapshots": [], "freed_bytes": 0},
+        {"op": 16, "snapshots": ["s1"], "freed_bytes": 1_000},
+    ]

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from schemas.answers import SnapshotHold
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.retention import reason_text
 from services.client.commands.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.client.commands.space import accounted_bytes, print_bucket, size_text, view_of
 from services.client.errors import PlaneError
 from services.client.space_view import (
     BucketView,
+    Holds,
     NamedSnapshots,
     find_block,
     held_by_path,
@@ -144,8 +147,11 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
     held = held_by_snapshot(snapshots, spaces, snapshot_id)
     space = next(one for one in spaces.snapshots if one.snapshot_id == snapshot_id)
     names = [info.name for info in held.holders]
+    holds = view.holds()
+    reasons = next((holds.of(kept) for kept in holds.preview.kept if kept.snapshot_id == snapshot_id), ())
     if as_json:
-        print_json({"name": name, "held_by": names, "bytes": held.bytes, **asdict(space)})
+        shown = {"name": name, "held_by": names, "bytes": held.bytes, "has_policy": holds.has_policy, "holds": reasons}
+        print_json({**shown, **asdict(space)})
         return
     is_held_exact = space.is_referenced_exact and space.is_exclusive_exact
     before = size_text(space.shared_with_previous_bytes, is_exact=space.is_referenced_exact)
@@ -162,8 +168,20 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
             ("shown by the previous too", before),
             ("shown by the next too", after),
             ("what it shows is held by", _names(names)),
+            ("it stays because", _why(holds, snapshot_id, reasons)),
         ]
     )
+
+
+def _why(holds: Holds, snapshot_id: str, reasons: tuple[SnapshotHold, ...]) -> str:
+    """What keeps a snapshot, and so when it will go."""
+    if reasons:
+        return "; ".join(map(reason_text, reasons))
+    if not holds.has_policy:
+        return "nobody deletes it: its bucket has no retention policy"
+    if any(expiring.snapshot_id == snapshot_id for expiring in holds.preview.expired):
+        return "no run of retention has come by yet: the next one takes it"
+    return "older ones go first: a later run of retention takes it"
 
 
 # A bucket
@@ -205,7 +223,7 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
     else:
         shown += [
             ("bucket", f"{found.volume}/{found.bucket}"),
-            ("path", found.path or version.name or "(a claimed version has no name)"),
+            ("path", found.path or f"…/{version.name}"),
             ("bytes of the version", bytes_text(version.size_bytes)),
             ("stage", version.stage.lower()),
             ("held by", _names(holders) or "no snapshot"),

@@ -258,10 +258,11 @@ def _print_preview(plan: RetentionPreview) -> None:
 
 
 def _why(held: HeldSnapshot) -> str:
-    return "; ".join(map(_reason_text, held.holds))
+    return "; ".join(map(reason_text, held.holds))
 
 
-def _reason_text(hold: SnapshotHold) -> str:
+def reason_text(hold: SnapshotHold) -> str:
+    """A reason for which a snapshot stays, as people say it."""
     match hold.reason:
         case "MINIMUM":
             return f"one of the newest {hold.bound}"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.answers import SnapshotTag
 from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
 from services.client.commands.diff import cancel_diff, diff, list_diffs
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
@@ -100,12 +101,14 @@ def list_snapshots(
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
         session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
-        rows = session.connected().snapshots(shard).snapshots(volume_name, bucket_name, with_deleted=with_deleted)
+        reads = session.connected().snapshots(shard)
+        rows = reads.snapshots(volume_name, bucket_name, with_deleted=with_deleted)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
     if as_json:
         print_json(rows)
         return
     print_table(
-        ["NAME", "STATUS", "CREATED", "REFERENCED", "EXCLUSIVE", "CLEAN", "ID"],
+        ["NAME", "STATUS", "CREATED", "REFERENCED", "EXCLUSIVE", "CLEAN", "TAGS", "ID"],
         (
             (
                 row.name,
@@ -114,6 +117,7 @@ def list_snapshots(
                 _size(row.referenced_bytes, is_exact=row.is_referenced_exact),
                 _size(_exclusive(row), is_exact=row.is_exclusive_exact),
                 _clean(row),
+                ", ".join(tags.get(row.snapshot_id, ())),
                 row.snapshot_id,
             )
             for row in rows
@@ -128,7 +132,9 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
-        row = session.connected().snapshots(shard).snapshot(volume_name, bucket_name, name)
+        reads = session.connected().snapshots(shard)
+        row = reads.snapshot(volume_name, bucket_name, name)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
     if as_json:
         print_json(row)
         return
@@ -146,8 +152,17 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
             ("referenced", _size(row.referenced_bytes, is_exact=row.is_referenced_exact)),
             ("exclusive", f"{_size(_exclusive(row), is_exact=row.is_exclusive_exact)} (freed when it is deleted)"),
             ("clean", _clean(row)),
+            ("tags", ", ".join(tags.get(row.snapshot_id, ())) or "none"),
         ]
     )
+
+
+def _tags_by_snapshot(tags: list[SnapshotTag]) -> dict[str, list[str]]:
+    """Names of the tags that hold each snapshot, by its id."""
+    names: dict[str, list[str]] = {}
+    for tag in tags:
+        names.setdefault(tag.snapshot_id, []).append(tag.tag)
+    return names
 
 
 def _status(row: SnapshotInfo) -> str:
