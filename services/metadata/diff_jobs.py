@@ -359,14 +359,16 @@ class DiffJobs:
                 file.unlink()
 
     def _remove_old(self) -> None:
+        """Forget what was kept long enough, and the oldest when there are too many."""
         kept_since_ms = self._clock.now_ms() - 1_000 * self._settings.diff_kept_seconds
-        for job_id in [
-            job_id
-            for job_id, running in self._jobs.items()
-            if running.ended.is_set() and running.job.ended_ms < kept_since_ms
-        ]:
-            job = self._jobs.pop(job_id).job
-            for file in (self._entries_of(job), self._directory / f"{job_id}.json"):
+        ended = [running.job for running in self._jobs.values() if running.ended.is_set()]
+        ended.sort(key=lambda job: job.ended_ms)
+        too_many = len(ended) - self._settings.diff_kept_count
+        for place, job in enumerate(ended):
+            if job.ended_ms >= kept_since_ms and place >= too_many:
+                return
+            del self._jobs[job.job_id]
+            for file in (self._entries_of(job), self._directory / f"{job.job_id}.json"):
                 with contextlib.suppress(FileNotFoundError):
                     file.unlink()
 

@@ -19,3 +19,5 @@ class MetadataSettings:
     """Starts the Spark job, its options appended; without one every diff is made by a thread."""
     diff_kept_seconds: int = 7 * 24 * 3600
     """How long a diff can be read after its end. Ozone: 7 days."""
+    diff_kept_count: int = 1_000
+    """How many that have ended are kept; the oldest go first, those that were rejected too."""

@@ -226,6 +226,16 @@ def test_a_diff_goes_after_a_while(bucket: Bucket) -> None:
     assert not list(bucket.directory.glob(f"{old.job_id}*"))
 
 
+def test_the_oldest_go_when_there_are_too_many(bucket: Bucket) -> None:
+    jobs = bucket.jobs(diff_threads=0, diff_kept_count=3)
+    asked = []
+    for _ in range(6):
+        bucket.clock.advance(1)
+        asked.append(jobs.ask("vol", "bucket", bucket.first, "").job_id)
+    assert [job.job_id for job in jobs.jobs("vol", "bucket")] == asked[2:]  # the newest was made after the others went
+    assert len(list(bucket.directory.glob("*.json"))) == 4
+
+
 class TestWithSpark:
     """A stand-in for the Spark job, and a real database; the real job is in ``tests/integration``."""
 
