@@ -70,6 +70,7 @@ def serving(routes: list[Route]) -> Iterator[str]:
     """A real HTTP server; says its address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # so that who comes before the server is up waits instead of being refused
         server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
