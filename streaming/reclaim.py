@@ -136,7 +136,7 @@ class ReclaimJob:
             "failOnDataLoss": "true",
             "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(self._options.max_entries_per_batch),
-            "minOffsetsPerTrigger": str(self._options.full_batch_entries),
+            "minOffsetsPerTrigger": str(min(self._options.full_batch_entries, self._options.max_entries_per_batch)),
             "maxTriggerDelay": f"{self._options.longest_wait_ms}ms",
             # A shard's backlog is read by all cores, not by the one that has its partition.
             "minPartitions": str(max(self._options.shards, self._session.sparkContext.defaultParallelism)),

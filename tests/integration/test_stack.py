@@ -94,7 +94,7 @@ def test_a_deletion_travels_in_each_shard(stack: Stack) -> None:
             assert (space.live_bytes, space.deleted_bytes, space.freed_bytes) == (0, 0, 6000)
             with pytest.raises(PlaneError) as caught:
                 plane.snapshots(shard).snapshot(volume, "tree", "held")
-            assert caught.value.code == "FILE_NOT_FOUND"
+            assert caught.value.code == "SNAPSHOT_EXPIRED"
 
 
 def test_a_second_plane_on_the_same_home_is_refused(stack: Stack) -> None:
