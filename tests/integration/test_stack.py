@@ -102,11 +102,24 @@ def test_a_second_plane_on_the_same_home_is_refused(stack: Stack) -> None:
         Stack(stack.home).start()
 
 
+def hold_a_port_behind_free_ones(holder: socket.socket) -> int:
+    """Listen on a port before which two are free; says the first of these."""
+    for first in range(20_000, 32_000, 3):  # below what systems hand out by themselves
+        with socket.socket() as one, socket.socket() as other:
+            try:
+                one.bind(("127.0.0.1", first))
+                other.bind(("127.0.0.1", first + 1))
+                holder.bind(("127.0.0.1", first + 2))
+            except OSError:
+                continue
+        holder.listen()
+        return first
+    pytest.fail("no three free ports in a row")
+
+
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1] - 2
+        port = hold_a_port_behind_free_ones(holder)
         with pytest.raises(StackError, match=rf"^Port {port + 2} on 127.0.0.1, which snapshots wants, cannot be used"):
             Stack(tmp_path, base_port=port).start()
 
