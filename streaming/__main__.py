@@ -53,9 +53,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--longest-wait-ms",
         type=int,
-        default=300,
+        default=200,
         metavar="MS",
-        help="start a batch with fewer entries so long after the one before (default: 300)",
+        help="start a batch with fewer entries so long after the one before (default: 200)",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
