@@ -6,15 +6,14 @@ tag. Keys that are there and not in the snapshot stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from schemas.answers import ListedEntry
 from schemas.records import KeyRow, MakeDirectory, PutKey
 from services.client.errors import PlaneError
+from services.client.paging import all_rows
 from services.client.plane import MetadataReads, NamespaceCommand, Plane
 
-PAGE = 1_000
 MAX_OUTSTANDING = 5_000
 
 
@@ -64,19 +63,15 @@ def _commands(
             yield PutKey(*bucket, target, row.size_bytes, row.tag, row.blocks.block_size_bytes)
         return
     yield MakeDirectory(*bucket, target)
-    for entry in _below(reads, bucket, path, snapshot_id):
+    entries = all_rows(
+        lambda after, rows: reads.entries(
+            *bucket, snapshot_id=snapshot_id, prefix=f"{path}/", start_after=after, limit=rows
+        ),
+        lambda entry: entry.path,
+    )
+    for entry in entries:
         place = f"{target}/{entry.path.removeprefix(f'{path}/')}"
         if entry.is_directory:
             yield MakeDirectory(*bucket, place)
         else:
             yield PutKey(*bucket, place, entry.size_bytes, entry.tag)
-
-
-def _below(reads: MetadataReads, bucket: tuple[str, str], path: str, snapshot_id: str) -> Iterable[ListedEntry]:
-    page: list[ListedEntry] = []
-    while True:
-        after = page[-1].path if page else ""
-        page = reads.entries(*bucket, snapshot_id=snapshot_id, prefix=f"{path}/", start_after=after, limit=PAGE)
-        yield from page
-        if len(page) < PAGE:
-            return

@@ -28,6 +28,7 @@ from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, t
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
+from services.runtime.service import Work
 from services.storage.store import prefix_end
 
 _ROW_OVERHEAD_BYTES = 120
@@ -182,11 +183,16 @@ def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName)
     table.delete(key)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
     transaction.figures.purge_directory(name.bucket_id)
-    parent_key = garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id)
+    child_row_gone(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
+    return _purged(name, parent_id, PurgeOutcome.PURGED)
+
+
+def child_row_gone(work: Work, parent_key: bytes) -> None:
+    """Discount a row that has left the garbage from those below its parent's, if the parent died with it."""
+    table = work.table(DELETED_DIRECTORY_TABLE)
     parent = table.get(parent_key)
     if parent is not None:
         table.put(parent_key, replace(parent, child_rows=parent.child_rows - 1))
-    return _purged(name, parent_id, PurgeOutcome.PURGED)
 
 
 def _purged(name: RowName, parent_id: int, outcome: PurgeOutcome) -> PurgedDirectory:

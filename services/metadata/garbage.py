@@ -71,32 +71,28 @@ def bury_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
 ) -> None:
     """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
-    transaction.figures.bury(bucket_id, 0, has_row=True)
-    work = transaction.work
     row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
-    key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
-    work.table(DELETED_DIRECTORY_TABLE).put(key, row)
-    transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
-    _count_and_send_directory(transaction, bucket_id, directory, death)
-
-
-def _count_and_send_directory(transaction: Transaction, bucket_id: int, directory: DirectoryRow, death: Death) -> None:
-    birth = object_txn(directory.object_id)
-    live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(birth, death.txn, live), DIRECTORY_CELL)
-    _send(transaction, bucket_id, DeletedKind.DIRECTORY, directory.object_id, birth, death)
+    _bury(transaction, volume_id, bucket_id, row)
+    transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
 
 
 def bury_expanded_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
 ) -> None:
     """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
-    transaction.figures.bury(bucket_id, 0, has_row=True)
-    work = transaction.work
     row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=True, child_rows=child_rows)
-    key = garbage_key(volume_id, bucket_id, death.txn, directory.object_id)
-    work.table(DELETED_DIRECTORY_TABLE).put(key, row)
-    _count_and_send_directory(transaction, bucket_id, directory, death)
+    _bury(transaction, volume_id, bucket_id, row)
+
+
+def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
+    transaction.figures.bury(bucket_id, 0, has_row=True)
+    work, object_id = transaction.work, row.directory.object_id
+    work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
+    birth = object_txn(object_id)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)
+    death = Death(row.death, row.snapshots_before_death)
+    _send(transaction, bucket_id, DeletedKind.DIRECTORY, object_id, birth, death)
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:

@@ -47,7 +47,7 @@ from services.domain.table_keys import (
     rollback_key,
     tree_key,
 )
-from services.metadata.expansion import expand_directory
+from services.metadata.expansion import child_row_gone, expand_directory
 from services.metadata.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
@@ -192,6 +192,11 @@ class _Page:
         died, revived = self._row.died + self._died, self._row.revived + self._revived
         return replace(self._row, phase=phase, next_key=next_key, died=died, revived=revived)
 
+    def _take(self) -> bool:
+        """Whether the page has room for one more row."""
+        self._left -= 1
+        return self._left >= 0
+
     # Where things are: a key to go on with ends a page, None a phase
 
     def expand(self, start: bytes) -> bytes | None:
@@ -201,9 +206,8 @@ class _Page:
         while unexpanded_bounds(self._work, self._bucket.object_id)[0]:
             expanded = 0
             for key, row in table.scan(max(start, garbage_from(*ids, 0)), garbage_end(*ids)):
-                if self._left <= 0:
+                if not self._take():
                     return key
-                self._left -= 1
                 if not row.is_expanded:
                     self._expand(row)
                     expanded += 1
@@ -223,9 +227,8 @@ class _Page:
         """Note where the snapshot has each object that was renamed since: its first rename tells."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _, object_id, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             name = object_key(self._bucket.object_id, object_id)
             if row.birth <= self._row.snapshot_txn and names.get(name) is None:
                 names.put(name, RollbackNameRow(row.db_key))
@@ -261,9 +264,8 @@ class _Page:
     def settle_keys(self, start: bytes) -> bytes | None:
         """Bury keys that were born since, and bring renamed ones back to where they were."""
         for key, _ in self._keys.scan_encoded(*self._namespace(start)):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             row = self._keys.get_encoded(key)  # it may have moved since the scan began
             if row is not None:
                 self._settle_key(key, row)
@@ -300,9 +302,8 @@ class _Page:
         """The same for directories: what they hold is settled by itself."""
         table = self._work.table(DIRECTORY_TABLE)
         for key, _ in table.scan(*self._namespace(start)) if self._is_tree else ():
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             row = table.get(key)
             if row is not None:
                 self._settle_directory(key, row)
@@ -354,9 +355,8 @@ class _Page:
         """Bring back the versions that the snapshot holds and that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             birth = row.key.birth
             if birth > self._row.snapshot_txn:
                 continue
@@ -381,9 +381,8 @@ class _Page:
         """Bring back directories that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             birth = object_txn(object_id)
             if birth > self._row.snapshot_txn:
                 continue
@@ -391,10 +390,7 @@ class _Page:
             here = self._saved_key(object_id, self._db_key(directory.parent_id, directory.name))
             saved = self._saved_directory(here, object_id)
             deleted.delete(key)
-            parent_key = garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id)
-            parent = deleted.get(parent_key)
-            if parent is not None:
-                deleted.put(parent_key, replace(parent, child_rows=parent.child_rows - 1))
+            child_row_gone(self._work, garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id))
             self._work.table(DIRECTORY_TABLE).put(here, saved)
             self._revived += 1
             self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), DIRECTORY_CELL)
@@ -405,18 +401,16 @@ class _Page:
         """Note the ids of the directories, which are the snapshot's by now."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, row in self._work.table(DIRECTORY_TABLE).scan(*self._namespace(start)) if self._is_tree else ():
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             names.put(object_key(self._bucket.object_id, row.object_id), _HERE)
         return None
 
     def revive_empty_keys(self, start: bytes) -> bytes | None:
         """Bring back versions of no bytes: only the checkpoint still has them."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             is_empty = _KEY_HEAD.decode_head(saved).blocks is None
             if is_empty and self._is_reachable(saved) and self._keys.get_encoded(key) is None:
                 self._put_back(key, saved)
@@ -437,9 +431,8 @@ class _Page:
         """Remove the renames that were undone."""
         table = self._work.table(SNAPSHOT_RENAMED_TABLE)
         for key, death, _, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             if row.birth <= self._row.snapshot_txn:
                 table.delete(key)
                 self._transaction.space.subtract(
@@ -452,9 +445,8 @@ class _Page:
         prefix = bucket_id_prefix(self._bucket.object_id)
         table = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _ in table.scan(max(start, prefix), prefix_end(prefix)):
-            if self._left <= 0:
+            if not self._take():
                 return key
-            self._left -= 1
             table.delete(key)
         return None
 

@@ -11,8 +11,8 @@ import typer
 from schemas.answers import BucketSpace
 from schemas.records import BucketLayout, BucketRow, CreateBucket, DeleteBucket
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
-from services.client.commands.paging import all_rows
 from services.client.commands.session import JsonOption, bucket_path, session_of
+from services.client.paging import all_rows
 
 
 class LayoutName(StrEnum):

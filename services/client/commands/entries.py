@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from schemas.answers import ListedEntry
-from services.client.commands.paging import all_rows, first_rows
 from services.client.commands.session import Session
+from services.client.paging import all_rows, first_rows
 
 SnapshotOption = Annotated[str, typer.Option(metavar="NAME", help="As this snapshot holds it, instead of now.")]
 PrefixOption = Annotated[str, typer.Option(help="Only paths that begin with this.")]

@@ -10,8 +10,8 @@ import typer
 
 from schemas.records import CreateVolume, DeleteVolume, VolumeRow
 from services.client.commands.output import print_json, print_table, time_text
-from services.client.commands.paging import all_rows
 from services.client.commands.session import JsonOption, session_of
+from services.client.paging import all_rows
 from services.client.plane import Plane
 
 app = typer.Typer(no_args_is_help=True, help="Make, remove and list volumes.")
