@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +15,7 @@ from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Findi
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
+from services.client.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
 from services.plane.audit_run import AuditError, Auditor, FinishedAudit
 
 LOSS_STATUS, LEAK_STATUS = 3, 4
@@ -34,13 +37,19 @@ def audit(
     bucket: Annotated[
         str, typer.Option(metavar="VOLUME/BUCKET", help="Audit this bucket alone: what is counted as its own.")
     ] = "",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
+    ] = False,
+    repair_rows: Annotated[
+        int, typer.Option(min=1, help="Versions that metadata looks through before it takes orphans of a bucket.")
+    ] = DEFAULT_REPAIR_ROWS,
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
     """Recount what is live, held and owed by reading every table and checkpoint, and compare with the block store.
 
     Exit status: 0 nothing found; 1 the audit could not be made; 2 wrong options; 3 something is lost, or about to be;
-    4 only leaks, or figures that a recount does not confirm.
+    4 only leaks, or figures that a recount does not confirm. It tells what was found, repaired or not.
     """
     with session_of(context) as session:
         plane = session.connected()
@@ -52,7 +61,8 @@ def audit(
             name, shards = f"{volume}/{own_name}", [session.volumes().shard_of(volume)]
         auditor = Auditor(plane.address, session.home, heap)
         finished = [_audited(auditor, one, name) for one in shards]
-        _show(finished, as_json=as_json)
+        repaired = [requeue(plane, one.report, repair_rows) for one in finished] if repair else []
+        _show(finished, repaired, as_json=as_json)
     reports = [one.report for one in finished]
     if any(report.has_losses for report in reports):
         raise typer.Exit(LOSS_STATUS)
@@ -89,12 +99,16 @@ def _lines_of_progress(shard: int) -> Any:
     return tell
 
 
-def _show(finished: Sequence[FinishedAudit], *, as_json: bool) -> None:
+def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_json: bool) -> None:
     if as_json:
-        print_json(list(finished))
+        print_json([asdict(one) | {"repair": repair} for one, repair in zip_longest(finished, repaired)])
         return
-    for one in finished:
+    for one, repair in zip_longest(finished, repaired):
         _print(one)
+        if repair is not None:
+            typer.echo(f"Given to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
+            for reason in repair.reasons:
+                typer.echo(f"  {reason}")
 
 
 def _print(finished: FinishedAudit) -> None:
@@ -175,12 +189,3 @@ def verdict_text(report: AuditReport) -> str:
         kinds = ", ".join(kind.value for kind in LOSSES if kind in report.findings)
         return f"Something is wrong that frees or has freed what is needed ({kinds}): stop claims and find out why."
     return "Nothing is lost; some of what is there will not be freed by itself, or is not counted right."
-
-
-def describe_last(finished: FinishedAudit) -> str:
-    """The last audit of a shard in one line, for ``deepclean status``."""
-    when = time_text(finished.started_ms)
-    found = ", ".join(f"{amount.versions:,} {kind.value.lower()}" for kind, amount in finished.report.findings.items())
-    differences = finished.report.difference_count
-    told = [*([found] if found else []), *([f"{differences:,} figures not confirmed"] if differences else [])]
-    return f"{when}, txn {finished.report.txn:,}: {'; '.join(told) or 'clean'}"
