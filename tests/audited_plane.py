@@ -102,6 +102,8 @@ def _change(store: MemoryStore, run: BlockRun, row: bytes | None) -> None:
     size_bytes, blocks = (-run.size_bytes, -run.block_count) if row is None else (run.size_bytes, run.block_count)
     changed = replace(
         state,
+        # What is in the store was reported to it.
+        mark_local_id=state.mark_local_id if row is None else max(state.mark_local_id, run.first_local_id),
         inventory_bytes=state.inventory_bytes + size_bytes,
         inventory_blocks=state.inventory_blocks + blocks,
     )
