@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.audit_report import Amount, FindingKind, Verdicts
-from streaming.audit_blocks import AuditedAt, BucketFacts, Tally, judge_all, look_up
+from streaming.audit_blocks import AuditedAt, BucketFacts, Tally, _judge_run, judge_all, look_up
 from streaming.audit_facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit_reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
 
@@ -132,6 +134,38 @@ def test_parts_add_up() -> None:
         parts.merge(judged(*facts[start::4]))
     assert (parts.findings, parts.inventory) == (whole.findings, whole.inventory)
     assert parts.bucket(BUCKET).cells == whole.bucket(BUCKET).cells
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(FactKind),
+            st.sampled_from([LIVE, PRESENT, LIVE | held(2), LIVE | held(1, 2), LIVE | held(0, 2), held(1), 15, BOTH]),
+            st.integers(1, 4),
+            st.sampled_from([99, 100]),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_only_counted_would_be_judged_the_same(rows: list[tuple[FactKind, int, int, int]]) -> None:
+    facts = [
+        fact(kind, seen & BOTH or BOTH if kind is FactKind.INVENTORY else seen, birth=birth, size=size)
+        for kind, seen, birth, size in rows
+    ]
+    by_run: dict[tuple[int, int], list[Fact]] = {}
+    for one in facts:
+        by_run.setdefault((one[1], one[2]), []).append(one)
+    at, expected = AuditedAt(NOW, MARK, {BUCKET: BucketFacts(SNAPSHOTS)}), Tally()
+    for of_run in by_run.values():
+        _judge_run(of_run, at, expected)
+    found = judged(*facts)
+    assert found.bucket(BUCKET) == expected.bucket(BUCKET)
+    assert (found.inventory, found.inventory_after, found.findings) == (
+        expected.inventory,
+        expected.inventory_after,
+        expected.findings,
+    )
+    assert found.raw == expected.raw
 
 
 @pytest.mark.parametrize(
