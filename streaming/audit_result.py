@@ -75,12 +75,12 @@ def audited_at(shard: AuditedShard) -> AuditedAt:
     return AuditedAt(shard.txn, shard.mark_before, buckets)
 
 
-def audit_here(copies: AuditedCopies, opener: Opener) -> AuditReport:
+def audit_here(copies: AuditedCopies, opener: Opener, parts: int = 1) -> AuditReport:
     """The whole audit in this process, without Spark: for tests, and to hold the job against."""
     shard = survey(copies, opener)
     directories = (fact for task in directory_tasks(shard) for fact in directories_of(shard, task, opener))
     trees = trees_of(shard, directories, opener)
-    facts = (fact for task in fact_tasks(shard, opener, 1) for fact in facts_of(shard, task, trees.reach, opener))
+    facts = (fact for task in fact_tasks(shard, opener, parts) for fact in facts_of(shard, task, trees.reach, opener))
     return report_of(shard, trees, judge_all(facts, audited_at(shard)))
 
 

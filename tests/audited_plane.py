@@ -70,7 +70,7 @@ class MemoryAudit:
         return AuditedCopies(self.shard, "before", "namespace", self.snapshots, "after", self.bucket)
 
     def report(self) -> AuditReport:
-        return audit_here(self.copies, self.opened)
+        return audit_here(self.copies, self.opened, parts=3)
 
 
 def audit_at_once(plane: InMemoryPlane, shard: int = 0, bucket: str = "") -> AuditReport:

@@ -65,6 +65,7 @@ def test_orphans_go_the_normal_way_and_nothing_else_does(seed: int) -> None:
     report = audit_at_once(plane)
     total = Amount(len(runs), sum(run.size_bytes for run in runs))
     assert report.findings == ({FindingKind.ORPHANED: total} if runs else {})
+    assert audit_at_once(plane, bucket="vol/bucket-b").findings == report.findings
     repair = requeue(client, report)
     assert (repair.requeued, repair.kept.versions, repair.reasons) == (total, 0, [])
     assert audit_at_once(plane).is_clean  # on their way they are owed, and counted
