@@ -91,6 +91,13 @@ class BucketTally:
     stray: Amount = NOTHING
     keys: Verdicts = NO_ROWS
     cells: dict[Holders, Amount] = field(default_factory=dict)
+    shown_bytes: dict[int, int] = field(default_factory=dict)
+    """By the set of snapshots that show a version."""
+
+    def show(self, holders: int, size_bytes: int) -> None:
+        """Count bytes that a set of snapshots shows."""
+        if holders:
+            self.shown_bytes[holders] = self.shown_bytes.get(holders, 0) + size_bytes
 
 
 @dataclass(slots=True)
@@ -132,6 +139,8 @@ class Tally:
             ours.keys += theirs.keys
             for holders, amount in theirs.cells.items():
                 ours.cells[holders] = ours.cells.get(holders, NOTHING) + amount
+            for mask, size_bytes in theirs.shown_bytes.items():
+                ours.show(mask, size_bytes)
         for kind, amount in other.findings.items():
             self.findings[kind] = self.findings.get(kind, NOTHING) + amount
         self.raw += other.raw
@@ -159,7 +168,7 @@ class _Still:
 
     def __init__(self, at: AuditedAt) -> None:
         self._masks = {bucket_id: _masks_of_live(len(facts.snapshot_txns)) for bucket_id, facts in at.buckets.items()}
-        self._counts: dict[int, list[int]] = {bucket_id: [0, 0] for bucket_id in at.buckets}
+        self._counts = {(bucket_id, mask): [0, 0] for bucket_id, masks in self._masks.items() for mask in masks}
 
     def takes(self, facts: Sequence[Fact]) -> bool:
         """Whether a run is one of these; then it is counted."""
@@ -174,17 +183,19 @@ class _Still:
             and version[9] in self._masks[version[6]]
         )
         if is_still:
-            counts = self._counts[version[6]]
+            counts = self._counts[version[6], version[9]]
             counts[0] += 1
             counts[1] += version[5]
         return is_still
 
     def add_to(self, tally: Tally) -> None:
         """Add what was counted."""
-        for bucket_id, counts in self._counts.items():
+        for (bucket_id, mask), counts in self._counts.items():
             if counts[0]:
                 amount = Amount(*counts)
-                tally.bucket(bucket_id).live += amount
+                sums = tally.bucket(bucket_id)
+                sums.live += amount
+                sums.show(snapshots_of(mask), amount.bytes)
                 tally.inventory += amount
                 tally.inventory_after += amount
 
@@ -262,6 +273,7 @@ def _sort(version: _Version, at: AuditedAt, tally: Tally) -> None:
     sums = tally.bucket(version.bucket_id)
     amount = Amount(1, version.run[4])
     holders = snapshots_of(version.mask)
+    sums.show(holders, amount.bytes)
     is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
     is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
     if version.claimed:

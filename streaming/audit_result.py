@@ -42,6 +42,8 @@ from streaming.audit_shard import AuditedBucket, AuditedCopies, AuditedShard, Op
 MAX_EXAMPLES = 100
 """Of each kind but orphans, of which a repair needs all."""
 MAX_DIFFERENCES = 100
+NEVER = 1 << 62
+"""Later than every txn."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,9 @@ def report_of(shard: AuditedShard, trees: Trees, tally: Tally) -> AuditReport:
         for holders, _ in deleted:
             cell = directory_cell(holders, facts)
             rows[cell] = rows.get(cell, 0) + 1
+        waiting = [one.death for one in trees.deleted.get(bucket.bucket_id, ()) if not one.is_expanded]
         differences += _differences(bucket, sums, rows)
+        differences += _referenced_differences(bucket, sums, min(waiting, default=NEVER))
     if not shard.copies.bucket:
         differences += _inventory_differences(shard, tally)
     findings = {kind: tally.findings[kind] for kind in FindingKind if kind in tally.findings}
@@ -165,6 +169,19 @@ def _differences(
     for figure, was, now in figures:
         if was != now:
             yield FigureDifference(bucket.name, figure, was, now)
+
+
+def _referenced_differences(
+    bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int
+) -> Iterator[FigureDifference]:
+    """What snapshots refer to. Below a directory that died before one was taken, it is corrected by the expansion."""
+    if bucket.is_rolling_back:
+        return
+    for place, (snapshot_id, txn) in enumerate(zip(bucket.snapshot_ids, bucket.snapshot_txns, strict=True)):
+        shown = sum(size_bytes for holders, size_bytes in sums.shown_bytes.items() if holders >> place & 1)
+        if txn < oldest_waiting and shown != bucket.referenced_bytes[place]:
+            figure = f"bytes that snapshot {snapshot_id} refers to"
+            yield FigureDifference(bucket.name, figure, bucket.referenced_bytes[place], shown)
 
 
 def _inventory_differences(shard: AuditedShard, tally: Tally) -> Iterator[FigureDifference]:

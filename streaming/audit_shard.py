@@ -84,6 +84,8 @@ class AuditedBucket:
     claimed_versions: int
     snapshot_ids: tuple[str, ...]
     snapshot_txns: tuple[int, ...]
+    referenced_bytes: tuple[int, ...]
+    """Of each snapshot, as metadata keeps it."""
     cells: tuple[SpaceCellValue, ...]
 
     @property
@@ -228,6 +230,7 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             claimed_versions=account.claimed_versions,
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),
             snapshot_txns=tuple(one.txn for one in snapshots),
+            referenced_bytes=tuple(one.referenced_bytes for one in snapshots),
             cells=tuple(cells.get(identity.bucket_id, ())),
         )
     return found
