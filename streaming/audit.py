@@ -53,7 +53,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    parser.add_argument("audited", type=json.loads, help="JSON: copies (fields of AuditedCopies) and output")
+    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
     return parser.parse_args(arguments)
 
 
@@ -149,7 +149,8 @@ class _watched:  # noqa: N801  used as a context manager only
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit, and say with the exit status whether there is a report; why not is one sentence on standard error."""
     options = parse(arguments)
-    copies = AuditedCopies(**options.audited["copies"])
+    audited = json.loads(options.audited.read_text("utf-8"))
+    copies = AuditedCopies(**audited["copies"])
     end_with_standard_input()
     session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-audit")
     try:
@@ -159,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StreamingError as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
-    Path(options.audited["output"]).write_bytes(_REPORT.dump_json(report))
+    Path(audited["output"]).write_bytes(_REPORT.dump_json(report))
     say(progress=100)
     return 0
 

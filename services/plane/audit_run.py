@@ -129,9 +129,11 @@ class Auditor:
                 raise AuditError(f"{name} is not ready ({answer.text.strip()[:300]}): audit again when it is")
 
     def _run(self, audited: dict[str, object], scratch: Path, progress: Progress) -> None:
+        question = scratch / "audited.json"  # a file, since thousands of snapshots are too many for a command line
+        question.write_text(json.dumps(audited))
         command = [
             *(sys.executable, "-m", "streaming.audit", "--jars-directory", str(jars_directory() / "spark")),
-            *("--heap", self.heap, "--master", self.master, json.dumps(audited)),
+            *("--heap", self.heap, "--master", self.master, str(question)),
         ]
         environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
         log_file = scratch / "spark.log"
