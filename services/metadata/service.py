@@ -15,19 +15,18 @@ from schemas.records import (
     Barrier,
     ClientRow,
     Committed,
-    DeletedEntry,
-    DeletedKind,
     MetadataCommand,
     MetadataProgress,
     MetadataReply,
 )
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
+from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.tables import (
@@ -92,6 +91,7 @@ class MetadataService:
         self._space = SpaceChanges()
         self._figures = BucketFigures()
         self._written = WrittenBlocks()
+        self._entries = SentEntries()
         self._directories = DirectoryPaths()
         self._dropped: list[str] = []
         self.unneeded_changes: list[tuple[bytes, bytes]] = []
@@ -106,6 +106,7 @@ class MetadataService:
         self._space.clear()
         self._figures.clear()
         self._written.clear()
+        self._entries.clear()
         self._directories.clear()
         self._dropped.clear()
         self.unneeded_changes = unneeded_changes(tables)
@@ -125,6 +126,7 @@ class MetadataService:
             self._space,
             self._figures,
             self._written,
+            self._entries,
             self._directories,
             self._counters.txn + 1,
             log_time_ms,
@@ -197,12 +199,14 @@ class MetadataService:
         self._figures.keep_message(txn)
         self._space.keep_message()
         self._written.keep_message()
+        self._entries.keep_message()
 
     def _undo(self) -> None:
         """The present command was not applied: what it has summed up is taken off again."""
         self._figures.undo_message()
         self._space.undo_message()
         self._written.undo_message()
+        self._entries.undo_message()
         self._directories.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -262,8 +266,7 @@ class MetadataService:
         if barrier.origin:
             work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, barrier))
             return
-        version = self._counters.chain_version
-        work.send(DELETED_ENTRIES, DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, version, barrier=barrier))
+        self._entries.add_barrier(barrier)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Nothing is due by time: what time does is a command in the log."""
@@ -271,6 +274,7 @@ class MetadataService:
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
         self._written.send(work)
+        self._entries.send(work, self._counters.chain_version)
         note_changes(work, self._snapshots)
         self._figures.write(work)
         self._space.write(work)

@@ -9,6 +9,7 @@ from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
+from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.written_blocks import WrittenBlocks
@@ -52,6 +53,7 @@ class Transaction:
     space: SpaceChanges
     figures: BucketFigures
     written: WrittenBlocks
+    entries: SentEntries
     directories: DirectoryPaths
     txn: int
     log_time_ms: int
