@@ -201,8 +201,9 @@ class Simulation:
         self.is_published[address] = False
         count = 0
         try:
-            count = self.plane.processes[address].runner.step()
-            self.is_published[address] = True
+            runner = self.plane.processes[address].runner
+            count = runner.step()
+            self.is_published[address] = not runner.waiting()
         except SimulatedCrash:
             self._goes_down(address)
         except RetryableError:
