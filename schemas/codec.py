@@ -250,7 +250,12 @@ def _branches(hint: Any) -> dict[str, type[Any]]:
     """Records of a union by their full names, without null; empty for any other type."""
     if not isinstance(hint, UnionType):
         return {}
-    return {f"{NAMESPACE}.{branch.__name__}": branch for branch in typing.get_args(hint) if _is_record(branch)}
+    return {branch_name(branch): branch for branch in typing.get_args(hint) if _is_record(branch)}
+
+
+def branch_name(record_class: type[Any]) -> str:
+    """Full name of a record: in ``encode_fields`` the branch of a union is a pair of it and the fields."""
+    return f"{NAMESPACE}.{record_class.__name__}"
 
 
 def _converter(record_class: type[Any]) -> Callable[[Any], Any]:
