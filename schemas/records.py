@@ -339,6 +339,18 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class RequeueOrphans:
+    """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
+    as all others; as a whole or not at all. Sent by audit.
+    """
+
+    bucket_id: int
+    audited_txn: int
+    blocks: tuple[BlockRun, ...]
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -369,6 +381,7 @@ class MetadataCommand:
         | ResumeClaims
         | PublishFullChain
         | Barrier
+        | RequeueOrphans
     )
     sender: str = ""
     wants_reply: bool = True

@@ -129,6 +129,18 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What the last audit of a shard has found."""
+
+    shard: int
+    txn: int
+    started_ms: int
+    findings: dict[str, int]
+    """How many of each kind."""
+    figures_not_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """How a plane does."""
 
@@ -141,6 +153,7 @@ class PlaneStatus:
     backlog: Backlog
     disk: DiskUse
     dead_letters: int
+    audits: tuple[LastAudit, ...] = ()
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:

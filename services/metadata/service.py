@@ -20,7 +20,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, orphans, rollback, sweeps, tree
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
 from services.metadata.directory_paths import DirectoryPaths
@@ -51,7 +51,10 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
+    records.RequeueOrphans: orphans.requeue_orphans,
 }
+_NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
+"""Commands that are answered as a client's are, and yet come from one sender alone."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
     records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
@@ -152,6 +155,11 @@ class MetadataService:
 
     def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         work = transaction.work
+        expected = _NAMED_SENDERS.get(type(command.body))
+        if expected is not None and command.sender != expected:
+            raise InvalidMessageError(
+                f"{type(command.body).__name__} comes from {expected}, not from {command.sender!r}"
+            )
         client = command.client_id.encode()
         if command.number:
             last, reply = self._clients.last(work, client)
