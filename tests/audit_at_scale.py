@@ -23,7 +23,6 @@ from confluent_kafka import Producer
 from schemas.audit_report import FindingKind
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
-    BlockGroup,
     BlockRun,
     BlocksWritten,
     BucketLayout,
@@ -42,6 +41,7 @@ from schemas.records import (
 from schemas.topics import SCM_COMMANDS
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand
+from services.domain.row_columns import BlockGroup, groups_by_columns
 from services.domain.table_keys import local_id
 from services.plane.audit_run import Auditor, FinishedAudit
 from services.plane.stack import Stack
@@ -96,7 +96,7 @@ def plant(plane: KafkaPlane) -> Planted:
     deaths = execute(plane, *(DeleteKey(VOLUME, BUCKET, f"planted/gone-{number}") for number in range(PLANTED)))
     # A txn that has written no blocks, later than all that have: its ids are above the block store's mark.
     orphans = [local_id(SHARD, txn, 0) for txn, _ in deaths]
-    groups = tuple(BlockGroup(bucket_id, 1, 1, 2, blocks) for blocks in lost)
+    groups = groups_by_columns(BlockGroup(bucket_id, 1, 1, 2, blocks) for blocks in lost)
     ones = (1,) * PLANTED
     written = BlocksWritten(
         bucket_id, 0, tuple(orphans), ones, (SIZE_BYTES,) * PLANTED, tuple(100 + number for number in range(PLANTED))

@@ -19,7 +19,7 @@ from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
 SCRAPE_SECONDS = 5.0
-LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_entries_behind")
+LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
 DEAD_LETTERS = ("deepclean_dead_letters_total", "deepclean_streaming_dead_letters_total")
 TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")

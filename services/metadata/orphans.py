@@ -16,14 +16,12 @@ from schemas.records import (
     BucketIdentity,
     BucketLayout,
     Committed,
-    DeletedEntry,
     DeletedKeyRow,
     DeletedKind,
     KeyHead,
     KeyRow,
     RequeueOrphans,
 )
-from schemas.topics import DELETED_ENTRIES
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
@@ -165,13 +163,5 @@ def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, dea
     transaction.figures.adopt(identity.bucket_id, run.size_bytes)
     head = KeyHead(key.object_id, key.birth, key.size_bytes, run)
     transaction.space.add(identity.bucket_id, NOBODY, key_cell(head))
-    entry = DeletedEntry(
-        bucket_id=identity.bucket_id,
-        object_id=key.object_id,
-        kind=DeletedKind.KEY,
-        birth=key.birth,
-        death=death.txn,
-        snapshots_before_death=death.snapshots_before,
-        chain_version=transaction.counters.chain_version,
-    )
-    transaction.work.send(DELETED_ENTRIES, entry)
+    entry = (identity.bucket_id, key.object_id, key.birth, *death)
+    transaction.entries.add(DeletedKind.KEY, entry)
