@@ -7,7 +7,7 @@ import sys
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from services.metadata.changed_rows import trim
+from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.diff_api import DiffJobsOfShards, diff_routes
 from services.metadata.http_api import routes
@@ -18,9 +18,7 @@ from services.metadata.tables import CHECKPOINTED
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
-from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings, read_limits
-from services.storage.store import Store
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
@@ -37,15 +35,8 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=remove_unused_checkpoints,
-        after_write=_remove_dropped_checkpoints,
+        after_write=remove_unneeded,
     )
-
-
-def _remove_dropped_checkpoints(service: Service, store: Store) -> None:
-    if isinstance(service, MetadataService):
-        for name in service.take_dropped_checkpoints():
-            store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
 
 
 if __name__ == "__main__":
