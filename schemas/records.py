@@ -1140,6 +1140,7 @@ class ShardState:
     chain_version: int
     container_id: int
     claims_stopped: str
+    skipped_txns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from services.client.commands import (
     explain,
     git,
     key,
+    recovery,
     replay,
     restore,
     retention,
@@ -42,6 +43,10 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(recovery.backup)
+app.command("restore-backup")(recovery.restore)
+app.command()(recovery.rebuild)
+app.command()(recovery.digest)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)

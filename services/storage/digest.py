@@ -1,4 +1,4 @@
-"""A fingerprint of the rows of a table: two tables with the same one hold the same rows, key by key and byte by byte."""
+"""A fingerprint of the rows of a table: two tables with the same one hold the same rows, byte by byte."""
 
 from __future__ import annotations
 

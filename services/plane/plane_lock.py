@@ -1,0 +1,45 @@
+"""Who may touch a home: one plane, or one command that works on a plane which does not run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from services.plane.broker import EmbeddedBroker
+from services.plane.errors import StackError, disk_error
+from services.plane.plane_file import read_plane_file
+from services.runtime.kafka import KafkaLog
+
+LOCK_NAME = "plane.lock"
+
+
+def take_plane_lock(home: Path) -> IO[bytes]:
+    """Hold a home until the file is closed; raises StackError when somebody else does, or a process is left there."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / LOCK_NAME).open("a+b")
+    except OSError as error:
+        raise disk_error(home, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise StackError(
+            f"A plane runs on {home} already: stop it (deepclean down), or use another home (DEEPCLEAN_HOME)."
+        ) from error
+    before = read_plane_file(home)
+    if before is not None and before.left_behind():
+        lock.close()
+        names = ", ".join(before.left_behind())
+        raise StackError(f"Processes of an earlier plane on {home} still run ({names}): stop them (deepclean down).")
+    return lock
+
+
+@contextlib.contextmanager
+def log_of_stopped_plane(home: Path) -> Iterator[KafkaLog]:
+    """The log of a plane that does not run: its broker is started, alone, for as long as the block lasts."""
+    with take_plane_lock(home), EmbeddedBroker(home / "broker") as broker:
+        yield KafkaLog(broker.bootstrap_servers, "deepclean.recovery")
