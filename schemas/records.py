@@ -318,6 +318,22 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptLostTail:
+    """The log has lost its newest commands, and a person accepts it: nothing that they may have named is named again.
+
+    Sent by a person.
+    """
+
+    offset: int
+    expected_txn: int
+    expected_log_time_ms: int
+    epoch: int
+    txn: int
+    chain_version: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -348,6 +364,7 @@ class MetadataCommand:
         | ResumeClaims
         | PublishFullChain
         | Barrier
+        | AcceptLostTail
     )
     sender: str = ""
     wants_reply: bool = True

@@ -3,7 +3,7 @@
     python -m tests.rebuild_at_scale fill --home DIR --keys 1000000 --snapshots 100
     python -m tests.rebuild_at_scale rebuild --home DIR
 
-``fill`` puts keys, overwrites, deletes and renames some, takes so many snapshots and drops every tenth of them; metadata
+``fill`` puts keys, overwrites, deletes and renames some, takes snapshots and drops every tenth of them; metadata
 applies it all as it does in its process. ``rebuild`` moves the database away and calls ``deepclean rebuild``.
 """
 

@@ -15,6 +15,7 @@ from services.client.commands import (
     explain,
     git,
     key,
+    lost_tail,
     recovery,
     replay,
     restore,
@@ -23,6 +24,7 @@ from services.client.commands import (
     space,
     status,
     tag,
+    trim_log,
     up_down,
     volume,
 )
@@ -47,6 +49,8 @@ app.command()(recovery.backup)
 app.command("restore-backup")(recovery.restore)
 app.command()(recovery.rebuild)
 app.command()(recovery.digest)
+app.command("trim-log")(trim_log.trim_log)
+app.command("accept-lost-tail")(lost_tail.accept)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)

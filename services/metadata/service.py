@@ -23,7 +23,7 @@ from schemas.records import (
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, lost_tail, rollback, sweeps, tree
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
@@ -73,9 +73,10 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.StopClaims: ("snapshots", _PERSON),
     records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
+    records.AcceptLostTail: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
-_ALONE = (records.TakeSnapshot, records.DropSnapshot)
+_ALONE = (records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail)
 
 
 class MetadataService:
@@ -117,6 +118,8 @@ class MetadataService:
     def apply(self, message: Message, work: Work) -> None:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
+        if isinstance(command.body, records.AcceptLostTail):
+            lost_tail.check_place(command.body, message.offset)
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
         transaction = Transaction(
             work,
@@ -252,6 +255,8 @@ class MetadataService:
             self._counters.claims_stopped = body.reason or "stopped"
         elif isinstance(body, records.ResumeClaims):
             self._counters.claims_stopped = ""
+        elif isinstance(body, records.AcceptLostTail):
+            lost_tail.accept(transaction, body)
         else:
             checkpoints.publish_full_chain(transaction)
 

@@ -157,6 +157,14 @@ class KafkaLog:
         answers = _asked(lambda: self._admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
         return int(_asked(answers[place].result, doing).offset)
 
+    def trim(self, topic: str, partition: int, before_offset: int) -> None:
+        """Have the broker give up the messages before an offset; for good."""
+        place = TopicPartition(topic, partition, before_offset)
+        doing = f"trimming {topic}, partition {partition}, up to {before_offset}"
+        answers = _asked(lambda: self._admin.delete_records([place], request_timeout=self._answer_seconds), doing)
+        for answer in answers.values():
+            _asked(answer.result, doing)
+
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Read one partition of some topics, each from its position on."""
         return KafkaSource(
