@@ -215,8 +215,8 @@ def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str
         differing = digest_shard(store).differences(wanted)
         if differing:
             raise StackError(
-                f"The rebuilt database differs from {name} at offset {offset} ({', '.join(differing[:5])}): keep both "
-                f"and report it; nothing was put in its place that you do not see."
+                f"The rebuilt database differs from {name} at offset {offset} ({', '.join(differing[:5])}): keep both, "
+                f"start neither, and report it."
             )
         typer.echo(f"Equal to {name} at offset {offset}: {wanted.digest}")
     _advance(run, end)
