@@ -18,7 +18,6 @@ from services.client.commands.session import JsonOption, Session
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
 from services.plane.backups import (
-    Backup,
     backups_directory,
     copy_of_running,
     find_backup,
@@ -230,12 +229,6 @@ def _advance(run: Rebuild, offset: int) -> None:
         while (position := run.position) < offset:
             shown.update(f"rebuilding: {position:,} of {offset:,} commands")
             run.step(offset)
-
-
-def newest_backup(home: Path) -> Backup | None:
-    """The newest backup in a home's own place."""
-    found = list_backups(backups_directory(home))
-    return found[-1] if found else None
 
 
 def _home(context: typer.Context) -> Path:
