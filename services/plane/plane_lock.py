@@ -39,7 +39,9 @@ def take_plane_lock(home: Path) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def log_of_stopped_plane(home: Path) -> Iterator[KafkaLog]:
-    """The log of a plane that does not run: its broker is started, alone, for as long as the block lasts."""
-    with take_plane_lock(home), EmbeddedBroker(home / "broker") as broker:
-        yield KafkaLog(broker.bootstrap_servers, "deepclean.recovery")
+def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
+    """The log of a plane that does not run: its own broker is started, alone, unless others are named."""
+    with take_plane_lock(home), contextlib.ExitStack() as started:
+        if not bootstrap_servers:
+            bootstrap_servers = started.enter_context(EmbeddedBroker(home / "broker")).bootstrap_servers
+        yield KafkaLog(bootstrap_servers, "deepclean.recovery")

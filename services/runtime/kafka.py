@@ -104,7 +104,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
     if code in _OUTSIDE:
         return PositionError(
             f"{doing}: the position is not in the partition any more ({text}): records were trimmed or lost before "
-            f"they were read; restore the topic, or restore an older copy of this database"
+            f"they were read; restore the topic, or a backup of this database (deepclean restore-backup)"
         )
     if code in _GONE:
         return InvariantError(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from services.client.commands.output import print_table
+from services.client.commands.recovery import BOOTSTRAP_SERVERS
 from services.client.commands.session import Session
 from services.plane.lost_tail import accept_lost_tail, find_lost_tails
 from services.plane.plane_lock import log_of_stopped_plane
@@ -19,11 +20,12 @@ def accept(
         bool, typer.Option("--yes", help="Do it; without this, only what was lost is shown.")
     ] = False,
     reason: Annotated[str, typer.Option(help="Why, for whoever reads the log later.")] = "",
+    bootstrap_servers: BOOTSTRAP_SERVERS = "",
 ) -> None:
     """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
     session = context.find_object(Session)
     assert session is not None  # noqa: S101  the root command makes it
-    with log_of_stopped_plane(session.home) as log:
+    with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         lost = find_lost_tails(log, session.home, shard)
         if not lost:
             typer.echo(f"No service of shard {shard} has read further than its topics reach.")

@@ -42,6 +42,9 @@ from services.runtime.kafka import KafkaLog
 SERVICE = Annotated[
     list[str] | None, typer.Option("--service", help=f"Only this one; may be given again. {', '.join(SERVICES)}.")
 ]
+BOOTSTRAP_SERVERS = Annotated[
+    str, typer.Option(help="Brokers that run; by default the plane's own one is started for this.")
+]
 SHARD = Annotated[int, typer.Argument(min=0, help="Number of the shard.")]
 
 
@@ -159,12 +162,13 @@ def rebuild(
     sends_all: Annotated[
         bool, typer.Option("--send-all", help="Send every message again, also those that were surely sent.")
     ] = False,
+    bootstrap_servers: BOOTSTRAP_SERVERS = "",
     max_batch_messages: Annotated[int, typer.Option(min=1, max=100_000, help="Commands of one unit of work.")] = 2_000,
 ) -> None:
     """Make a shard of metadata again from the log, snapshots and all, and prove by digest that it is the same."""
     home = _home(context)
     target = database_directory(home, METADATA, shard)
-    with log_of_stopped_plane(home) as log:
+    with log_of_stopped_plane(home, bootstrap_servers) as log:
         if has_database(target) and not goes_on:
             raise StackError(
                 f"{target} holds a database: move it away and name it with --compare-with, or --go-on with it."
