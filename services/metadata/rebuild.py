@@ -9,6 +9,7 @@ before the newest txn that is found at the end of a topic which metadata writes,
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.clock import SystemClock
-from services.runtime.errors import PositionError
+from services.runtime.errors import PositionError, RetryableError
 from services.runtime.log import LogRecord, Sink, Source, TrimmableLog
 from services.runtime.loop import Runner
 from services.runtime.service import Message, Work
@@ -29,6 +30,7 @@ from services.storage.store import Store
 from services.storage.tables import TableDefinition, TablesReader
 
 POLL_SECONDS = 1.0
+MOST_IDLE_STEPS = 60
 SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
 """Topics whose records say at which txn they were sent."""
 
@@ -134,6 +136,9 @@ class Rebuild:
         """
         self._shard = shard
         self._log = BoundedLog(log)
+        self._pause = threading.Event()
+        self._trouble = ""
+        self._idle_steps = 0
         remove_unused_checkpoints(store)
         service = MetadataService()
         self._runner = Runner(
@@ -171,9 +176,27 @@ class Rebuild:
         return self._log.end_offset(METADATA_COMMANDS.name, self._shard)
 
     def step(self, offset: int) -> int:
-        """Apply the next commands below an offset; says at which one it is."""
+        """Apply the next commands below an offset; says at which one it is.
+
+        Raises:
+            PositionError: the log did not give them for a long time.
+        """
         self._log.end = offset
-        self._runner.step(POLL_SECONDS)
+        before = self.position
+        try:
+            self._runner.step(POLL_SECONDS)
+        except RetryableError as error:
+            self._trouble = str(error)
+            self._pause.wait(POLL_SECONDS)
+        if self.position == before:
+            self._idle_steps += 1
+            if self._idle_steps > MOST_IDLE_STEPS:
+                raise PositionError(
+                    f"shard {self._shard}: the commands from offset {before} on do not come "
+                    f"({self._trouble or 'the log is silent'}): see that the broker runs, then go on (--go-on)"
+                )
+        else:
+            self._idle_steps = 0
         return self.position
 
     def run_to(self, offset: int) -> None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from services.plane.broker import EmbeddedBroker
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import read_plane_file
+from services.runtime.errors import RetryableError
 from services.runtime.kafka import KafkaLog
 
 LOCK_NAME = "plane.lock"
+PATIENCE_SECONDS = 30.0
+ASK_AGAIN_SECONDS = 0.2
+
+Answer = TypeVar("Answer")
 
 
 def take_plane_lock(home: Path) -> IO[bytes]:
@@ -44,4 +52,34 @@ def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[Ka
     with take_plane_lock(home), contextlib.ExitStack() as started:
         if not bootstrap_servers:
             bootstrap_servers = started.enter_context(EmbeddedBroker(home / "broker")).bootstrap_servers
-        yield KafkaLog(bootstrap_servers, "deepclean.recovery")
+        yield PatientLog(bootstrap_servers, "deepclean.recovery")
+
+
+class PatientLog(KafkaLog):
+    """The log of a broker that has only just started: what it cannot say yet is asked again."""
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The broker's ids of the topics."""
+        return _patiently(partial(super().topic_ids, topics))
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        return _patiently(partial(super().end_offset, topic, partition))
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there."""
+        return _patiently(partial(super().first_offset, topic, partition))
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = threading.Event()
+    while True:
+        try:
+            return ask()
+        except RetryableError as error:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again"
+                ) from error
+            pause.wait(ASK_AGAIN_SECONDS)
