@@ -29,7 +29,7 @@ from schemas.records import (
 from schemas.topics import BY_NAME, METADATA_COMMANDS, TOPICS
 from services.domain.table_keys import local_id_txn
 from services.metadata.lost_tail import HIGHEST_EPOCH
-from services.metadata.rebuild import Rebuild, surely_sent_txn
+from services.metadata.rebuild import Rebuild
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.errors import StackError
 from services.plane.shard_databases import (
@@ -41,7 +41,6 @@ from services.plane.shard_databases import (
 )
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.chain_follower import CHAIN_TABLE
-from services.runtime.kafka import KafkaLog
 from services.runtime.log import TrimmableLog
 from services.runtime.loop import POSITIONS
 from services.storage.rocks import RocksStore
@@ -50,6 +49,8 @@ from services.storage.tables import TablesReader
 
 LEAP = 1_000_000
 """Beyond the highest that is found: what only clients saw, who keep nothing that could be looked at."""
+FAR_AHEAD = 1 << 40
+"""A position beyond every end, until the command is in the log: nobody starts on it."""
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 10_000
 
@@ -108,7 +109,9 @@ def _lost_tails_of(log: TrimmableLog, store: Store, service: str, shard: int) ->
             yield LostTail(service, topic, shard, row.next_offset, end)
 
 
-def accept_lost_tail(log: KafkaLog, home: Path, shard: int, lost: Sequence[LostTail], reason: str) -> AcceptLostTail:
+def accept_lost_tail(
+    log: TrimmableLog, home: Path, shard: int, lost: Sequence[LostTail], reason: str
+) -> AcceptLostTail:
     """Have a stopped plane go on without what was lost; called again after a crash it ends what it began.
 
     Raises:
@@ -122,6 +125,8 @@ def accept_lost_tail(log: KafkaLog, home: Path, shard: int, lost: Sequence[LostT
         command = _begun(log, shard, state)
         if command is None:
             highest = highest_seen(log, home, shard).and_of(Highest(state.txn, state.chain_version))
+            # A start between the two steps must not take the command for one that was applied.
+            _set_position(store, log, METADATA_COMMANDS.name, log.end_offset(METADATA_COMMANDS.name, shard) + FAR_AHEAD)
             command = _append(log, shard, state, highest, reason)
         _set_position(store, log, METADATA_COMMANDS.name, command.offset)
     finally:
@@ -143,26 +148,27 @@ def _state(store: Store) -> ShardState:
     return state
 
 
-def _catch_up(log: KafkaLog, store: RocksStore, shard: int) -> None:
-    """A database that is not ahead of the log first takes in the rest of it."""
-    run = Rebuild(shard, store, log, sent_txn=surely_sent_txn(log, shard))
+def _catch_up(log: TrimmableLog, store: RocksStore, shard: int) -> None:
+    """A database that is not ahead of the log first takes in the rest of it, and sends all that comes of it."""
+    run = Rebuild(shard, store, log)
     try:
         run.run_to(run.end)
     finally:
         run.close()
 
 
-def _begun(log: KafkaLog, shard: int, state: ShardState) -> AcceptLostTail | None:
+def _begun(log: TrimmableLog, shard: int, state: ShardState) -> AcceptLostTail | None:
     """The command that a call before this one, which was cut off, has put at the end of the log."""
     end = log.end_offset(METADATA_COMMANDS.name, shard)
     for record in read_partition(log, METADATA_COMMANDS.name, shard, max(0, end - 1)):
         body = record.body
-        if isinstance(body, AcceptLostTail) and body.expected_txn == state.txn and body.epoch == state.epoch + 1:
+        wanted = (end - 1, state.txn, state.epoch + 1)
+        if isinstance(body, AcceptLostTail) and (body.offset, body.expected_txn, body.epoch) == wanted:
             return body
     return None
 
 
-def _append(log: KafkaLog, shard: int, state: ShardState, highest: Highest, reason: str) -> AcceptLostTail:
+def _append(log: TrimmableLog, shard: int, state: ShardState, highest: Highest, reason: str) -> AcceptLostTail:
     if state.epoch >= HIGHEST_EPOCH:
         raise StackError(f"Shard {shard} has gone on without a tail {HIGHEST_EPOCH} times, which is the most it can.")
     end = log.end_offset(METADATA_COMMANDS.name, shard)
@@ -188,7 +194,7 @@ def _append(log: KafkaLog, shard: int, state: ShardState, highest: Highest, reas
     return command
 
 
-def _set_position(store: Store, log: KafkaLog, topic: str, next_offset: int) -> None:
+def _set_position(store: Store, log: TrimmableLog, topic: str, next_offset: int) -> None:
     row = PositionRow(topic, log.topic_ids([topic])[topic], next_offset)
     store.write({POSITIONS.name: {topic.encode(): codec(PositionRow).encode(row)}})
 
