@@ -19,7 +19,7 @@ from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
 SCRAPE_SECONDS = 5.0
-LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_entries_behind")
+LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
 DEAD_LETTERS = ("deepclean_dead_letters_total", "deepclean_streaming_dead_letters_total")
 TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
@@ -129,6 +129,18 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What the last audit of a shard has found."""
+
+    shard: int
+    txn: int
+    started_ms: int
+    findings: dict[str, int]
+    """How many of each kind."""
+    figures_not_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """How a plane does."""
 
@@ -144,6 +156,7 @@ class PlaneStatus:
     newest_backup: str = ""
     """Name of the newest complete backup in the home; empty when there is none."""
     newest_backup_age_seconds: float = 0.0
+    audits: tuple[LastAudit, ...] = ()
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:

@@ -2,7 +2,7 @@
 
 What it sends. Every message names what it is about, so that sending all of them again would do no harm; but nearly
 all were acknowledged long ago, and judging a shard's whole past once more costs hours. The loop has a unit of work's
-messages acknowledged before it begins the next, so of everything that the lost database had sent only its last unit
+messages acknowledged before it writes the next, so of everything that the lost database had sent only its last unit
 can be incomplete, and a unit takes in a bounded number of commands. So messages are left out up to that many txns
 before the newest txn that is found at the end of a topic which metadata writes, and are sent from there on.
 """

@@ -8,7 +8,6 @@ from dataclasses import replace
 import structlog
 
 from schemas.records import (
-    BlockGroup,
     BlockRun,
     BlocksWritten,
     ContainerRow,
@@ -16,6 +15,7 @@ from schemas.records import (
     InventoryRow,
     ScmState,
 )
+from services.domain.row_columns import BlockGroup
 from services.mock_scm.metrics import GroupOutcome
 from services.mock_scm.tables import (
     CONTAINER_TABLE,

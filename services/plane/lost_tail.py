@@ -16,7 +16,7 @@ from schemas.records import (
     AcceptLostTail,
     BlocksWritten,
     ChainTake,
-    DeletedEntry,
+    DeletedEntries,
     MetadataCommand,
     MetadataProgress,
     MetadataReply,
@@ -242,8 +242,8 @@ def read_partition(log: TrimmableLog, topic: str, shard: int, first: int) -> Ite
 def numbers_of(record: Any) -> Highest:
     """The txn and the chain version that a message of metadata names."""
     match record:
-        case DeletedEntry():
-            return Highest(record.death, record.chain_version)
+        case DeletedEntries():
+            return Highest(max(record.rows.deaths, default=0), record.chain_version)
         case SnapshotChainRecord():
             txn = record.body.txn if isinstance(record.body, ChainTake) else 0
             return Highest(txn, record.version)

@@ -217,7 +217,7 @@ class HostedShard:
             if not wanted.done.set_running_or_notify_cancel():
                 return
             try:
-                self._opened_store().copy_to(wanted.target)
+                self._opened_store().back_up_to(wanted.target)
             except Exception as error:  # whoever asked hears of it; the writer finds out by itself whether it can go on
                 wanted.done.set_exception(error)
             else:

@@ -55,7 +55,7 @@ class LoopMetrics(Protocol):
         ...
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged; none wait."""
+        """Messages were acknowledged."""
         ...
 
 
@@ -147,6 +147,8 @@ class Runner:
     def step(self, timeout_seconds: float = 0.0) -> int:
         """Take what there is (waiting up to the given time), apply, write, publish; says how many messages.
 
+        What a full batch has sent is acknowledged while the next one is applied: there is more to do than to wait.
+
         Raises:
             RetryableError: the same step may succeed soon; nothing was lost.
             InvariantError: stop.
@@ -154,7 +156,7 @@ class Runner:
         if self._is_source_stale:  # not where it failed: the broker may be away too
             self._source = self._open_source()
             self._is_source_stale = False
-        self._publish()
+        self._outbox.send()
         records = self._source.poll(self._max_batch_messages, timeout_seconds)
         try:
             self._take_in(records)
@@ -164,6 +166,8 @@ class Runner:
             self._is_source_stale = True
             self.service.restore(TablesReader(self.store))
             raise
+        if len(records) < self._max_batch_messages:
+            self._settle()
         return len(records)
 
     def _take_in(self, records: Sequence[LogRecord]) -> None:
@@ -200,8 +204,9 @@ class Runner:
         self.service.end_batch(work)
         if not work.is_changed() and not work.messages and not inputs:
             return
+        self._settle()
         self._write(work, batch)
-        self._publish()
+        self._outbox.send()
 
     def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, batch: BatchSummary) -> None:
         work.begin_message()
@@ -251,8 +256,8 @@ class Runner:
         if self._after_write:
             self._after_write()
 
-    def _publish(self) -> None:
-        published = self._outbox.publish()
+    def _settle(self) -> None:
+        published = self._outbox.settle()
         if published:
             self._metrics.published(published)
 
@@ -261,6 +266,10 @@ class Runner:
         table = TablesReader(self.store).table(POSITIONS)
         rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
         return {topic: row.next_offset if row else 0 for topic, row in rows.items()}
+
+    def waiting(self) -> int:
+        """How many messages are written and not yet acknowledged."""
+        return self._outbox.waiting()
 
     def lag(self) -> dict[str, int]:
         """Per input topic how many messages lie ahead."""

@@ -37,7 +37,7 @@ def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
         }
     )
     store.checkpoint(f"snapshot-{txn}")
-    store.copy_to(directory / name / "metadata" / "0")
+    store.back_up_to(directory / name / "metadata" / "0")
     store.close()
     backup = Backup(name, txn, 1, (ServiceCopy("metadata", 0, (), 1),))
     backups._write_manifest(directory / name, backup)
@@ -109,9 +109,9 @@ def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatc
 
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
     store = new_database(tmp_path / "shard", "metadata")
-    store.copy_to(tmp_path / "copy")
+    store.back_up_to(tmp_path / "copy")
     with pytest.raises(StoreError, match="is there already"):
-        store.copy_to(tmp_path / "copy")
+        store.back_up_to(tmp_path / "copy")
     store.close()
     with pytest.raises(StoreError, match="holds no database"):
         open_copy(tmp_path / "nothing", "metadata")

@@ -141,7 +141,7 @@ def test_a_rebuild_on_disk_and_a_copy_of_it_have_the_same_digest(shard: Shard, t
     store = RocksStore(tmp_path / "shard" / "db", families, CHECKPOINTED)
     rebuild = Rebuild(0, store, same_commands(shard.log), max_batch_messages=3)
     rebuild.run_to(rebuild.end)
-    store.copy_to(tmp_path / "copy")
+    store.back_up_to(tmp_path / "copy")
     found = digest_shard(store)
     assert found.digest == digest_shard(shard.store).digest
     store.write({"keyTable": {b"/vol/bucket/zzz": b"row"}})
