@@ -167,8 +167,8 @@ class KeyDeletionService:
             found = self._purges.take(view, self._tasks.max_rows, work)
             if found is None:
                 break
-            if row_count(found):
-                self._tasks.start(found, view.version, now_ms, work)
+            if row_count(found.rows):
+                self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
         self._stores.tick(now_ms, view, work)
         self._sweeps.tick(now_ms, work)
 

@@ -10,7 +10,6 @@ from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
     BucketIdentity,
-    ClaimedRow,
     ClaimRows,
     DeletedKind,
     FinishRows,
@@ -27,6 +26,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
+from services.metadata.ledger import ClaimEnds, Ledger
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -37,14 +37,14 @@ from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
 
 _KEY_HEAD = codec(KeyHead)
-_CLAIMED_ROW = codec(ClaimedRow)
 
 
 class _Claim:
     """Collects what became of each row of one command."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
+        self._ends = ClaimEnds(transaction, command)
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
@@ -79,12 +79,13 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        if self._transaction.counters.claims_stopped or self._is_held(bucket_id, version.birth, death):
+        snapshots = self._transaction.snapshots.of(work, bucket_id)
+        previous = snapshots.previous(death)
+        if self._transaction.counters.claims_stopped or not is_reclaimable_after(version.birth, previous):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
-        claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
-        work.table(RECLAIM_TABLE).put_encoded(key, claimed)
+        work.table(RECLAIM_TABLE).put_encoded(key, row + self._ends.between(previous, snapshots.next(version.birth)))
         # A row that nobody holds is in the cell of nobody.
         self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
@@ -92,23 +93,15 @@ class _Claim:
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
-        claimed = _claimed_version(self._transaction, key, birth=named[2])
+        row = self._transaction.work.table(RECLAIM_TABLE).get_encoded(key)
+        claimed = _version_of(row, birth=named[2])
         if claimed is None:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
             self._group(named, claimed)
 
     def _group(self, named: Row, version: KeyHead) -> None:
-        blocks = version.blocks
-        if blocks is None:
-            raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
-        self.groups.append(
-            (
-                *named,
-                *(blocks.container_id, blocks.first_local_id, blocks.block_count),
-                *(blocks.block_size_bytes, blocks.size_bytes),
-            )
-        )
+        self.groups.append(_group(named, version))
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -158,33 +151,48 @@ class _Identities:
         return self._identity
 
 
-def _claimed_version(transaction: Transaction, key: bytes, birth: int) -> KeyHead | None:
-    """The claimed version of that birth; None when there is none."""
-    row = transaction.work.table(RECLAIM_TABLE).get_encoded(key)
+def _version_of(row: bytes | None, birth: int) -> KeyHead | None:
+    """The version in an encoded claimed row, if it has that birth."""
     version = None if row is None else _KEY_HEAD.decode_head(row)
     return version if version is not None and version.birth == birth else None
 
 
+def _group(named: Row, version: KeyHead) -> tuple[int, ...]:
+    """A row and its blocks, as a row of ``BlockGroups``."""
+    blocks = version.blocks
+    if blocks is None:
+        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+    return (
+        *named,
+        *(blocks.container_id, blocks.first_local_id, blocks.block_count),
+        *(blocks.block_size_bytes, blocks.size_bytes),
+    )
+
+
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     """Move rows that nobody holds out of reach; every row of the command gets an answer."""
-    claim = _Claim(transaction)
+    claim = _Claim(transaction, command)
     for names in command.rows:
         claim.rows(names)
     return claim.answer(command.task)
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
-    """Remove claimed rows whose blocks SCM has confirmed; what is not there is finished."""
-    claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is not there is finished."""
+    claimed_rows, identities, ledger = transaction.work.table(RECLAIM_TABLE), _Identities(transaction), Ledger()
     for names in command.rows:
-        for bucket_id, object_id, birth, death in rows(names):
+        for named in rows(names):
+            bucket_id, object_id, birth, death = named
             identity = identities.of(bucket_id)
             if identity is None:
                 continue
             key = garbage_key(identity.volume_id, bucket_id, death, object_id)
-            claimed = _claimed_version(transaction, key, birth)
-            if claimed is None:
+            row = claimed_rows.get_encoded(key)
+            claimed = _version_of(row, birth)
+            if row is None or claimed is None:
                 continue
             claimed_rows.delete(key)
             transaction.figures.finish(bucket_id, claimed.size_bytes)
+            ledger.enter(row, _group(named, claimed))
+    ledger.send(transaction)
     return RowsFinished(command.task)

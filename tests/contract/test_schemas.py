@@ -210,8 +210,8 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim
     key = codec(records.KeyRow).encode(row.key)
     rest = {"death": row.death, "snapshots_before_death": row.snapshots_before_death}
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
-    claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn})
-    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn)
+    claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn, "facts": b"why"})
+    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn, b"why")
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
     assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
 
