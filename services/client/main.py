@@ -16,6 +16,7 @@ from services.client.commands import (
     explain,
     git,
     key,
+    ledger,
     lost_tail,
     recovery,
     replay,
@@ -27,6 +28,7 @@ from services.client.commands import (
     tag,
     trim_log,
     up_down,
+    verify,
     volume,
 )
 from services.client.commands.session import OneLineErrors, Session
@@ -57,6 +59,7 @@ app.command()(git.git)
 app.command()(bench.bench)
 app.command()(explain.explain)
 app.command()(audit.audit)
+app.command()(verify.verify)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -67,6 +70,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (ledger.app, "ledger"),
 ):
     app.add_typer(group, name=name)
 

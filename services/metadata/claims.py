@@ -178,7 +178,7 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
-    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is not there is finished."""
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
     claimed_rows, identities, ledger = transaction.work.table(RECLAIM_TABLE), _Identities(transaction), Ledger()
     for names in command.rows:
         for named in rows(names):

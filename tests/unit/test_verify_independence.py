@@ -1,0 +1,20 @@
+"""What verifies the ledger has no rule in common with the judges: what one gets wrong, the other does not."""
+
+from __future__ import annotations
+
+from tests.unit.test_audit_independence import ROOT, RULES, _imports
+
+VERIFY = {f"services.ledger.{path.stem}" for path in (ROOT / "services" / "ledger").glob("[!_]*.py")}
+MAY_USE = {"schemas.codec", "schemas.records", "services.domain.names", "services.domain.table_keys"}
+
+
+def test_what_verifies_shares_no_rule_with_the_judges() -> None:
+    reached, waiting = set[str](), set(VERIFY)
+    while waiting:
+        module = waiting.pop()
+        reached.add(module)
+        waiting |= _imports(module) - reached
+    assert {"services.ledger.replay", "services.ledger.history", "services.ledger.verify"} <= VERIFY
+    assert not reached & RULES
+    assert not {module for module in reached if module.startswith("services.metadata")}
+    assert reached - VERIFY <= MAY_USE
