@@ -9,6 +9,7 @@ from __future__ import annotations
 from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
+    BlockRun,
     BucketIdentity,
     ClaimRows,
     DeletedKind,
@@ -157,11 +158,16 @@ def _version_of(row: bytes | None, birth: int) -> KeyHead | None:
     return version if version is not None and version.birth == birth else None
 
 
+def _blocks(named: Row, version: KeyHead) -> BlockRun:
+    """The blocks of a version that has a row in deletedTable or reclaimTable."""
+    if version.blocks is None:
+        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+    return version.blocks
+
+
 def _group(named: Row, version: KeyHead) -> tuple[int, ...]:
     """A row and its blocks, as a row of ``BlockGroups``."""
-    blocks = version.blocks
-    if blocks is None:
-        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+    blocks = _blocks(named, version)
     return (
         *named,
         *(blocks.container_id, blocks.first_local_id, blocks.block_count),
@@ -193,6 +199,6 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
                 continue
             claimed_rows.delete(key)
             transaction.figures.finish(bucket_id, claimed.size_bytes)
-            ledger.enter(row, _group(named, claimed))
+            ledger.enter(named, _blocks(named, claimed), row)
     ledger.send(transaction)
     return RowsFinished(command.task)

@@ -7,8 +7,9 @@ when the block store has confirmed a version, its row goes and the ledger gets i
 from __future__ import annotations
 
 from schemas.codec import codec
-from schemas.records import BlockGroups, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
+from schemas.records import BlockGroups, BlockRun, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
 from schemas.topics import LEDGER
+from services.domain.row_columns import Row
 from services.metadata.transaction import Transaction
 
 _CLAIMED_ROW = codec(ClaimedRow)
@@ -64,24 +65,37 @@ class Ledger:
     """What one command has finished."""
 
     def __init__(self) -> None:
-        self._claims: dict[bytes, int] = {}
-        self._places: list[int] = []
-        self._groups: list[tuple[int, ...]] = []
+        self._rows: list[Row] = []
+        self._blocks: list[BlockRun] = []
+        self._facts: list[bytes] = []
 
-    def enter(self, claimed_row: bytes, group: tuple[int, ...]) -> None:
-        """Enter one version: its encoded claimed row, and its fields in ``BlockGroups``."""
-        claims = self._claims
-        self._places.append(claims.setdefault(encoded_facts(claimed_row), len(claims)))
-        self._groups.append(group)
+    def enter(self, row: Row, blocks: BlockRun, claimed_row: bytes) -> None:
+        """Enter one version: its name, its blocks, and its encoded claimed row."""
+        self._rows.append(row)
+        self._blocks.append(blocks)
+        self._facts.append(encoded_facts(claimed_row))
 
     def send(self, transaction: Transaction) -> None:
         """Write what was entered."""
-        if self._groups:
-            entered = LedgerRows(
-                finish_txn=transaction.txn,
-                finish_time_ms=transaction.log_time_ms,
-                claims=tuple([_FACTS.decode(facts) for facts in self._claims]),
-                claim_places=tuple(self._places),
-                groups=BlockGroups(*zip(*self._groups, strict=True)),
-            )
-            transaction.work.send(LEDGER, entered)
+        if not self._rows:
+            return
+        claims: dict[bytes, int] = {}
+        places = [claims.setdefault(facts, len(claims)) for facts in self._facts]
+        blocks = self._blocks
+        bucket_ids, object_ids, births, deaths = zip(*self._rows, strict=True)
+        groups = BlockGroups(
+            *(bucket_ids, object_ids, births, deaths),
+            tuple([run.container_id for run in blocks]),
+            tuple([run.first_local_id for run in blocks]),
+            tuple([run.block_count for run in blocks]),
+            tuple([run.block_size_bytes for run in blocks]),
+            tuple([run.size_bytes for run in blocks]),
+        )
+        entered = LedgerRows(
+            finish_txn=transaction.txn,
+            finish_time_ms=transaction.log_time_ms,
+            claims=tuple([_FACTS.decode(facts) for facts in claims]),
+            claim_places=tuple(places),
+            groups=groups,
+        )
+        transaction.work.send(LEDGER, entered)

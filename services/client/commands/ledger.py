@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,10 @@ import typer
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
+from services.client.kafka_plane import KafkaPlane
 from services.client.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
 from services.ledger.rows import LedgerRow
+from services.plane.ledger_export import ExportError, export_ledger
 
 app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")
 CLIENT_ID = "deepclean.ledger"
@@ -73,6 +76,25 @@ def show(
     for place, row in rows:
         print_fields(_story(place, row))
         typer.echo("")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="Where the files are, or are to be; it is the export's own.")],
+    heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is new in the ledger into Parquet files, a row for each version, once; the next run goes on there."""
+    with session_of(context) as session:
+        plane = session.connected()
+        if not isinstance(plane, KafkaPlane):
+            raise ExportError("Spark reads the ledger from a broker: export that of a plane that runs (deepclean up)")
+        rows = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
+    if as_json:
+        print_json({"rows": rows})
+    else:
+        typer.echo(f"{rows:,} rows are new in {directory / 'rows'}.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:
