@@ -24,6 +24,16 @@ MAX_OBJECTS = 255
 MAX_ORPHANS = 200
 
 
+class UnknownCommandError(Exception):
+    """A command that this replay was not taught: whatever follows would be numbered wrong."""
+
+
+_WITHOUT_TXN = (
+    *(records.Barrier, records.GrantContainer, records.StopClaims, records.ResumeClaims),
+    *(records.PublishFullChain, records.AcceptLostTail),
+)
+
+
 class _RefusedError(Exception):
     """The command does nothing and gets no txn."""
 
@@ -102,7 +112,11 @@ class LogReplay:
         }
 
     def apply(self, offset: int, timestamp_ms: int, command: MetadataCommand | None) -> None:
-        """Take in the next command; None for one that cannot be read."""
+        """Take in the next command; None for one that cannot be read.
+
+        Raises:
+            UnknownCommandError: nothing can be said of what follows.
+        """
         self.commands += 1
         if command is None or self.lost_tail_offset is not None:
             return
@@ -155,6 +169,8 @@ class LogReplay:
         elif isinstance(body, records.AcceptLostTail) and not command.sender and body.offset == self._now.offset:
             # What the lost commands did is in the database and in no log: from here on nothing can be replayed.
             self.lost_tail_offset = self._now.offset
+        elif not isinstance(body, _WITHOUT_TXN):
+            raise UnknownCommandError(f"offset {self._now.offset} holds a {type(body).__name__}")
 
     def _nothing(self, body: Any) -> None:
         """It takes a txn, and changes neither what lives nor what is claimed."""

@@ -18,7 +18,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import MetadataProgress, RollbackOutcome, RollbackPage, RollbackPageDone
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.ledger.history import History
-from services.ledger.replay import LogReplay
+from services.ledger.replay import LogReplay, UnknownCommandError
 from services.ledger.report import VerifyReport
 from services.ledger.verify import Verification
 from services.plane.errors import StackError
@@ -64,7 +64,7 @@ def verify_shard(
     """Replay a shard's log and compare the ledger with it.
 
     Raises:
-        VerifyError: the log does not begin at its beginning any more.
+        VerifyError: the log does not begin at its beginning any more, or has a command that is not known here.
         StackError: the broker does not answer.
     """
     if log.first_offset(METADATA_COMMANDS.name, shard) > 0:
@@ -100,7 +100,12 @@ def _replay(
     replay = LogReplay(report.shard, history, rollback_ends)
     end = log.end_offset(METADATA_COMMANDS.name, report.shard)
     for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-        replay.apply(record.offset, record.timestamp_ms, command)
+        try:
+            replay.apply(record.offset, record.timestamp_ms, command)
+        except UnknownCommandError as error:
+            raise VerifyError(
+                f"shard {report.shard}: {error}, which this verification does not know: take a newer one"
+            ) from error
         if replay.commands % RECORDS_PER_REPORT == 0:
             tell(replay.commands, end)
     report.commands, report.txn = replay.commands, replay.txn
