@@ -80,13 +80,13 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        snapshots = self._transaction.snapshots.of(work, bucket_id)
-        previous = snapshots.previous(death)
-        if self._transaction.counters.claims_stopped or not is_reclaimable_after(version.birth, previous):
+        if self._transaction.counters.claims_stopped or self._is_held(bucket_id, version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
-        work.table(RECLAIM_TABLE).put_encoded(key, row + self._ends.between(previous, snapshots.next(version.birth)))
+        snapshots = self._transaction.snapshots.of(work, bucket_id)
+        end = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
+        work.table(RECLAIM_TABLE).put_encoded(key, row + end)
         # A row that nobody holds is in the cell of nobody.
         self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
