@@ -1,0 +1,63 @@
+"""Plays schedules on one real plane: ``python -m tests.chaos --seconds 200``, or one of them again: ``--seed N``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from pathlib import Path
+
+from services.plane.stack import Stack, stopping_on_signals
+from tests.chaos.keeper import Counts, Keeper
+from tests.chaos.run import run_schedule
+from tests.chaos.schedule import draw_schedule
+
+SHARDS = 2
+
+
+def play(seeds: Iterator[int], seconds: float, home: Path) -> int:
+    """Play schedules until they are over or time is; the exit status."""
+    counts = Counts()
+    with Stack(home, shards=SHARDS, is_rename_allowed=True) as stack, Keeper(stack, counts) as keeper:
+        deadline = time.monotonic() + seconds
+        for seed in seeds:
+            started = time.monotonic()
+            try:
+                run_schedule(stack, keeper, draw_schedule(seed))
+            except Exception:
+                traceback.print_exc()
+                print(f"schedule {seed} failed: make chaos SEED={seed} replays it; its plane is in {home}", flush=True)
+                _print(counts)
+                return 1
+            print(f"schedule {seed}: {time.monotonic() - started:.1f} s", flush=True)
+            if time.monotonic() > deadline:
+                break
+    _print(counts)
+    return 0
+
+
+def _print(counts: Counts) -> None:
+    print("\n".join(counts.lines()), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, and fail when a schedule did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on with new schedules")
+    parser.add_argument("--seed", type=int, help="play this one schedule")
+    parser.add_argument("--first-seed", type=int, default=int(time.time()), help="the first of the schedules")
+    parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
+    parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
+    options = parser.parse_args(arguments)
+    seeds = islice(count(options.first_seed), options.count) if options.seed is None else iter([options.seed])
+    home = options.home or Path(tempfile.mkdtemp(prefix="deepclean-chaos-"))
+    with stopping_on_signals():
+        return play(seeds, options.seconds, home)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
