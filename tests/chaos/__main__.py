@@ -19,10 +19,10 @@ from tests.chaos.schedule import draw_schedule
 SHARDS = 2
 
 
-def play(seeds: Iterator[int], seconds: float, home: Path) -> int:
+def play(seeds: Iterator[int], seconds: float, home: Path, brokers: int = 1) -> int:
     """Play schedules until they are over or time is; the exit status."""
     counts = Counts()
-    with Stack(home, shards=SHARDS, is_rename_allowed=True) as stack, Keeper(stack, counts) as keeper:
+    with Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True) as stack, Keeper(stack, counts) as keeper:
         deadline = time.monotonic() + seconds
         for seed in seeds:
             started = time.monotonic()
@@ -52,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=int(time.time()), help="the first of the schedules")
     parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
     parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
+    parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
     options = parser.parse_args(arguments)
     seeds = islice(count(options.first_seed), options.count) if options.seed is None else iter([options.seed])
     home = options.home or Path(tempfile.mkdtemp(prefix="deepclean-chaos-"))
     with stopping_on_signals():
-        return play(seeds, options.seconds, home)
+        return play(seeds, options.seconds, home, options.brokers)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from services.plane.broker_cluster import BrokerCluster
 from services.plane.errors import StackError
 from services.plane.processes import ChildProcess
 from services.plane.stack import Stack
@@ -72,7 +73,7 @@ class Keeper:
     def __init__(self, stack: Stack, counts: Counts) -> None:
         self.counts = counts
         self.failure: Exception | None = None
-        self._stack = stack
+        self.stack = stack
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._next_settings: dict[str, dict[str, str]] = {}
@@ -99,7 +100,7 @@ class Keeper:
         """Carry out a fault."""
         match fault.kind:
             case FaultKind.KILL if fault.target == BROKER:
-                self._restart_broker()
+                self._restart_broker(fault)
             case FaultKind.KILL:
                 self._kill(fault.target, {})
             case FaultKind.CRASH_AT:
@@ -113,8 +114,8 @@ class Keeper:
             case FaultKind.DISK:
                 self._fill_disk(fault.target)
             case FaultKind.REPEAT:
-                servers = self._stack.address.bootstrap_servers
-                self.counts.repeated_messages += repeat_messages(servers, self._stack.shards, fault)
+                servers = self.stack.address.bootstrap_servers
+                self.counts.repeated_messages += repeat_messages(servers, self.stack.shards, fault)
 
     def heal(self) -> None:
         """Start anew what has still to die at a point, and wait until everything is ready."""
@@ -129,7 +130,7 @@ class Keeper:
             deadline = time.monotonic() + READY_SECONDS
             while True:
                 self.check()
-                child = self._stack.child(name)
+                child = self.stack.child(name)
                 identity = child.identity
                 try:
                     child.await_ready(self.check)
@@ -143,7 +144,7 @@ class Keeper:
     def _kill(self, name: str, settings: dict[str, str]) -> None:
         """SIGKILL, and say what the next start is told."""
         with self._lock:
-            child = self._stack.child(name)
+            child = self.stack.child(name)
             self._armed.pop(name, None)
             self._without_disk.discard(name)
             self._next_settings[name] = {PREFIX + key: value for key, value in settings.items()}
@@ -153,15 +154,17 @@ class Keeper:
             if "CRASH_AT" in settings:
                 self._armed[name] = settings["CRASH_AT"].partition(":")[0]
 
-    def _restart_broker(self) -> None:
-        broker = self._stack.broker
-        broker.kill()
+    def _restart_broker(self, fault: Fault) -> None:
+        broker = self.stack.broker
+        node = broker.nodes[fault.passes % len(broker.nodes)] if isinstance(broker, BrokerCluster) else broker
+        node.kill()
         self.counts.kills[BROKER] += 1
-        broker.start()
+        self._stop.wait(fault.seconds)
+        node.start()
         self.counts.broker_restarts += 1
 
     def _pause(self, name: str, seconds: float) -> None:
-        pid = self._stack.broker.process_id if name == BROKER else self._pid(name)
+        pid = self.stack.broker.process_id if name == BROKER else self._pid(name)
         if pid is None:
             return
         try:
@@ -175,7 +178,7 @@ class Keeper:
                 os.killpg(pid, signal.SIGCONT)
 
     def _pid(self, name: str) -> int | None:
-        child = self._stack.child(name)
+        child = self.stack.child(name)
         return child.identity.pid if child.is_running and child.identity else None
 
     def _fill_disk(self, name: str) -> None:
@@ -200,7 +203,7 @@ class Keeper:
         while not self._stop.wait(WATCH_SECONDS) and self.failure is None:
             for name in HTTP_PROCESSES:
                 with self._lock:
-                    child = self._stack.child(name)
+                    child = self.stack.child(name)
                     if not child.is_running:
                         self._start_again(name, child)
 

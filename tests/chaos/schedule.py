@@ -48,8 +48,9 @@ class Fault:
     """A process, or the topic whose messages are repeated."""
     point: Point | None = None
     passes: int = 0
+    """At which pass of the point; of a cluster of brokers, which one."""
     seconds: float = 0.0
-    """How long a pause is, or how far a clock jumps."""
+    """How long a pause is or a broker is away, or how far a clock jumps."""
     messages: int = 0
     back: int = 0
     """Repeated messages: how many, and how many before the end the first of them lies."""
@@ -110,7 +111,7 @@ def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
     service, point = POINTS_OF_SERVICES[seed % len(POINTS_OF_SERVICES)]
     yield Fault(*moment(0.3), FaultKind.CRASH_AT, service, point, random.randint(1, _MOST_PASSES[point]))
     if random.random() < _BROKER_SHARE:
-        yield Fault(*moment(), FaultKind.KILL, BROKER)
+        yield Fault(*moment(), FaultKind.KILL, BROKER, passes=random.randrange(6), seconds=random.uniform(0, 3))
     if random.random() < _STREAMING_SHARE:
         yield Fault(*moment(), FaultKind.KILL, STREAMING)
     for kind in random.choices(list(_FAULT_WEIGHTS), list(_FAULT_WEIGHTS.values()), k=random.randint(2, 5)):
