@@ -18,9 +18,9 @@ run: setup ## Replay this repository's history (or REPO=…) on a real broker an
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
 	.venv/bin/pytest $(if $(SEED),--seed=$(SEED))
 
-chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule, BROKERS=3 on a cluster
+chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(BROKERS),--brokers $(BROKERS))
+	  $(if $(BROKERS),--brokers $(BROKERS)) $(if $(BESIDE),--beside $(BESIDE))
 
 up: setup ## Start a plane that stays
 	.venv/bin/deepclean up

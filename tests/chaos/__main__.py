@@ -13,31 +13,39 @@ from pathlib import Path
 
 from services.plane.stack import Stack, stopping_on_signals
 from tests.chaos.keeper import Counts, Keeper
-from tests.chaos.run import run_schedule
+from tests.chaos.run import run_schedules
 from tests.chaos.schedule import draw_schedule
 
 SHARDS = 2
 
 
-def play(seeds: Iterator[int], seconds: float, home: Path, brokers: int = 1) -> int:
-    """Play schedules until they are over or time is; the exit status."""
+def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, beside: int = 1) -> int:
+    """Play schedules, so many beside one another, until they are over or time is; the exit status."""
     counts = Counts()
     with Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True) as stack, Keeper(stack, counts) as keeper:
         deadline = time.monotonic() + seconds
-        for seed in seeds:
+        while group := list(islice(seeds, beside)):
             started = time.monotonic()
             try:
-                run_schedule(stack, keeper, draw_schedule(seed))
+                run_schedules(stack, keeper, [draw_schedule(seed) for seed in group])
             except Exception:
                 traceback.print_exc()
-                print(f"schedule {seed} failed: make chaos SEED={seed} replays it; its plane is in {home}", flush=True)
+                print(f"failed: {_again(group, brokers)} replays it; its plane is in {home}", flush=True)
                 _print(counts)
                 return 1
-            print(f"schedule {seed}: {time.monotonic() - started:.1f} s", flush=True)
+            names = ", ".join(map(str, group))
+            print(f"schedule {names}: as without faults, {time.monotonic() - started:.1f} s", flush=True)
             if time.monotonic() > deadline:
                 break
     _print(counts)
     return 0
+
+
+def _again(group: Sequence[int], brokers: int) -> str:
+    """The command that plays a group again."""
+    on = f" BROKERS={brokers}" if brokers > 1 else ""
+    beside = f" BESIDE={len(group)}" if len(group) > 1 else ""
+    return f"make chaos SEED={group[0]}{beside}{on}"
 
 
 def _print(counts: Counts) -> None:
@@ -48,16 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play, and fail when a schedule did."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on with new schedules")
-    parser.add_argument("--seed", type=int, help="play this one schedule")
+    parser.add_argument("--seed", type=int, help="play this one schedule, and those beside it")
     parser.add_argument("--first-seed", type=int, default=int(time.time()), help="the first of the schedules")
     parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
     parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
     parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
+    parser.add_argument("--beside", type=int, default=1, help="how many schedules at a time, on volumes of their own")
     options = parser.parse_args(arguments)
-    seeds = islice(count(options.first_seed), options.count) if options.seed is None else iter([options.seed])
+    seeds = islice(count(options.first_seed), options.count)
+    if options.seed is not None:
+        seeds = islice(count(options.seed), options.beside)
     home = options.home or Path(tempfile.mkdtemp(prefix="deepclean-chaos-"))
     with stopping_on_signals():
-        return play(seeds, options.seconds, home, options.brokers)
+        return play(seeds, options.seconds, home, brokers=options.brokers, beside=options.beside)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from tests.chaos.repeats import repeat_messages
 from tests.chaos.schedule import Fault, FaultKind
 
 WATCH_SECONDS = 0.05
-DISK_SECONDS = 5.0
+DISK_SECONDS = 2.0
 READY_SECONDS = 180.0
 
 
@@ -72,7 +72,7 @@ class Keeper:
 
     def __init__(self, stack: Stack, counts: Counts) -> None:
         self.counts = counts
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.stack = stack
         self._lock = threading.RLock()
         self._stop = threading.Event()
@@ -95,6 +95,10 @@ class Keeper:
         """Raise what went wrong with a process, if anything did."""
         if self.failure is not None:
             raise self.failure
+
+    def give_up(self, error: BaseException) -> None:
+        """Have everything that waits end with this."""
+        self.failure = self.failure or error
 
     def strike(self, fault: Fault) -> None:
         """Carry out a fault."""

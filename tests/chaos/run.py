@@ -1,10 +1,12 @@
-"""Runs one schedule on a plane and judges the end: what can be seen is what it is without faults, to the byte."""
+"""Runs schedules on a plane and judges the end: what can be seen is what it is without faults, to the byte."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Any
 
@@ -46,31 +48,73 @@ def expected_lines(schedule: Schedule) -> list[Any]:
     return list(lines)
 
 
-def run_schedule(stack: Stack, keeper: Keeper, schedule: Schedule) -> None:
-    """Run one schedule; raises ChaosError, or what a client met, when it does not end as it must."""
-    expected = expected_lines(schedule)
-    plane = KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
-    with plane, _Injector(keeper, schedule.faults) as injector:
-        replay = Replay(plane)
-        found: list[Any] = []
-        for number, operation in schedule.operations:
-            injector.reached(number)
-            if isinstance(operation, workload.Observe):
-                found += replay.collect()
-                injector.await_idle()
-                found.append(_observe(replay, keeper, number, operation.label))
-            else:
-                found += replay.execute(number, operation)
-        injector.await_idle()
+def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -> None:
+    """Run schedules beside one another, each on volumes of its own, and judge them when the last fault is over.
+
+    Raises:
+        ChaosError: one has not ended as it must.
+    """
+    with ExitStack() as clients:
+        runs = [_Run(schedule, keeper, clients.enter_context(_client(stack, keeper))) for schedule in schedules]
+        with ThreadPoolExecutor(len(runs)) as pool:
+            try:
+                for played in as_completed([pool.submit(run.play) for run in runs]):
+                    played.result()
+            except BaseException as error:
+                keeper.give_up(error)  # or the others would go on for minutes
+                raise
         keeper.heal()
-        _compare(json.loads(json.dumps(found)), expected, "under faults")
-        replay.settle()
-        last = schedule.operations[-1][0]
-        again = _observe(replay, keeper, last, "end")
-        _compare([json.loads(json.dumps(again))], expected[-1:], "after all faults")
-        _check_accounts(plane)
+        for run in runs:
+            run.check_again()
+        _check_accounts(runs[0].plane)
         _check_dead_letters(stack)
-    keeper.counts.schedules += 1
+    keeper.counts.schedules += len(runs)
+
+
+def _client(stack: Stack, keeper: Keeper) -> KafkaPlane:
+    return KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
+
+
+class _Run:
+    """One schedule with a client of its own."""
+
+    def __init__(self, schedule: Schedule, keeper: Keeper, plane: KafkaPlane) -> None:
+        self.plane = plane
+        self._schedule = schedule
+        self._keeper = keeper
+        self._replay = Replay(plane)
+        self._expected = expected_lines(schedule)
+
+    def play(self) -> None:
+        """The workload, its faults, and what it has shown meanwhile."""
+        found: list[Any] = []
+        with _Injector(self._keeper, self._schedule.faults) as injector:
+            for number, operation in self._schedule.operations:
+                injector.reached(number)
+                if isinstance(operation, workload.Observe):
+                    found += self._replay.collect()
+                    injector.await_idle()
+                    found.append(_observe(self._replay, self._keeper, number, operation.label))
+                else:
+                    found += self._replay.execute(number, operation)
+            injector.await_idle()
+        self._compare(found, self._expected, "under faults")
+
+    def check_again(self) -> None:
+        """What is seen when all faults are over."""
+        self._replay.settle()
+        number, operation = self._schedule.operations[-1]
+        assert isinstance(operation, workload.Observe)
+        again = _observe(self._replay, self._keeper, number, operation.label)
+        self._compare([again], self._expected[-1:], "after all faults")
+
+    def _compare(self, found: list[Any], expected: list[Any], when: str) -> None:
+        found = json.loads(json.dumps(found))
+        if found != expected:
+            difference = _first_difference(found, expected)
+            raise ChaosError(
+                f"schedule {self._schedule.seed}: what is seen {when} differs from a run without faults: {difference}"
+            )
 
 
 def _observe(replay: Replay, keeper: Keeper, number: int, label: str) -> Any:
@@ -83,11 +127,6 @@ def _observe(replay: Replay, keeper: Keeper, number: int, label: str) -> Any:
             if attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError
-
-
-def _compare(found: list[Any], expected: list[Any], when: str) -> None:
-    if found != expected:
-        raise ChaosError(f"what is seen {when} differs from a run without faults: {_first_difference(found, expected)}")
 
 
 def _first_difference(found: Any, expected: Any, path: str = "") -> str:
@@ -176,7 +215,7 @@ class _Injector:
             try:
                 self._keeper.strike(fault)
             except Exception as error:  # a fault that cannot be struck fails the run
-                self._keeper.failure = self._keeper.failure or error
+                self._keeper.give_up(error)
             finally:
                 with self._changed:
                     self._waiting -= 1

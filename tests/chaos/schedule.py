@@ -167,13 +167,12 @@ def _lines(random: Random, seed: int) -> Iterator[dict[str, Any]]:
         yield {"op": "create_bucket", **place, "layout": layout}
     paths: list[str] = []
     snapshots: dict[str, list[str]] = {place["volume"]: [] for place in places}
-    for number in range(random.randint(80, 200)):
+    for number in range(random.randint(40, 120)):
         place = random.choice(places)
         yield _line(random, place, number, snapshots[place["volume"]], paths)
-        if random.random() < 0.01:
+        if random.random() < 0.008:
             yield {"op": "settle"}
             yield {"op": "observe", "label": f"after {number}"}
-    yield {"op": "settle"}
     for place in places:
         for snapshot in random.sample(snapshots[place["volume"]], len(snapshots[place["volume"]]) // 2):
             yield {"op": "delete_snapshot", **place, "snapshot": snapshot}
