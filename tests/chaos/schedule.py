@@ -91,7 +91,7 @@ _FAULT_WEIGHTS = {
     FaultKind.DISK: 4,
     FaultKind.REPEAT: 30,
 }
-_BROKER_SHARE, _STREAMING_SHARE = 0.25, 0.2
+_BROKER_SHARE, _STREAMING_SHARE = 0.12, 0.12
 """Of all schedules: these two are slow to start again."""
 
 
