@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import count, islice
 from pathlib import Path
 
@@ -22,7 +23,10 @@ SHARDS = 2
 def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, beside: int = 1) -> int:
     """Play schedules, so many beside one another, until they are over or time is; the exit status."""
     counts = Counts()
-    with Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True) as stack, Keeper(stack, counts) as keeper:
+    with ExitStack() as closing:
+        stack = closing.enter_context(Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True))
+        keeper = closing.enter_context(Keeper(stack, counts))
+        closing.callback(_print, counts)
         deadline = time.monotonic() + seconds
         while group := list(islice(seeds, beside)):
             started = time.monotonic()
@@ -31,13 +35,11 @@ def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, 
             except Exception:
                 traceback.print_exc()
                 print(f"failed: {_again(group, brokers)} replays it; its plane is in {home}", flush=True)
-                _print(counts)
                 return 1
             names = ", ".join(map(str, group))
             print(f"schedule {names}: as without faults, {time.monotonic() - started:.1f} s", flush=True)
             if time.monotonic() > deadline:
                 break
-    _print(counts)
     return 0
 
 
