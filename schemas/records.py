@@ -874,6 +874,28 @@ class RollBackBucket:
     tag: str = ""
 
 
+class DeadLetterState(StrEnum):
+    """Whether anybody has to look at a dead letter.
+
+    OPEN: nobody has dealt with it. RETRIED: the message was sent again. DROPPED: somebody has said that it may stay
+    undone.
+    """
+
+    OPEN = "OPEN"
+    RETRIED = "RETRIED"
+    DROPPED = "DROPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDeadLetter:
+    """Somebody has dealt with a dead letter. The letter itself stays in its topic."""
+
+    number: int
+    state: DeadLetterState
+    who: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
@@ -895,6 +917,7 @@ class SnapshotCommand:
         | DeleteConsumer
         | ExpireSnapshots
         | RollBackBucket
+        | ResolveDeadLetter
     )
     sender: str = ""
 
@@ -949,6 +972,14 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """One header of a message."""
+
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that could not be read or applied, as it came. Topic dead-letters."""
 
@@ -960,6 +991,9 @@ class DeadLetter:
     message: str
     fingerprint: bytes
     value: bytes
+    size_bytes: int
+    key: bytes
+    headers: tuple[MessageHeader, ...]
 
 
 # Tables of metadata
@@ -1431,6 +1465,28 @@ class GoneSnapshotRow:
     bucket_id: int
     create_txn: int
     deletion_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    """deadLetterTable: a dead letter without its bytes, and what was done about it."""
+
+    number: int
+    service: str
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    message: str
+    size_bytes: int
+    is_cut: bool
+    time_ms: int
+    attempts: int
+    retry_of: int
+    state: DeadLetterState = DeadLetterState.OPEN
+    who: str = ""
+    reason: str = ""
+    resolved_time_ms: int = -1
 
 
 # More tables of metadata

@@ -27,6 +27,8 @@ OFFSETS_PER_GROUP = 20_000
 
 DEAD_LETTER_BYTES = 900_000
 """A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
+SURROUNDING_BYTES = 50_000
+"""Nor of a key and headers."""
 
 BARRIER = "barrier"
 PREMATURE = "premature"
@@ -66,6 +68,8 @@ class BatchPlan:
             col("offset"),
             col("value"),
             _fingerprint().alias("fingerprint"),
+            col("key").alias("message_key"),
+            col("headers").alias("message_headers"),
         ]
         self._numbered = [col("*"), schemas.number(col("fingerprint")).alias("schema_number")]
         self._decoded = [col("*"), schemas.decode(col("value"), col("schema_number")).alias("entry")]
@@ -75,6 +79,7 @@ class BatchPlan:
         )
         self._judged = [
             *(col(name) for name in ("shard", "offset", "value", "fingerprint", "view_version")),
+            *(col(name) for name in ("message_key", "message_headers")),
             col("entry.*"),
             _verdict().alias("verdict"),
         ]
@@ -236,20 +241,47 @@ def _dead_letter() -> Column:
         )
         .otherwise(lit("not a DeletedEntry of a schema that is known here; is the producer newer?"))
     )
-    value = functions.coalesce(col("value"), lit(b""))
+    value, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
+    headers = _letter_headers()
     is_cut = functions.length(value) > DEAD_LETTER_BYTES
     cut = functions.format_string("; only the first of its %d bytes are here", functions.length(value))
+    is_bare = _size(headers) + functions.length(key) > SURROUNDING_BYTES
+    bare = lit("; its key and headers are not here")
     fields = {
         "service": lit("streaming"),
         "topic": lit(DELETED_ENTRIES.name),
         "partition": col("shard"),
         "offset": col("offset"),
         "error": error,
-        "message": functions.concat(message, when(is_cut, cut).otherwise(lit(""))),
+        "message": functions.concat(
+            message, when(is_cut, cut).otherwise(lit("")), when(is_bare, bare).otherwise(lit(""))
+        ),
         "fingerprint": functions.coalesce(col("fingerprint"), lit(b"")),
         "value": when(is_cut, functions.substring(value, 1, DEAD_LETTER_BYTES)).otherwise(value),
+        "size_bytes": functions.length(value).cast("long"),
+        "key": when(is_bare, lit(b"")).otherwise(key),
+        "headers": when(is_bare, functions.slice(headers, 1, 0)).otherwise(headers),
     }
     return _struct(fields)
+
+
+def _letter_headers() -> Column:
+    """The headers of a message as a letter has them."""
+    none = functions.array().cast("array<struct<key:string,value:binary>>")
+    found = functions.coalesce(col("message_headers"), none)
+    return functions.transform(
+        found,
+        lambda header: _struct({"name": header["key"], "value": functions.coalesce(header["value"], lit(b""))}),
+    )
+
+
+def _size(headers: Column) -> Column:
+    """Bytes of headers."""
+    return functions.aggregate(
+        headers,
+        lit(0),
+        lambda total, header: total + functions.octet_length(header["name"]) + functions.length(header["value"]),
+    )
 
 
 def _observed() -> list[Column]:

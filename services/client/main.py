@@ -11,6 +11,7 @@ from services.client.commands import (
     bench,
     bucket,
     consumer,
+    dead_letters,
     directory,
     explain,
     git,
@@ -56,6 +57,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)
 

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.codec import codec
+from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
     Barrier,
     DeadLetter,
     DeletedEntry,
+    MessageHeader,
     PurgeDirectory,
     PurgeKeys,
     SweepResult,
@@ -121,6 +122,7 @@ def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
 
 def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
     entries = codec(DeletedEntry)
+    value = entries.encode(refused.logged.entry)
     return DeadLetter(
         service=PureJudge.name,
         topic=DELETED_ENTRIES.name,
@@ -129,5 +131,8 @@ def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
         error=refused.error,
         message=refused.message,
         fingerprint=entries.fingerprint,
-        value=entries.encode(refused.logged.entry),
+        value=value,
+        size_bytes=len(value),
+        key=b"",
+        headers=(MessageHeader(FINGERPRINT_HEADER, entries.fingerprint),),
     )

@@ -20,6 +20,9 @@ class LogRecord(NamedTuple):
     value: bytes
     fingerprint: bytes | None
     """Header avro-fingerprint; None when there is none."""
+    key: bytes = b""
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    """All headers as they came: looked at only when the message is put aside."""
 
 
 class Source(Protocol):

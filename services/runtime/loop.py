@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import structlog
 
 from schemas.codec import DecodeError, codec
-from schemas.records import DeadLetter, PositionRow
+from schemas.records import PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
+from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Outbox
@@ -226,17 +227,7 @@ class Runner:
             error=type(error).__name__,
             reason=str(error),
         )
-        letter = DeadLetter(
-            service=self.service.name,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            error=type(error).__name__,
-            message=str(error),
-            fingerprint=record.fingerprint or b"",
-            value=record.value,
-        )
-        work.send(DEAD_LETTERS, letter)
+        work.send(DEAD_LETTERS, dead_letter(self.service.name, record, error))
 
     def _write(self, work: Work, batch: BatchSummary) -> None:
         positions = work.table(POSITIONS)

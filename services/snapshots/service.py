@@ -14,6 +14,7 @@ from schemas.records import (
     ExpireSnapshots,
     MetadataProgress,
     RenameSnapshot,
+    ResolveDeadLetter,
     RollBackBucket,
     RollbackPageDone,
     SetConsumer,
@@ -27,13 +28,14 @@ from schemas.records import (
     StopClaims,
     UnsetRetention,
 )
-from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
+from schemas.topics import DEAD_LETTERS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
 from services.domain.names import InvalidNameError
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
+from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
 from services.snapshots.gone import GoneSnapshots
 from services.snapshots.holds import Holds
@@ -62,6 +64,7 @@ _OPERATIONS: dict[type[object], str] = {
     DeleteConsumer: "delete_consumer",
     ExpireSnapshots: "expire",
     RollBackBucket: "roll_back",
+    ResolveDeadLetter: "resolve_dead_letter",
 }
 FLAGS_SENDER = "key_deletion"
 
@@ -70,7 +73,7 @@ class SnapshotsService:
     """One shard of the snapshots service."""
 
     name = "snapshots"
-    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE)
+    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE, DEAD_LETTERS)
     tables = TABLES
 
     def __init__(self, settings: SnapshotsSettings | None = None, metrics: SnapshotsMetrics | None = None) -> None:
@@ -90,6 +93,7 @@ class SnapshotsService:
         self._gone = GoneSnapshots(settings.max_gone_snapshots)
         self._lifecycle.listeners = [self._gone, self._retention]
         self._chain_check = ChainCheck(self._rows)
+        self._dead_letters = DeadLetters(metrics)
         self._is_started = False
         self._is_memory_doubtful = False
 
@@ -114,6 +118,7 @@ class SnapshotsService:
         self._retention.restore(tables)
         self._rollbacks.restore(tables)
         self._gone.restore(tables)
+        self._dead_letters.restore(tables)
         unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
         unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
@@ -136,6 +141,8 @@ class SnapshotsService:
             self._apply_progress(record, message.timestamp_ms, work)
         elif message.topic is SPACE:
             self._sizes.update(record, work)
+        elif message.topic is DEAD_LETTERS:
+            self._dead_letters.take_in(message, record, work)
         else:
             self._chain_check.follow(record, work)
         self._is_memory_doubtful = False
@@ -189,7 +196,7 @@ class SnapshotsService:
             self._settling.work_was_done(work)
 
     def _carry_out_at_once(self, command: SnapshotCommand, log_time_ms: int, work: Work) -> str:
-        """What changes no snapshot: policies, tags and consumers; says which snapshot it is about, if any."""
+        """What changes no snapshot: policies, tags, consumers, letters; says which snapshot it is about, if any."""
         body = command.body
         if isinstance(body, SetRetention):
             self._retention.set_policy(body, log_time_ms, work)
@@ -203,6 +210,8 @@ class SnapshotsService:
             return self._holds.set_consumer(body, log_time_ms, work).snapshot_id
         elif isinstance(body, DeleteConsumer):
             self._holds.delete_consumer(body, work)
+        elif isinstance(body, ResolveDeadLetter):
+            self._dead_letters.resolve(body, log_time_ms, work)
         return ""
 
     def _apply_flags(self, command: SnapshotCommand, flags: SetDeepClean, work: Work) -> None:
@@ -257,6 +266,7 @@ class SnapshotsService:
             self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
+        self._dead_letters.report(work.shard)
         if is_changed:
             self._report_counts(work)
 

@@ -336,6 +336,11 @@ def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
         offset: ((body or b"")[:DEAD_LETTER_BYTES], fingerprint) for offset, (body, fingerprint) in sent.items()
     }
     assert {letter.error for letter in letters} == {"DecodeError"}
+    for letter in letters:
+        body, fingerprint = sent[letter.offset]
+        assert letter.size_bytes == len(body or b"")
+        expected = [("other", b"x")] + ([] if fingerprint is None else [(FINGERPRINT_HEADER, fingerprint)])
+        assert [(header.name, header.value) for header in letter.headers] == expected
     assert rows(read) == [named(good)]
 
 
