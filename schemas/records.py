@@ -1174,6 +1174,7 @@ class ShardState:
     chain_version: int
     container_id: int
     claims_stopped: str
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

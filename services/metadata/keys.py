@@ -57,8 +57,11 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     if buried is not None:
         death = death_now(transaction, bucket.object_id)
         bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death)
-    if transaction.figures.live_bytes(bucket.object_id, bucket.used_bytes) > MAX_BYTES:
-        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
+    if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"shard {transaction.shard} would store more than 2^63-1 bytes, with what is deleted and not yet freed",
+        )
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
     return Committed(row.object_id, blocks)

@@ -272,6 +272,7 @@ class MetadataService:
         """Write and send the changed figures, and save the counters."""
         self._written.send(work)
         note_changes(work, self._snapshots)
+        self._counters.stored_bytes += self._figures.moved_stored()
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)

@@ -42,6 +42,7 @@ from services.mock_scm.tables import (
     deletion_key,
     order_of_key,
 )
+from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 
@@ -119,6 +120,10 @@ class MockScmService:
                 self._delete(row.command, work)
 
     def _take_deletion(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
+        if command.task < 0 or command.attempt < 0:
+            raise InvalidMessageError(f"task {command.task}, attempt {command.attempt}: neither is below 0")
+        for group in command.groups:
+            inventory.check_run(group.blocks)
         if self.switches.delay_ms <= 0:
             self._delete_when_known(command, work)
             return
