@@ -48,6 +48,7 @@ KNOWN_NAMES = ("vol1", "tree", "flat", "dir", "dir/k", "dir/sub", "k", "snap1", 
 LONG = st.one_of(st.sampled_from(KNOWN_NUMBERS), st.sampled_from(LONG_EDGES))
 INT = st.one_of(st.sampled_from(INT_EDGES), st.integers(0, 20))
 TEXT = st.one_of(st.sampled_from(KNOWN_NAMES), st.sampled_from(HOSTILE_NAMES), st.text(max_size=10))
+_SIMPLE: dict[Any, st.SearchStrategy[Any]] = {str: TEXT, bytes: st.binary(max_size=20), bool: st.booleans()}
 SENDERS = st.sampled_from(["", "snapshots", "key_deletion", "directory_deletion", "mock_scm", "metadata", "stranger"])
 
 
@@ -71,12 +72,6 @@ def _values(hint: Any, avro: Any) -> st.SearchStrategy[Any]:
         return st.lists(_values(typing.get_args(hint)[0], avro["items"]), max_size=3).map(tuple)
     if hint is int:
         return INT if avro == "int" else LONG
-    if hint is str:
-        return TEXT
-    if hint is bytes:
-        return st.binary(max_size=20)
-    if hint is bool:
-        return st.booleans()
-    if issubclass(hint, StrEnum):
-        return st.sampled_from(list(hint))
-    return hostile(hint)
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    return st.sampled_from(list(hint)) if issubclass(hint, StrEnum) else hostile(hint)
