@@ -57,7 +57,7 @@ def contents(value: bytes, key: bytes, headers: Sequence[MessageHeader], max_byt
 
 
 def shortened(reason: str) -> str:
-    """An error in words, no longer than a letter takes."""
+    """An error in words, no longer than a letter or an answer takes."""
     if len(reason) <= MAX_REASON_CHARACTERS:
         return reason
     return f"{reason[:MAX_REASON_CHARACTERS]}… ({len(reason)} characters)"

@@ -13,7 +13,7 @@ from schemas.records import (
     PutKey,
     RenameKey,
 )
-from services.domain.names import check_key_path
+from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
@@ -30,6 +30,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     check_key_path(command.key, is_tree=is_tree)
+    check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
     blocks = _blocks(transaction, command)
     if is_tree:
         place = tree.place_for_file(transaction, bucket, command.key)

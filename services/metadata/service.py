@@ -22,7 +22,8 @@ from schemas.records import (
     MetadataReply,
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
-from services.domain.names import InvalidNameError
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.directory_paths import DirectoryPaths
@@ -142,6 +143,8 @@ class MetadataService:
         self._counters.log_time_ms = log_time_ms
 
     def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         work = transaction.work
         clients = work.table(CLIENT_TABLE)
         client_key = command.client_id.encode()
@@ -290,7 +293,7 @@ class MetadataService:
 def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
     if isinstance(outcome, Committed):
         return MetadataReply(command.client_id, command.number, txn, committed=outcome)
-    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), str(outcome))
+    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))
 
 
 def _forget_clients(work: Work, log_time_ms: int) -> None:

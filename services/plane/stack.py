@@ -47,7 +47,7 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.kafka import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 LOCK_NAME = "plane.lock"
 WATCH_SECONDS = 0.5

@@ -17,14 +17,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.codec import FINGERPRINT_HEADER
 from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
-from services.runtime.log import LogRecord
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
 FLUSH_SECONDS = 15.0
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
-MAX_LETTER_MESSAGE_BYTES = 9 * 1024 * 1024
-"""A dead letter has a message of that size within it, and says beside what was wrong with it."""
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
+MAX_LETTER_MESSAGE_BYTES = 9 * 1024 * 1024
+"""A dead letter has a message of that size within it, and says beside what was wrong with it."""
+
 
 class LogRecord(NamedTuple):
     """One message as the log holds it."""

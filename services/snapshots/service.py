@@ -29,7 +29,8 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import DEAD_LETTERS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
-from services.domain.names import InvalidNameError
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.snapshots.answers import Answers
@@ -151,6 +152,8 @@ class SnapshotsService:
         if isinstance(command.body, SetDeepClean):
             self._apply_flags(command, command.body, work)
             return
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
             return
@@ -161,7 +164,7 @@ class SnapshotsService:
             self._carry_out(message, command, work)
         except (CommandError, InvalidNameError) as error:
             self._metrics.refusals.labels(operation).inc()
-            reply = SnapshotReply(command.client_id, command.number, str(error.code), str(error))
+            reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
 
     def _check_shard(self, command: SnapshotCommand, work: Work) -> None:

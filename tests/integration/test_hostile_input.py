@@ -27,7 +27,7 @@ from services.client.commands.session import Session
 from services.client.kafka_plane import KafkaPlane
 from services.client.main import app
 from services.plane.stack import Stack
-from services.runtime.kafka import MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_MESSAGE_BYTES
 from tests.integration.test_stack import execute, request
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -22,18 +22,33 @@ from schemas.records import (
     CreateVolume,
     DeadLetter,
     DeleteKey,
+    DropSnapshot,
     MakeDirectory,
+    MetadataCommand,
     MetadataProgress,
     PutKey,
+    ScmCommand,
     Settle,
+    SnapshotCommand,
 )
-from schemas.topics import BY_NAME, CLIENTS, DEAD_LETTERS, METADATA_PROGRESS, SNAPSHOT_CHAIN, TOPICS, Topic
+from schemas.topics import (
+    BY_NAME,
+    CLIENTS,
+    DEAD_LETTERS,
+    METADATA_COMMANDS,
+    METADATA_PROGRESS,
+    SCM_COMMANDS,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
+    TOPICS,
+    Topic,
+)
 from services.client.plane import NamespaceCommand
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.clock import VirtualClock
 from services.runtime.dead_letters import dead_letter
-from services.runtime.log import LogRecord
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.service import Message, Work
@@ -147,6 +162,43 @@ def test_sizes_that_cannot_be_are_refused(sizes: tuple[int, int]) -> None:
     size_bytes, block_size_bytes = sizes
     number = target.client.submit(0, PutKey("vol1", "flat", "x", size_bytes, "", block_size_bytes))
     assert target.client.answer(0, number).error == "INVALID_REQUEST"
+
+
+HUGE = 8 * 1024 * 1024 - 100
+"""Characters that, with what is around them, just make a message that a topic takes."""
+
+
+@pytest.mark.parametrize(
+    ("topic", "record"),
+    [
+        (METADATA_COMMANDS, MetadataCommand(0, "c", 1, CreateVolume("\0" * HUGE, "o"))),
+        (METADATA_COMMANDS, MetadataCommand(0, "c", 1, CreateVolume("vol2", "o" * HUGE))),
+        (METADATA_COMMANDS, MetadataCommand(0, "c", 1, DeleteKey("vol1", "flat", "\0" * HUGE))),
+        (METADATA_COMMANDS, MetadataCommand(0, "c", 1, DeleteKey("x" * HUGE, "flat", "k"))),
+        (METADATA_COMMANDS, MetadataCommand(0, "c", 1, PutKey("vol1", "flat", "k", 1, "t" * HUGE))),
+        (METADATA_COMMANDS, MetadataCommand(0, "c" * HUGE, 1, DeleteKey("vol1", "flat", "none"))),
+        (METADATA_COMMANDS, MetadataCommand(0, "", 0, Barrier("b" * HUGE, 0, 0, "o"), "snapshots")),
+        (METADATA_COMMANDS, MetadataCommand(0, "", 0, DropSnapshot("s" * HUGE), "snapshots")),
+        (METADATA_COMMANDS, MetadataCommand(0, "", 0, DropSnapshot("s"), "x" * HUGE)),
+        (SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, CreateSnapshot("vol1", "tree", "\0" * HUGE))),
+        (SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c" * HUGE, 1, CreateSnapshot("vol1", "tree", "x"))),
+        (SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, Settle("\0" * HUGE))),
+        (SCM_COMMANDS, ScmCommand(Barrier("b" * HUGE, 0, 0, "o"))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_too_large_to_be_answered_or_passed_on_keeps_nothing_up(topic: Topic, record: Any) -> None:
+    """A service must not say more than a topic takes: such a message would stand before all others for ever."""
+    target = Target()
+    value = codec(topic.record).encode(record)
+    assert len(value) < MAX_MESSAGE_BYTES
+    target.hit(topic, value, codec(topic.record).fingerprint)
+    target.rest()
+    for other in TOPICS:
+        limit = MAX_LETTER_MESSAGE_BYTES if other is DEAD_LETTERS else MAX_MESSAGE_BYTES
+        for sent in target.plane.log.records(other.name, 0):
+            assert len(sent.value) <= (limit - 1_024 if sent.value != value else limit)
+    target.do(PutKey("vol1", "flat", "next", 100))
 
 
 class Fragile:

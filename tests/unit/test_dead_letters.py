@@ -35,8 +35,7 @@ from services.domain.dead_letters import (
 )
 from services.plane.stack import PLANE_TOPICS
 from services.runtime.dead_letters import dead_letter
-from services.runtime.kafka import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-from services.runtime.log import LogRecord
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 from tests.unit.test_command_line import CommandLine
 
 COMMAND = codec(MetadataCommand)
