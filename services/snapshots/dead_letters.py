@@ -7,7 +7,6 @@ make another, and so on for ever.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from schemas.records import CountRow, DeadLetter, DeadLetterRow, DeadLetterState, ResolveDeadLetter
@@ -17,12 +16,10 @@ from services.runtime.service import Message, Work
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.tables import (
-    BEYOND,
+    DEAD_LETTER_COUNT_TABLE,
     DEAD_LETTER_PLACE_TABLE,
     DEAD_LETTER_TABLE,
-    FIRST,
     LETTER_TABLE,
-    ReadableTables,
     dead_letter_key,
     dead_letter_place_key,
 )
@@ -34,16 +31,10 @@ MAX_WHO_CHARACTERS, MAX_WHY_CHARACTERS = 128, 1_024
 
 
 class DeadLetters:
-    """Keeps letters and what was done about them."""
+    """Keeps letters and what was done about them; in tables alone, since there may be a great many."""
 
     def __init__(self, metrics: SnapshotsMetrics) -> None:
         self._metrics = metrics
-        self._open: Counter[str] = Counter()
-
-    def restore(self, tables: ReadableTables) -> None:
-        """Count what is open."""
-        rows = tables.table(DEAD_LETTER_TABLE).scan(FIRST, BEYOND)
-        self._open = Counter(_source(row) for _, row in rows if row.state is DeadLetterState.OPEN)
 
     def take_in(self, message: Message, letter: DeadLetter, work: Work) -> None:
         """Keep a letter, unless it is known: then its service has repeated itself."""
@@ -69,7 +60,7 @@ class DeadLetters:
         places.put(place, CountRow(row.number))
         work.table(DEAD_LETTER_TABLE).put(dead_letter_key(row.number), row)
         work.table(LETTER_TABLE).put(dead_letter_key(row.number), letter)
-        self._open[_source(row)] += 1
+        _count(row, 1, work)
 
     def resolve(self, command: ResolveDeadLetter, log_time_ms: int, work: Work) -> None:
         """Note that somebody has dealt with a letter; its bytes are left to the topic.
@@ -95,16 +86,22 @@ class DeadLetters:
         )
         table.put(key, resolved)
         work.table(LETTER_TABLE).delete(key)
-        self._open[_source(row)] -= 1
+        _count(row, -1, work)
 
-    def report(self, shard: int) -> None:
+    def report(self, work: Work) -> None:
         """Say how many are open."""
+        table = work.table(DEAD_LETTER_COUNT_TABLE)
         for source in SOURCES:
-            self._metrics.dead_letters_open.labels(str(shard), source).set(self._open[source])
+            row = table.get(source.encode())
+            self._metrics.dead_letters_open.labels(str(work.shard), source).set(row.count if row else 0)
 
 
-def _source(row: DeadLetterRow) -> str:
-    return row.service if row.service in DEAD_LETTERS.producers else OTHER
+def _count(row: DeadLetterRow, difference: int, work: Work) -> None:
+    """Count a letter that has become open, or is no longer."""
+    source = row.service if row.service in DEAD_LETTERS.producers else OTHER
+    table = work.table(DEAD_LETTER_COUNT_TABLE)
+    before = table.get(source.encode())
+    table.put(source.encode(), CountRow((before.count if before else 0) + difference))
 
 
 def _check(command: ResolveDeadLetter) -> None:

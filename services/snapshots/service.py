@@ -119,7 +119,6 @@ class SnapshotsService:
         self._retention.restore(tables)
         self._rollbacks.restore(tables)
         self._gone.restore(tables)
-        self._dead_letters.restore(tables)
         unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
         unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
@@ -269,7 +268,7 @@ class SnapshotsService:
             self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
-        self._dead_letters.report(work.shard)
+        self._dead_letters.report(work)
         if is_changed:
             self._report_counts(work)
 

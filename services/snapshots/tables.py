@@ -21,6 +21,7 @@ goneTable            /volume/bucket/name the last snapshot of a name that has go
 deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
 letterTable          as deadLetterTable the letter itself, until it is dealt with
 deadLetterPlaceTable service/topic/partition/offset  number of the letter about that message
+deadLetterCountTable service            how many of its letters are open
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
 """
@@ -51,6 +52,7 @@ GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
 DEAD_LETTER_TABLE = TableDefinition("deadLetterTable", records.DeadLetterRow)
 LETTER_TABLE = TableDefinition("letterTable", records.DeadLetter)
 DEAD_LETTER_PLACE_TABLE = TableDefinition("deadLetterPlaceTable", records.CountRow)
+DEAD_LETTER_COUNT_TABLE = TableDefinition("deadLetterCountTable", records.CountRow, is_cached=True)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
@@ -72,6 +74,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     DEAD_LETTER_TABLE,
     LETTER_TABLE,
     DEAD_LETTER_PLACE_TABLE,
+    DEAD_LETTER_COUNT_TABLE,
     CLIENT_TABLE,
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
@@ -18,9 +19,17 @@ from schemas.records import (
     PutKey,
     ResolveDeadLetter,
     ResumeClaims,
+    SnapshotCommand,
     SnapshotReply,
 )
-from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import (
+    DEAD_LETTERS,
+    METADATA_COMMANDS,
+    SCM_REPLIES,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
+    TOPICS,
+)
 from services.client.dead_letter_advice import advice_for
 from services.domain.dead_letters import (
     FIRST_TIME,
@@ -36,6 +45,10 @@ from services.domain.dead_letters import (
 from services.plane.stack import PLANE_TOPICS
 from services.runtime.dead_letters import dead_letter
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.snapshots.dead_letters import SOURCES
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.service import SnapshotsService
+from tests.unit.service_desk import Desk
 from tests.unit.test_command_line import CommandLine
 
 COMMAND = codec(MetadataCommand)
@@ -160,6 +173,28 @@ def test_a_letter_that_comes_twice_is_one(line: CommandLine) -> None:
     assert listed(line) == []
     line.client.plane.start("snapshots", 0)
     assert listed(line) == []
+
+
+def test_the_metric_counts_open_letters_by_service_also_after_a_restart() -> None:
+    registry = CollectorRegistry()
+    metrics = SnapshotsMetrics(registry)
+    desk = Desk(lambda: SnapshotsService(metrics=metrics), is_restored=True)
+    for offset, service in enumerate(("metadata", "metadata", "streaming", "a stranger")):
+        letter = DeadLetter(service, METADATA_COMMANDS.name, 0, offset, "E", "m", b"", b"v", 1, b"", ())
+        desk.give((DEAD_LETTERS, letter))
+    dropped = ResolveDeadLetter(0, DeadLetterState.DROPPED, "ann", "x")
+    desk.give((SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, dropped)))
+
+    def open_letters(source: str) -> float | None:
+        labels = {"shard": "0", "source": source}
+        return registry.get_sample_value("deepclean_snapshots_dead_letters_open", labels)
+
+    assert {source: open_letters(source) for source in SOURCES if open_letters(source)} == {
+        "metadata": 1.0,
+        "streaming": 1.0,
+        "other": 1.0,
+    }
+    assert open_letters("mock_scm") == 0.0
 
 
 def test_garbage_among_the_letters_makes_one_letter_and_no_loop(line: CommandLine) -> None:
