@@ -90,6 +90,34 @@ def schema_fingerprint(schema: JsonSchema) -> bytes:
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
+def _parsed(schema: JsonSchema) -> Any:
+    """The schema as fastavro wants it.
+
+    fastavro copies the named types of a schema at every call; those that are named once, where they are described, need
+    no look-up. A command is a union of dozens of them.
+    """
+    parsed: Any = parse_schema(schema)
+    named = parsed.get("__named_schemas")
+    if isinstance(named, dict):
+        looked_up = set(_references(schema))
+        parsed["__named_schemas"] = {name: kind for name, kind in named.items() if name in looked_up}
+    return parsed
+
+
+def _references(node: Any) -> Iterator[str]:
+    """Full names that stand for a type which is described elsewhere."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list):
+        for branch in node:
+            yield from _references(branch)
+    elif node["type"] == "record":
+        for field in node["fields"]:
+            yield from _references(field["type"])
+    elif node["type"] == "array":
+        yield from _references(node["items"])
+
+
 class Codec(Generic[R]):
     """Encodes and decodes one kind of record. Safe to share between threads."""
 
@@ -97,11 +125,11 @@ class Codec(Generic[R]):
         self.record_class = record_class
         self.schema = resolved_schema(record_class.__name__)
         self.fingerprint = schema_fingerprint(self.schema)
-        self._parsed: Any = parse_schema(self.schema)
+        self._parsed: Any = _parsed(self.schema)
         released = list(released_schemas(record_class.__name__))
-        self._writers = {schema_fingerprint(schema): parse_schema(schema) for schema in released}
+        self._writers = {schema_fingerprint(schema): _parsed(schema) for schema in released}
         self._first = schema_fingerprint(released[0]) if released else self.fingerprint
-        self._behind_first: Any = parse_schema({**self.schema, "fields": self.schema["fields"][1:]})
+        self._behind_first: Any = _parsed({**self.schema, "fields": self.schema["fields"][1:]})
         self._name_branches = _branch_names(typing.cast("type[Any]", record_class))
         self._check = _checks(typing.cast("type[Any]", record_class))
         maker = _maker(typing.cast("type[Any]", record_class))
@@ -222,7 +250,12 @@ def _branches(hint: Any) -> dict[str, type[Any]]:
     """Records of a union by their full names, without null; empty for any other type."""
     if not isinstance(hint, UnionType):
         return {}
-    return {f"{NAMESPACE}.{branch.__name__}": branch for branch in typing.get_args(hint) if _is_record(branch)}
+    return {branch_name(branch): branch for branch in typing.get_args(hint) if _is_record(branch)}
+
+
+def branch_name(record_class: type[Any]) -> str:
+    """Full name of a record: in ``encode_fields`` the branch of a union is a pair of it and the fields."""
+    return f"{NAMESPACE}.{record_class.__name__}"
 
 
 def _converter(record_class: type[Any]) -> Callable[[Any], Any]:

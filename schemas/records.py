@@ -92,14 +92,35 @@ class RowName:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockGroup:
-    """One claimed row and its blocks: deleted by SCM as a whole or not at all."""
+class RowNames:
+    """Names rows of one garbage table, within the partition's shard.
 
-    bucket_id: int
-    object_id: int
-    birth: int
-    death: int
-    blocks: BlockRun
+    Each row has its place in all four lists, which are as long as each other.
+    """
+
+    kind: DeletedKind
+    bucket_ids: tuple[int, ...]
+    object_ids: tuple[int, ...]
+    births: tuple[int, ...]
+    deaths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroups:
+    """Claimed rows and their blocks; the blocks of a row are a group, deleted by SCM as a whole or not at all.
+
+    Each has its place in all lists, which are as long as each other.
+    """
+
+    bucket_ids: tuple[int, ...]
+    object_ids: tuple[int, ...]
+    births: tuple[int, ...]
+    deaths: tuple[int, ...]
+    container_ids: tuple[int, ...]
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    block_sizes_bytes: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +263,7 @@ class ClaimRows:
 
     task: int
     chain_version: int
-    rows: tuple[RowName, ...]
+    rows: tuple[RowNames, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +271,7 @@ class FinishRows:
     """Remove claimed rows whose blocks SCM has confirmed. Sent by key_deletion."""
 
     task: int
-    rows: tuple[RowName, ...]
+    rows: tuple[RowNames, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +339,18 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class RequeueOrphans:
+    """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
+    as all others; as a whole or not at all. Sent by audit.
+    """
+
+    bucket_id: int
+    audited_txn: int
+    blocks: tuple[BlockRun, ...]
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -348,6 +381,7 @@ class MetadataCommand:
         | ResumeClaims
         | PublishFullChain
         | Barrier
+        | RequeueOrphans
     )
     sender: str = ""
     wants_reply: bool = True
@@ -384,10 +418,10 @@ class RowsClaimed:
     """Answer to ClaimRows."""
 
     task: int
-    groups: tuple[BlockGroup, ...]
-    removed: tuple[RowName, ...]
-    gone: tuple[RowName, ...]
-    refused: tuple[RowName, ...]
+    groups: BlockGroups
+    removed: tuple[RowNames, ...]
+    gone: tuple[RowNames, ...]
+    refused: tuple[RowNames, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,20 +534,16 @@ class MetadataProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedEntry:
-    """Something left a bucket's active namespace.
+class DeletedEntries:
+    """What left the active namespace, or what a sweep looks at again.
 
-    Snapshots may still hold it: a candidate for reclaiming, not an order. Topic gc.deleted-entries, written
+    Snapshots may still hold it: candidates for reclaiming, not an order. Topic gc.deleted-entries, written
     by metadata, read by streaming.
     """
 
-    bucket_id: int
-    object_id: int
-    kind: DeletedKind
-    birth: int
-    death: int
-    snapshots_before_death: int
     chain_version: int
+    rows: RowNames
+    snapshots_before_death: tuple[int, ...]
     sweep_id: int = 0
     sweep_page: int = 0
     barrier: Barrier | None = None
@@ -618,13 +648,13 @@ class SpaceUpdate:
 
 @dataclass(frozen=True, slots=True)
 class PurgeKeys:
-    """Rows of deletedTable and snapshotRenamedTable that nobody holds.
+    """Rows of deletedTable or snapshotRenamedTable that nobody holds.
 
     Topic gc.purge-keys, written by streaming, read by key_deletion.
     """
 
     chain_version: int
-    rows: tuple[RowName, ...]
+    rows: RowNames
     snapshots_before_death: tuple[int, ...]
     barrier: Barrier | None = None
 
@@ -694,7 +724,7 @@ class DeleteBlocks:
 
     task: int
     attempt: int
-    groups: tuple[BlockGroup, ...]
+    groups: BlockGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -1226,8 +1256,8 @@ class TaskRow:
     attempt: int
     due_ms: int
     chain_version: int
-    rows: tuple[RowName, ...]
-    groups: tuple[BlockGroup, ...]
+    rows: tuple[RowNames, ...]
+    groups: BlockGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -1235,7 +1265,7 @@ class WaitingPurge:
     """waitingTable: a purge that this judge may not yet decide, or has no room for."""
 
     chain_version: int
-    rows: tuple[RowName, ...]
+    rows: RowNames
     snapshots_before_death: tuple[int, ...]
 
 

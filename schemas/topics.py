@@ -38,7 +38,7 @@ METADATA_PROGRESS = Topic(
     ("metadata",),
     ("snapshots", "key_deletion", "directory_deletion"),
 )
-DELETED_ENTRIES = Topic("gc.deleted-entries", records.DeletedEntry, ("metadata",), ("streaming",))
+DELETED_ENTRIES = Topic("gc.deleted-entries", records.DeletedEntries, ("metadata",), ("streaming",))
 SNAPSHOT_CHAIN = Topic(
     "gc.snapshot-chain",
     records.SnapshotChainRecord,

@@ -42,20 +42,20 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=Path(sys.prefix).parent / ".deepclean" / "jars" / "spark",
         help="Spark's Kafka and Avro jars (default: where make setup puts them)",
     )
-    parser.add_argument("--max-entries-per-batch", type=int, default=200_000, metavar="N", help="default: 200000")
+    parser.add_argument("--max-messages-per-batch", type=int, default=250, metavar="N", help="default: 250")
     parser.add_argument(
-        "--full-batch-entries",
+        "--full-batch-messages",
         type=int,
         default=20_000,
         metavar="N",
-        help="start a batch at once when so many entries wait (default: 20000)",
+        help="start a batch at once when so many messages wait (default: 20)",
     )
     parser.add_argument(
         "--longest-wait-ms",
         type=int,
         default=200,
         metavar="MS",
-        help="start a batch with fewer entries so long after the one before (default: 200)",
+        help="start a batch with fewer messages so long after the one before (default: 200)",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
@@ -86,8 +86,8 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
                 options.bootstrap_servers,
                 options.shards,
                 options.checkpoint.absolute(),
-                options.max_entries_per_batch,
-                options.full_batch_entries,
+                options.max_messages_per_batch,
+                options.full_batch_messages,
                 options.longest_wait_ms,
             )
             job = ReclaimJob(session, job_options, metrics)

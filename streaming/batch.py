@@ -1,8 +1,9 @@
 """What the job makes of one batch: columns that decode, judge and encode, made once and used for every batch.
 
-The batch is grouped by shard and by a stretch of offsets, so that one shuffle of little more than the rows to be
-purged gives whole messages. A row that could not be read or judged is a dead letter: whatever is neither a verdict
-nor a barrier counts as such, a null too.
+A message holds many rows, by columns; it is read whole, then each row is judged. The batch is grouped by shard and by a
+stretch of offsets, so that one shuffle of little more than the rows to be purged gives whole messages. A message that
+could not be read is a dead letter as it came, a row that could not be judged one of its own: whatever is neither a
+verdict nor a barrier counts as such, a null too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation, functions
@@ -17,13 +20,16 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.functions import col, lit, when
 
 from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, resolved_schema, schema_fingerprint
-from schemas.records import Barrier, DeletedEntry, DeletedKind
+from schemas.records import Barrier, DeletedEntries, DeletedKind
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
 from streaming.judging import ROWS_PER_MESSAGE
 from streaming.rule import HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
 
-OFFSETS_PER_GROUP = 20_000
-"""A group's rows are held in memory together; its messages are full but for the last."""
+OFFSETS_PER_GROUP = 200
+"""A message holds a thousand rows at most; a group's rows are held in memory together.
+
+The messages of a group are full but for the last.
+"""
 
 DEAD_LETTER_BYTES = 900_000
 """A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
@@ -32,6 +38,8 @@ SURROUNDING_BYTES = 50_000
 
 BARRIER = "barrier"
 PREMATURE = "premature"
+EMPTY = "empty"
+COLUMNS_ERROR = "ColumnsError"
 DECODE_ERROR = "DecodeError"
 _BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string>"
 
@@ -73,16 +81,20 @@ class BatchPlan:
         ]
         self._numbered = [col("*"), schemas.number(col("fingerprint")).alias("schema_number")]
         self._decoded = [col("*"), schemas.decode(col("value"), col("schema_number")).alias("entry")]
-        self._checked = [col("*"), schemas.is_exact().alias("is_exact")]
-        self._is_of_bucket = (col("entries.shard") == col("view.shard")) & (
-            col("entries.entry.bucket_id") == col("view.bucket_id")
-        )
-        self._judged = [
-            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "view_version")),
-            *(col(name) for name in ("message_key", "message_headers")),
-            col("entry.*"),
-            _verdict().alias("verdict"),
+        self._checked = [col("*"), schemas.is_exact().alias("is_exact"), _has_whole_rows().alias("has_whole_rows")]
+        self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
+        self._rows = [
+            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "is_exact", "has_whole_rows")),
+            *(_unless_readable(name) for name in ("message_key", "message_headers")),
+            *(col(f"entry.{name}") for name in ("chain_version", "sweep_id", "sweep_page", "barrier")),
+            col("entry.rows.kind"),
+            col("object_id"),
+            *(_cell(place).alias(name) for name, place in _COLUMNS.items()),
         ]
+        self._is_of_bucket = (col("entries.shard") == col("view.shard")) & (
+            col("entries.bucket_id") == col("view.bucket_id")
+        )
+        self._judged = [col("*"), _verdict().alias("verdict")]
         self._stretch = functions.expr(f"offset div {OFFSETS_PER_GROUP}").alias("stretch")
         self._collected = _collected()
         self._observed = _observed()
@@ -101,7 +113,8 @@ class BatchPlan:
 
         ``versions`` is a Spark array with the chain version of each shard's view, as text.
         """
-        entries = batch.select(*self._placed).select(*self._numbered).select(*self._decoded).select(*self._checked)
+        read = batch.select(*self._placed).select(*self._numbered).select(*self._decoded).select(*self._checked)
+        entries = read.select(*self._exploded).select(*self._rows)
         joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
         version = functions.get(functions.expr(versions), col("entries.shard"))
         judged = joined.select(
@@ -137,7 +150,7 @@ class _EntrySchemas:
     """The schemas of an entry that are known here, the newest one first."""
 
     def __init__(self) -> None:
-        name = DeletedEntry.__name__
+        name = DeletedEntries.__name__
         newest = resolved_schema(name)
         released = list(released_schemas(name))
         self._first_fingerprint = schema_fingerprint(released[0] if released else newest)
@@ -165,7 +178,7 @@ class _EntrySchemas:
         written = [to_avro(col("entry"), newest)]
         written += [to_avro(from_avro(value, schema, {"mode": "PERMISSIVE"}), schema) for schema in older]
         same = _by_number(number, [again == value for again in written])
-        return when(col("entry.death").isNotNull(), same).otherwise(lit(False))
+        return functions.coalesce(when(col("entry.rows.object_ids").isNotNull(), same), lit(False))
 
 
 def _by_number(number: Column, columns: list[Column]) -> Column:
@@ -176,44 +189,73 @@ def _by_number(number: Column, columns: list[Column]) -> Column:
     return choice
 
 
+_COLUMNS = {
+    "bucket_id": "rows.bucket_ids",
+    "birth": "rows.births",
+    "death": "rows.deaths",
+    "snapshots_before_death": "snapshots_before_death",
+}
+"""What a row has beside its objectID, and where its message has it."""
+_NAME_COLUMNS = {"bucket_ids": "bucket_id", "object_ids": "object_id", "births": "birth", "deaths": "death"}
+"""The lists of a RowNames, and what each holds of a row."""
+
+
+def _has_whole_rows() -> Column:
+    """Whether each row has its place in all columns; null for a message that cannot be read."""
+    size = functions.size("entry.rows.object_ids")
+    same = [functions.size(f"entry.{place}") == size for place in _COLUMNS.values()]
+    return reduce(and_, same)
+
+
+def _unless_readable(name: str) -> Column:
+    """What only a letter about the whole message has: the rows of a good one do without."""
+    return when(col("is_exact") & col("has_whole_rows"), lit(None)).otherwise(col(name)).alias(name)
+
+
+def _object_ids() -> Column:
+    """The column that makes the rows; null, which makes one row without any, where nothing can be judged."""
+    return when(col("is_exact") & col("has_whole_rows"), col("entry.rows.object_ids"))
+
+
+def _cell(column: str) -> Column:
+    return functions.get(col(f"entry.{column}"), col("place"))
+
+
 def _verdict() -> Column:
-    """What is to become of an entry; null counts as unreadable."""
-    entry = col("entry")
-    judged = verdict(
-        entry["birth"],
-        entry["death"],
-        entry["snapshots_before_death"],
-        col("previous_cells"),
-        col("taken_cells"),
+    """What is to become of a row; null counts as unreadable."""
+    names = ("birth", "death", "snapshots_before_death", "previous_cells", "taken_cells")
+    judged = verdict(*(col(name) for name in names))
+    return (
+        when(~col("is_exact"), lit(DECODE_ERROR))
+        .when(~col("has_whole_rows"), lit(COLUMNS_ERROR))
+        .when(col("barrier").isNotNull(), lit(BARRIER))
+        .when(col("object_id").isNull(), lit(EMPTY))
+        .when(col("chain_version") <= col("view_version"), judged)
+        .when(col("chain_version") > col("view_version"), lit(PREMATURE))
     )
-    return when(
-        col("is_exact"),
-        when(entry["barrier"].isNotNull(), lit(BARRIER))
-        .when(entry["chain_version"] <= col("view_version"), judged)
-        .otherwise(lit(PREMATURE)),
-    ).otherwise(lit(DECODE_ERROR))
 
 
 def _collected() -> list[Column]:
     """What a group holds: rows to be purged, directories, dead letters, barriers and counts."""
     is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
     is_directory = col("kind") == DeletedKind.DIRECTORY.value
-    name = functions.struct("kind", "bucket_id", "object_id", "birth", "death").alias("name")
-    row = functions.struct(name, col("snapshots_before_death").alias("number"))
+    is_key, is_rename = (col("kind") == kind.value for kind in (DeletedKind.KEY, DeletedKind.RENAME_ENTRY))
+    row = functions.struct("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
     directory = functions.struct(
         *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
         is_reclaimable.alias("is_reclaimable"),
     )
     barrier = functions.struct("shard", "offset", "barrier")
-    is_settled = col("verdict").isin(RECLAIMABLE, HELD, BARRIER, PREMATURE)
+    is_settled = col("verdict").isin(RECLAIMABLE, HELD, BARRIER, EMPTY, PREMATURE)
     collected = {
-        "rows": functions.collect_list(when(is_reclaimable & ~is_directory, row)),
+        "keys": functions.collect_list(when(is_reclaimable & is_key, row)),
+        "renames": functions.collect_list(when(is_reclaimable & is_rename, row)),
         "directories": functions.collect_list(when((is_reclaimable | is_held) & is_directory, directory)),
         "letters": functions.collect_list(when(is_settled, lit(None)).otherwise(_dead_letter())),
         "barriers": functions.collect_list(when(col("verdict") == BARRIER, barrier)),
         "view_version": functions.max("view_version"),
         "first_offset": functions.min("offset"),
-        "entries": functions.count(lit(1)),
+        "entries": functions.count("object_id"),
         "reclaimable_rows": functions.count_if(is_reclaimable & ~is_directory),
         "reclaimable_directories": functions.count_if(is_reclaimable & is_directory),
         "held": functions.count_if(is_held),
@@ -223,6 +265,7 @@ def _collected() -> list[Column]:
 
 
 def _dead_letter() -> Column:
+    """A message that cannot be read, as it came; a row that cannot be judged, as a message of its own."""
     error = when(col("verdict").isNull(), lit(DECODE_ERROR)).otherwise(col("verdict"))
     message = (
         when(
@@ -239,14 +282,17 @@ def _dead_letter() -> Column:
                 *("birth", "bucket_id", "death", "snapshots_before_death"),
             ),
         )
-        .otherwise(lit("not a DeletedEntry of a schema that is known here; is the producer newer?"))
+        .when(error == COLUMNS_ERROR, lit("not every row has its place in all lists; keep the rows"))
+        .otherwise(lit("not a DeletedEntries of a schema that is known here; is the producer newer?"))
     )
-    value, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
+    is_row = error.isin(UNKNOWN_DEATH_ERROR, LIFETIME_ERROR)
+    came, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
     headers = _letter_headers()
-    is_cut = functions.length(value) > DEAD_LETTER_BYTES
-    cut = functions.format_string("; only the first of its %d bytes are here", functions.length(value))
+    is_cut = ~is_row & (functions.length(came) > DEAD_LETTER_BYTES)
+    cut = functions.format_string("; only the first of its %d bytes are here", functions.length(came))
     is_bare = _size(headers) + functions.length(key) > SURROUNDING_BYTES
     bare = lit("; its key and headers are not here")
+    value = when(is_row, _one_row()).otherwise(came)
     fields = {
         "service": lit("streaming"),
         "topic": lit(DELETED_ENTRIES.name),
@@ -256,8 +302,10 @@ def _dead_letter() -> Column:
         "message": functions.concat(
             message, when(is_cut, cut).otherwise(lit("")), when(is_bare, bare).otherwise(lit(""))
         ),
-        "fingerprint": functions.coalesce(col("fingerprint"), lit(b"")),
-        "value": when(is_cut, functions.substring(value, 1, DEAD_LETTER_BYTES)).otherwise(value),
+        "fingerprint": when(is_row, lit(codec(DeletedEntries).fingerprint)).otherwise(
+            functions.coalesce(col("fingerprint"), lit(b""))
+        ),
+        "value": when(is_cut, functions.substring(came, 1, DEAD_LETTER_BYTES)).otherwise(value),
         "size_bytes": functions.length(value).cast("long"),
         "key": when(is_bare, lit(b"")).otherwise(key),
         "headers": when(is_bare, functions.slice(headers, 1, 0)).otherwise(headers),
@@ -284,6 +332,20 @@ def _size(headers: Column) -> Column:
     )
 
 
+def _one_row() -> Column:
+    """The row as the only one of a message."""
+    rows = {"kind": col("kind"), **{many: functions.array(one) for many, one in _NAME_COLUMNS.items()}}
+    fields = {
+        "chain_version": col("chain_version"),
+        "rows": _struct(rows),
+        "snapshots_before_death": functions.array("snapshots_before_death"),
+        "sweep_id": col("sweep_id"),
+        "sweep_page": col("sweep_page"),
+        "barrier": lit(None).cast(_BARRIER_TYPE),
+    }
+    return to_avro(_struct(fields), _as_text(resolved_schema(DeletedEntries.__name__)))
+
+
 def _observed() -> list[Column]:
     """Counts of the whole batch, and its barriers."""
     counts = {
@@ -302,9 +364,14 @@ def _messages() -> list[Column]:
     no_barrier = lit(None).cast(_BARRIER_TYPE)
     version = col("view_version")
 
-    def purge_keys(rows: Column) -> Column:
-        fields = {"chain_version": version, "rows": rows["name"], "snapshots_before_death": rows["number"]}
-        return _message(PURGE_KEYS, _struct({**fields, "barrier": no_barrier}))
+    def purges(kind: DeletedKind, found: str) -> Column:
+        def purge_keys(rows: Column) -> Column:
+            columns = {"kind": lit(kind.value), **{many: rows[one] for many, one in _NAME_COLUMNS.items()}}
+            fields = {"chain_version": version, "rows": _struct(columns)}
+            fields |= {"snapshots_before_death": rows["snapshots_before_death"], "barrier": no_barrier}
+            return _message(PURGE_KEYS, _struct(fields))
+
+        return functions.transform(_slices(found), purge_keys)
 
     def purge_directory(directories: Column) -> Column:
         fields = {"chain_version": version, "directories": directories, "barrier": no_barrier}
@@ -315,7 +382,8 @@ def _messages() -> list[Column]:
     result |= {"judged_rows": col("entries"), "chain_version": version, "barrier": no_barrier}
     is_swept = (col("sweep_id") != 0) & (col("premature") == 0)
     return [
-        functions.transform(_slices("rows"), purge_keys),
+        purges(DeletedKind.KEY, "keys"),
+        purges(DeletedKind.RENAME_ENTRY, "renames"),
         functions.transform(_slices("directories"), purge_directory),
         when(is_swept, functions.array(_message(SWEEP_RESULTS, _struct(result)))).otherwise(functions.array()),
         functions.transform(col("letters"), lambda letter: _message(DEAD_LETTERS, letter)),

@@ -11,17 +11,15 @@ from itertools import islice
 from typing import TypeVar
 
 from schemas.records import (
-    Barrier,
-    DeletedEntry,
     DeletedKind,
     JudgedDirectory,
     PurgeDirectory,
     PurgeKeys,
-    RowName,
     SweepResult,
 )
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict
+from services.domain.row_columns import DeletedEntry, Row, names_of_kind
 from streaming.errors import PrematureError
 
 ROWS_PER_MESSAGE = 1_000
@@ -32,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LoggedEntry:
-    """A deleted entry and where it lies in its partition."""
+    """A deleted entry and where the message that holds it lies in its partition."""
 
     offset: int
     entry: DeletedEntry
@@ -49,13 +47,12 @@ class RefusedEntry:
 
 @dataclass(slots=True)
 class JudgedBatch:
-    """All that is to be sent about a list of entries, the barriers last."""
+    """All that is to be sent about a list of entries."""
 
     purge_keys: list[PurgeKeys] = field(default_factory=list)
     purge_directories: list[PurgeDirectory] = field(default_factory=list)
     sweep_results: list[SweepResult] = field(default_factory=list)
     refused: list[RefusedEntry] = field(default_factory=list)
-    barriers: list[Barrier] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,15 +72,11 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
         PrematureError: an entry knows of more chain than the view.
     """
     batch = JudgedBatch()
-    rows: list[RowName] = []
-    snapshots_before_death: list[int] = []
+    rows: dict[DeletedKind, list[tuple[Row, int]]] = {}
     directories: list[JudgedDirectory] = []
     parts: dict[tuple[int, int], _SweepPart] = {}
     for logged in entries:
         entry = logged.entry
-        if entry.barrier is not None:
-            batch.barriers.append(entry.barrier)
-            continue
         is_reclaimable = _judge(logged, view, batch)
         if entry.sweep_id:
             _count(parts, logged, is_reclaimable=bool(is_reclaimable))
@@ -92,10 +85,12 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
         if entry.kind is DeletedKind.DIRECTORY:
             directories.append(_judged_directory(entry, is_reclaimable=is_reclaimable))
         elif is_reclaimable:
-            rows.append(RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death))
-            snapshots_before_death.append(entry.snapshots_before_death)
-    for named, numbers in zip(_slices(rows), _slices(snapshots_before_death), strict=True):
-        batch.purge_keys.append(PurgeKeys(view.version, named, numbers))
+            row = (entry.bucket_id, entry.object_id, entry.birth, entry.death)
+            rows.setdefault(entry.kind, []).append((row, entry.snapshots_before_death))
+    for kind, found in rows.items():
+        for some in _slices(found):
+            names = names_of_kind(kind, [row for row, _ in some])
+            batch.purge_keys.append(PurgeKeys(view.version, names, tuple(before for _, before in some)))
     for judged in _slices(directories):
         batch.purge_directories.append(PurgeDirectory(view.version, judged))
     for (sweep_id, sweep_page), part in parts.items():

@@ -29,7 +29,7 @@ class ReclaimMetrics:
             registry=registry,
         )
         self._entries = Counter(
-            "deepclean_streaming_input_entries_total", "Messages read from gc.deleted-entries.", registry=registry
+            "deepclean_streaming_input_entries_total", "Entries read from gc.deleted-entries.", registry=registry
         )
         self._dead_letters = Counter(
             "deepclean_streaming_dead_letters_total", "Entries that could not be read or judged.", registry=registry
@@ -45,8 +45,8 @@ class ReclaimMetrics:
             "deepclean_streaming_chain_version", "Version of the chain view.", ["shard"], registry=registry
         )
         self._behind = Gauge(
-            "deepclean_streaming_entries_behind",
-            "Most entries of a shard that the last batch left unread.",
+            "deepclean_streaming_messages_behind",
+            "Most messages of a shard that the last batch left unread, of a thousand entries at most.",
             registry=registry,
         )
         for verdict in (RECLAIMABLE, HELD):  # so that a verdict never reached reads 0 instead of being absent

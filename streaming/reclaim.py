@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
 from schemas.topics import DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
+from services.domain.row_columns import NO_ROWS
 from streaming.batch import BatchOutcome, BatchPlan, PlacedBarrier, batch_outcome
 from streaming.chain import ChainReader
 from streaming.errors import PrematureError, StreamingError, TryAgainError
@@ -48,9 +49,10 @@ class ReclaimOptions:
     bootstrap_servers: str
     shards: int
     checkpoint: Path
-    max_entries_per_batch: int = 200_000
-    full_batch_entries: int = 20_000
-    """A batch starts at once when so many entries wait, and otherwise a while after the one before it."""
+    max_messages_per_batch: int = 250
+    """A message holds a thousand entries at most."""
+    full_batch_messages: int = 20
+    """A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
     longest_wait_ms: int = 200
     """A batch costs some 80 ms of processor time however little it holds: under load fewer and fuller ones do more."""
 
@@ -74,7 +76,7 @@ class BarrierSender:
         for placed in barriers:
             version = versions[placed.shard]
             for topic, record in (
-                (PURGE_KEYS, PurgeKeys(version, (), (), placed.barrier)),
+                (PURGE_KEYS, PurgeKeys(version, NO_ROWS, (), placed.barrier)),
                 (PURGE_DIRECTORIES, PurgeDirectory(version, (), placed.barrier)),
                 (SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, version, placed.barrier)),
             ):
@@ -126,7 +128,7 @@ class ReclaimJob:
         writer = entries.writeStream.foreachBatch(self._run_batch).queryName("reclaim")
         writer = writer.option("checkpointLocation", str(self._options.checkpoint))
         self._query = writer.start()
-        self._metrics.behind_by(self._entries_behind)
+        self._metrics.behind_by(self._messages_behind)
 
     def _source_options(self) -> dict[str, str]:
         return {
@@ -135,8 +137,8 @@ class ReclaimJob:
             "startingOffsets": "earliest",
             "failOnDataLoss": "true",
             "includeHeaders": "true",
-            "maxOffsetsPerTrigger": str(self._options.max_entries_per_batch),
-            "minOffsetsPerTrigger": str(min(self._options.full_batch_entries, self._options.max_entries_per_batch)),
+            "maxOffsetsPerTrigger": str(self._options.max_messages_per_batch),
+            "minOffsetsPerTrigger": str(min(self._options.full_batch_messages, self._options.max_messages_per_batch)),
             "maxTriggerDelay": f"{self._options.longest_wait_ms}ms",
             # A shard's backlog is read by all cores, not by the one that has its partition.
             "minPartitions": str(max(self._options.shards, self._session.sparkContext.defaultParallelism)),
@@ -234,7 +236,7 @@ class ReclaimJob:
             logger.warning("entries put aside", batch=batch_id, count=outcome.dead_letters)
         logger.debug("batch judged", batch=batch_id, entries=outcome.entries, seconds=round(seconds, 3))
 
-    def _entries_behind(self) -> int:
+    def _messages_behind(self) -> int:
         progress = self._query.lastProgress if self._query is not None else None
         if progress is None:
             return 0

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from services.client.commands import (
+    audit,
     bench,
     bucket,
     consumer,
@@ -47,6 +48,7 @@ app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
 app.command()(explain.explain)
+app.command()(audit.audit)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),

@@ -5,8 +5,8 @@ Two planes have this shape: the real one (commands over Kafka, reads over HTTP) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
@@ -44,6 +44,7 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RequeueOrphans,
     ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
@@ -78,7 +79,10 @@ NamespaceCommand = (
     | MakeDirectory
     | DeleteDirectory
     | RenameDirectory
+    | RequeueOrphans
 )
+SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
+"""Who a command says it comes from, where that is not just a client."""
 SnapshotRequest = (
     CreateSnapshot
     | DeleteSnapshot

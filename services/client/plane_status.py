@@ -19,7 +19,7 @@ from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
 SCRAPE_SECONDS = 5.0
-LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_entries_behind")
+LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
 OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
 TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
@@ -130,6 +130,18 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What the last audit of a shard has found."""
+
+    shard: int
+    txn: int
+    started_ms: int
+    findings: dict[str, int]
+    """How many of each kind."""
+    figures_not_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """How a plane does."""
 
@@ -142,6 +154,7 @@ class PlaneStatus:
     backlog: Backlog
     disk: DiskUse
     dead_letters: int
+    audits: tuple[LastAudit, ...] = ()
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:

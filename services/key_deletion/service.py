@@ -35,6 +35,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
+from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.purges import WaitingPurges
@@ -97,7 +98,7 @@ class KeyDeletionService:
         if isinstance(record, SnapshotChainRecord):
             self._follow(record, work)
         elif isinstance(record, PurgeKeys):
-            if record.rows:
+            if any(columns(record.rows)):
                 self._purges.append(record, work)
                 count_done(work)
             self._take_barrier(record.barrier, topic, work)
@@ -163,11 +164,11 @@ class KeyDeletionService:
         self._tasks.tick(now_ms, work)
         view = self._chain.view
         while self._tasks.has_room:
-            rows = self._purges.take(view, self._tasks.max_rows, work)
-            if rows is None:
+            found = self._purges.take(view, self._tasks.max_rows, work)
+            if found is None:
                 break
-            if rows:
-                self._tasks.start(rows, view.version, now_ms, work)
+            if row_count(found):
+                self._tasks.start(found, view.version, now_ms, work)
         self._stores.tick(now_ms, view, work)
         self._sweeps.tick(now_ms, work)
 

@@ -6,25 +6,35 @@ confirmed. An answer that is not for the present step of its task is ignored: it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from schemas.records import (
-    BlockGroup,
+    BlockGroups,
     BlocksDeleted,
     ClaimRows,
     DeleteBlocks,
-    DeletedKind,
     FinishRows,
     MetadataCommand,
-    RowName,
+    RowNames,
     RowsClaimed,
     RowsFinished,
     ScmCommand,
     TaskRow,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS
+from services.domain.row_columns import (
+    NO_GROUPS,
+    check_lengths,
+    each_once,
+    group_columns,
+    groups_at,
+    names_of_groups,
+    row_count,
+    row_names,
+)
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
@@ -90,11 +100,10 @@ class Tasks:
             else:
                 self._unscheduled[task] = None
 
-    def start(self, rows: list[RowName], chain_version: int, now_ms: int, work: Work) -> None:
+    def start(self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work) -> None:
         """Claim rows."""
         task = next_number(TASK, work, now_ms)
-        once = tuple(dict.fromkeys(rows))
-        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, once, ()), work)
+        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, each_once(found), NO_GROUPS), work)
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> None:
@@ -102,13 +111,13 @@ class Tasks:
         row = self._expected(answer.task, TaskState.CLAIMING, work)
         if row is None or not _is_answer_to(answer, row):
             return
-        outcomes = (("claimed", answer.groups), ("removed", answer.removed), ("gone", answer.gone))
-        for outcome, found in (*outcomes, ("refused", answer.refused)):
-            self._metrics.rows_claimed.labels(outcome).inc(len(found))
-        for name in answer.refused:
+        outcomes = (("removed", answer.removed), ("gone", answer.gone), ("refused", answer.refused))
+        for outcome, found in (("claimed", (names_of_groups(answer.groups),)), *outcomes):
+            self._metrics.rows_claimed.labels(outcome).inc(row_count(found))
+        for name in row_names(answer.refused):
             self._metrics.claims_refused.inc()
             logger.error("claim refused, the row is held: kept", row=name, chain_version=row.chain_version)
-        if answer.groups:
+        if answer.groups.object_ids:
             self._enter(answer.task, replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups), work)
         else:
             self._end(answer.task, work)
@@ -118,19 +127,18 @@ class Tasks:
         row = self._expected(answer.task, TaskState.DELETING, work)
         if row is None or row.attempt != answer.attempt:
             return
-        places = set(answer.failed)
-        failed = tuple(group for place, group in enumerate(row.groups) if place in places)
-        confirmed = tuple(group for place, group in enumerate(row.groups) if place not in places)
-        self._metrics.groups.labels("confirmed").inc(len(confirmed))
-        self._metrics.groups.labels("failed").inc(len(failed))
-        self._metrics.confirmed_bytes.inc(sum(group.blocks.size_bytes for group in confirmed))
+        failed, confirmed = _split(row.groups, answer.failed)
+        confirmed_count = len(confirmed.object_ids)
+        self._metrics.groups.labels("confirmed").inc(confirmed_count)
+        self._metrics.groups.labels("failed").inc(len(failed.object_ids))
+        self._metrics.confirmed_bytes.inc(sum(confirmed.sizes_bytes))
         retry = replace(row, state=TaskState.FAILED, attempt=row.attempt + 1, groups=failed)
-        if not confirmed:
+        if not confirmed_count:
             self._enter(answer.task, retry, work)
             return
-        names = tuple(_name(group) for group in confirmed)
-        self._enter(answer.task, replace(row, state=TaskState.FINISHING, rows=names, groups=()), work)
-        if failed:
+        names = (names_of_groups(confirmed),)
+        self._enter(answer.task, replace(row, state=TaskState.FINISHING, rows=names, groups=NO_GROUPS), work)
+        if failed.object_ids:
             self._enter(next_number(TASK, work), retry, work)
 
     def finished(self, answer: RowsFinished, work: Work) -> None:
@@ -239,7 +247,7 @@ class Tasks:
         self._forget(task)
         state = TaskState(row.state)
         is_retry = state is TaskState.DELETING and row.attempt > 1
-        unconfirmed_bytes = sum(group.blocks.size_bytes for group in row.groups)
+        unconfirmed_bytes = sum(row.groups.sizes_bytes)
         self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
         self._in_flight += state is not TaskState.FAILED
         self._retries_in_flight += is_retry
@@ -256,15 +264,27 @@ class Tasks:
             self._unconfirmed_bytes -= before.unconfirmed_bytes
 
 
-def _name(group: BlockGroup) -> RowName:
-    return RowName(DeletedKind.KEY, group.bucket_id, group.object_id, group.birth, group.death)
+def _split(groups: BlockGroups, failed: Sequence[int]) -> tuple[BlockGroups, BlockGroups]:
+    """The groups at these places, and the others."""
+    if not failed:
+        return NO_GROUPS, groups
+    places = set(failed)
+    everywhere = range(len(groups.object_ids))
+    return (
+        groups_at(groups, [place for place in everywhere if place in places]),
+        groups_at(groups, [place for place in everywhere if place not in places]),
+    )
 
 
 def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
     """Whether an answer names the rows of this claim, each once."""
-    named = [*map(_name, answer.groups), *answer.removed, *answer.gone, *answer.refused]
+    check_lengths(*group_columns(answer.groups))
+    claimed = names_of_groups(answer.groups)
     # Mostly all were claimed, in the order of the claim: then the comparison costs next to nothing.
-    if named == list(row.rows) or (len(named) == len(row.rows) and set(named) == set(row.rows)):
+    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused):
+        return True
+    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused))
+    if len(named) == row_count(row.rows) and set(named) == set(row_names(row.rows)):
         return True
     logger.error("answer to another claim under the number of this one: ignored", task=answer.task)
     return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from schemas.codec import codec
 from schemas.records import (
-    BlockGroup,
+    BlockGroups,
     BucketIdentity,
     ClaimedRow,
     ClaimRows,
@@ -17,10 +17,12 @@ from schemas.records import (
     KeyHead,
     PurgeOutcome,
     RowName,
+    RowNames,
     RowsClaimed,
     RowsFinished,
 )
 from services.domain.reclaimability import is_reclaimable_after
+from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
@@ -43,60 +45,70 @@ class _Claim:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self.groups: list[BlockGroup] = []
+        self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
 
-    def row(self, name: RowName) -> None:
-        """Claim one row."""
-        identity = self._transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
-        if identity is None:
-            self.gone.append(name)
-        elif name.kind is DeletedKind.KEY:
-            self._key(name, identity)
-        elif name.kind is DeletedKind.RENAME_ENTRY:
-            self._rename_entry(name, identity)
-        else:
-            self._directory(name, identity)
+    def rows(self, names: RowNames) -> None:
+        """Claim rows of one kind."""
+        identities = _Identities(self._transaction)
+        for row in rows(names):
+            identity = identities.of(row[0])
+            if identity is None:
+                self.gone.append(RowName(names.kind, *row))
+            elif names.kind is DeletedKind.KEY:
+                self._key(row, identity)
+            elif names.kind is DeletedKind.RENAME_ENTRY:
+                self._rename_entry(RowName(names.kind, *row), identity)
+            else:
+                self._directory(RowName(names.kind, *row), identity)
 
     def _is_held(self, bucket_id: int, birth: int, death: int) -> bool:
         """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
         snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
         return not is_reclaimable_after(birth, snapshots.previous(death))
 
-    def _key(self, name: RowName, identity: BucketIdentity) -> None:
+    def _key(self, named: Row, identity: BucketIdentity) -> None:
+        bucket_id, object_id, birth, death = named
         work = self._transaction.work
-        key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+        key = garbage_key(identity.volume_id, bucket_id, death, object_id)
         row = work.table(DELETED_TABLE).get_encoded(key)
         version = None if row is None else _KEY_HEAD.decode_head(row)
-        if row is None or version is None or version.birth != name.birth:
-            self._claimed_before(name, key)
+        if row is None or version is None or version.birth != birth:
+            self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        if self._transaction.counters.claims_stopped or self._is_held(name.bucket_id, version.birth, name.death):
-            self.refused.append(name)
+        if self._transaction.counters.claims_stopped or self._is_held(bucket_id, version.birth, death):
+            self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
         claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(name.bucket_id, NOBODY, key_cell(version))
-        self._transaction.figures.claim(name.bucket_id, version.size_bytes)
-        self._group(name, version)
+        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version))
+        self._transaction.figures.claim(bucket_id, version.size_bytes)
+        self._group(named, version)
 
-    def _claimed_before(self, name: RowName, key: bytes) -> None:
+    def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
-        claimed = _claimed_version(self._transaction, key, name)
+        claimed = _claimed_version(self._transaction, key, birth=named[2])
         if claimed is None:
-            self.gone.append(name)
+            self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
-            self._group(name, claimed)
+            self._group(named, claimed)
 
-    def _group(self, name: RowName, version: KeyHead) -> None:
-        if version.blocks is None:
-            raise InvariantError(f"a version without blocks is in deletedTable: {name}; stop and look at it")
-        self.groups.append(BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, version.blocks))
+    def _group(self, named: Row, version: KeyHead) -> None:
+        blocks = version.blocks
+        if blocks is None:
+            raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+        self.groups.append(
+            (
+                *named,
+                *(blocks.container_id, blocks.first_local_id, blocks.block_count),
+                *(blocks.block_size_bytes, blocks.size_bytes),
+            )
+        )
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -120,33 +132,59 @@ class _Claim:
         else:
             self.gone.append(name)
 
+    def answer(self, task: int) -> RowsClaimed:
+        """What became of all rows."""
+        return RowsClaimed(
+            task,
+            BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
+            by_columns(self.removed),
+            by_columns(self.gone),
+            by_columns(self.refused),
+        )
 
-def _claimed_version(transaction: Transaction, key: bytes, name: RowName) -> KeyHead | None:
-    """The claimed version of that name; None when there is none."""
+
+class _Identities:
+    """Buckets of one command's rows: mostly one, asked for again and again."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._table = transaction.work.table(BUCKET_ID_TABLE)
+        self._bucket_id: int | None = None
+        self._identity: BucketIdentity | None = None
+
+    def of(self, bucket_id: int) -> BucketIdentity | None:
+        """A bucket's names; None when there never was one."""
+        if bucket_id != self._bucket_id:
+            self._bucket_id, self._identity = bucket_id, self._table.get(bucket_id_key(bucket_id))
+        return self._identity
+
+
+def _claimed_version(transaction: Transaction, key: bytes, birth: int) -> KeyHead | None:
+    """The claimed version of that birth; None when there is none."""
     row = transaction.work.table(RECLAIM_TABLE).get_encoded(key)
     version = None if row is None else _KEY_HEAD.decode_head(row)
-    return version if version is not None and version.birth == name.birth else None
+    return version if version is not None and version.birth == birth else None
 
 
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     """Move rows that nobody holds out of reach; every row of the command gets an answer."""
     claim = _Claim(transaction)
-    for name in command.rows:
-        claim.row(name)
-    return RowsClaimed(command.task, tuple(claim.groups), tuple(claim.removed), tuple(claim.gone), tuple(claim.refused))
+    for names in command.rows:
+        claim.rows(names)
+    return claim.answer(command.task)
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed; what is not there is finished."""
-    work = transaction.work
-    for name in command.rows:
-        identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
-        if identity is None:
-            continue
-        key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
-        claimed = _claimed_version(transaction, key, name)
-        if claimed is None:
-            continue
-        work.table(RECLAIM_TABLE).delete(key)
-        transaction.figures.finish(name.bucket_id, claimed.size_bytes)
+    claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
+    for names in command.rows:
+        for bucket_id, object_id, birth, death in rows(names):
+            identity = identities.of(bucket_id)
+            if identity is None:
+                continue
+            key = garbage_key(identity.volume_id, bucket_id, death, object_id)
+            claimed = _claimed_version(transaction, key, birth)
+            if claimed is None:
+                continue
+            claimed_rows.delete(key)
+            transaction.figures.finish(bucket_id, claimed.size_bytes)
     return RowsFinished(command.task)

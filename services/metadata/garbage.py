@@ -14,7 +14,6 @@ from schemas.records import (
     KeyHead,
     RenameRow,
 )
-from schemas.topics import DELETED_ENTRIES
 from services.domain.space_matrix import holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.tables import (
@@ -63,7 +62,7 @@ def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: byte
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
-    _send(transaction, bucket_id, DeletedKind.KEY, key.object_id, key.birth, death)
+    transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
     return key
 
 
@@ -91,8 +90,8 @@ def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: Deleted
     birth = object_txn(object_id)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)
-    death = Death(row.death, row.snapshots_before_death)
-    _send(transaction, bucket_id, DeletedKind.DIRECTORY, object_id, birth, death)
+    entry = (bucket_id, object_id, birth, row.death, row.snapshots_before_death)
+    transaction.entries.add(DeletedKind.DIRECTORY, entry)
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
@@ -108,19 +107,4 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
     key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
     work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
     transaction.space.add(bucket.object_id, holders(birth, death.txn, snapshots.live_txns), RENAME_CELL)
-    _send(transaction, bucket.object_id, DeletedKind.RENAME_ENTRY, object_id, birth, death)
-
-
-def _send(
-    transaction: Transaction, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death
-) -> None:
-    entry = {
-        "bucket_id": bucket_id,
-        "object_id": object_id,
-        "kind": kind,
-        "birth": birth,
-        "death": death.txn,
-        "snapshots_before_death": death.snapshots_before,
-        "chain_version": transaction.counters.chain_version,
-    }
-    transaction.work.send_fields(DELETED_ENTRIES, entry)
+    transaction.entries.add(DeletedKind.RENAME_ENTRY, (bucket.object_id, object_id, birth, *death))

@@ -13,26 +13,24 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import (
     Barrier,
-    ClientRow,
     Committed,
-    DeletedEntry,
-    DeletedKind,
     MetadataCommand,
     MetadataProgress,
     MetadataReply,
 )
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, orphans, rollback, sweeps, tree
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
+from services.metadata.client_numbers import HOUR_MS, ClientNumbers
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
+from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.tables import (
-    CLIENT_TABLE,
     TABLES,
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
@@ -42,8 +40,6 @@ from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
-
-HOUR_MS = 3_600_000
 
 _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = {
     records.CreateVolume: buckets.create_volume,
@@ -56,7 +52,10 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
+    records.RequeueOrphans: orphans.requeue_orphans,
 }
+_NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
+"""Commands that are answered as a client's are, and yet come from one sender alone."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
     records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
@@ -93,7 +92,10 @@ class MetadataService:
         self._space = SpaceChanges()
         self._figures = BucketFigures()
         self._written = WrittenBlocks()
+        self._entries = SentEntries()
         self._directories = DirectoryPaths()
+        self._clients = ClientNumbers()
+        self._transaction: Transaction | None = None
         self._dropped: list[str] = []
         self.unneeded_changes: list[tuple[bytes, bytes]] = []
         """Ranges of changedTable that may be removed."""
@@ -107,7 +109,10 @@ class MetadataService:
         self._space.clear()
         self._figures.clear()
         self._written.clear()
+        self._entries.clear()
         self._directories.clear()
+        self._clients.clear()
+        self._transaction = None
         self._dropped.clear()
         self.unneeded_changes = unneeded_changes(tables)
 
@@ -119,17 +124,7 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
-        transaction = Transaction(
-            work,
-            self._counters,
-            self._snapshots,
-            self._space,
-            self._figures,
-            self._written,
-            self._directories,
-            self._counters.txn + 1,
-            log_time_ms,
-        )
+        transaction = self._begin(work, log_time_ms)
         try:
             if type(command.body) in _CLIENT_HANDLERS:
                 self._apply_client_command(command, transaction)
@@ -139,19 +134,40 @@ class MetadataService:
             self._undo()
             raise
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
-            _forget_clients(work, log_time_ms)
+            self._clients.forget(work, log_time_ms)
         self._counters.log_time_ms = log_time_ms
+
+    def _begin(self, work: Work, log_time_ms: int) -> Transaction:
+        """The next transaction; one object serves a whole batch."""
+        transaction = self._transaction
+        if transaction is None or transaction.work is not work:
+            transaction = self._transaction = Transaction(
+                work,
+                self._counters,
+                self._snapshots,
+                self._space,
+                self._figures,
+                self._written,
+                self._entries,
+                self._directories,
+            )
+        transaction.begin(self._counters, log_time_ms)
+        return transaction
 
     def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
             raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         work = transaction.work
-        clients = work.table(CLIENT_TABLE)
-        client_key = command.client_id.encode()
+        expected = _NAMED_SENDERS.get(type(command.body))
+        if expected is not None and command.sender != expected:
+            raise InvalidMessageError(
+                f"{type(command.body).__name__} comes from {expected}, not from {command.sender!r}"
+            )
+        client = command.client_id.encode()
         if command.number:
-            before = clients.get(client_key)
-            if before is not None and command.number <= before.number:
-                self._answer_again(command, before, work)
+            last, reply = self._clients.last(work, client)
+            if command.number <= last:
+                self._answer_again(command, last, reply, work)
                 return
         outcome = self._carry_out(command, transaction)
         encoded = b""
@@ -159,21 +175,21 @@ class MetadataService:
             encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
-            clients.put(client_key, ClientRow(command.number, transaction.log_time_ms, encoded))
+            self._clients.applied(client, command.number, transaction.log_time_ms, encoded)
 
-    def _answer_again(self, command: MetadataCommand, before: ClientRow, work: Work) -> None:
+    def _answer_again(self, command: MetadataCommand, last: int, answer: bytes, work: Work) -> None:
         if not command.wants_reply:
             return
-        if command.number == before.number:
-            if before.reply:
-                work.send_encoded(METADATA_REPLIES, before.reply)
+        if command.number == last:
+            if answer:
+                work.send_encoded(METADATA_REPLIES, answer)
             return
         reply = MetadataReply(
             command.client_id,
             command.number,
             0,
             ErrorCode.OLD_REQUEST,
-            f"number {before.number} was applied already; number commands in rising order",
+            f"number {last} was applied already; number commands in rising order",
         )
         work.send(METADATA_REPLIES, reply)
 
@@ -200,12 +216,14 @@ class MetadataService:
         self._figures.keep_message(txn)
         self._space.keep_message()
         self._written.keep_message()
+        self._entries.keep_message()
 
     def _undo(self) -> None:
         """The present command was not applied: what it has summed up is taken off again."""
         self._figures.undo_message()
         self._space.undo_message()
         self._written.undo_message()
+        self._entries.undo_message()
         self._directories.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -265,15 +283,16 @@ class MetadataService:
         if barrier.origin:
             work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, barrier))
             return
-        version = self._counters.chain_version
-        work.send(DELETED_ENTRIES, DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, version, barrier=barrier))
+        self._entries.add_barrier(barrier)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Nothing is due by time: what time does is a command in the log."""
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""
+        self._clients.write(work)
         self._written.send(work)
+        self._entries.send(work, self._counters.chain_version)
         note_changes(work, self._snapshots)
         self._counters.stored_bytes += self._figures.moved_stored()
         self._figures.write(work)
@@ -294,11 +313,3 @@ def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) ->
     if isinstance(outcome, Committed):
         return MetadataReply(command.client_id, command.number, txn, committed=outcome)
     return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))
-
-
-def _forget_clients(work: Work, log_time_ms: int) -> None:
-    """Remove clients that were not heard of for an hour of log time."""
-    table = work.table(CLIENT_TABLE)
-    for key, row in list(table.scan(b"", b"\xff")):
-        if row.log_time_ms < log_time_ms - HOUR_MS:
-            table.delete(key)

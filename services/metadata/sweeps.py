@@ -8,15 +8,14 @@ from typing import Any
 from schemas.records import (
     ClaimedRow,
     DeletedDirectoryRow,
-    DeletedEntry,
     DeletedKeyRow,
     DeletedKind,
     RenameRow,
     SweepPage,
     SweepPageSent,
 )
-from schemas.topics import DELETED_ENTRIES
 from services.domain.table_keys import bucket_id_key, garbage_end, garbage_from, identity_of_garbage_key, object_txn
+from services.metadata.sent_entries import Entry
 from services.metadata.space import unexpanded_count
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
@@ -55,11 +54,12 @@ def sweep_page(transaction: Transaction, command: SweepPage) -> SweepPageSent:
     )
     max_rows = max(1, min(command.max_rows, command.max_bytes // _ENTRY_BYTES))
     sent = 0
-    for read, (table, key, entry) in enumerate(_entries(transaction, command, bounds)):
+    for read, (table, key, kind, entry) in enumerate(_entries(transaction, command, bounds)):
         if sent >= max_rows or read >= max_rows * _READ_PER_SENT:
             return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, table, key)
-        if entry.birth > command.after_birth and (not command.until_birth or entry.birth <= command.until_birth):
-            transaction.work.send(DELETED_ENTRIES, entry)
+        birth = entry[2]
+        if birth > command.after_birth and (not command.until_birth or birth <= command.until_birth):
+            transaction.entries.add(kind, entry, command.sweep_id, command.page)
             sent += 1
     return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, _NO_MORE_TABLES, b"")
 
@@ -78,22 +78,17 @@ def _bounds(transaction: Transaction, command: SweepPage) -> tuple[bytes, bytes]
 
 def _entries(
     transaction: Transaction, command: SweepPage, bounds: tuple[bytes, bytes]
-) -> Iterator[tuple[int, bytes, DeletedEntry]]:
+) -> Iterator[tuple[int, bytes, DeletedKind, Entry]]:
     """Entries of the swept rows from the page's start on, with the number of their table and their key."""
     first, end = bounds
     beyond = _NO_MORE_TABLES if command.bucket_id == EVERY_BUCKET else _STORE_TABLES
     for number in range(command.start_table, beyond):
         start = max(first, command.start_key) if number == command.start_table else first
         for key, row in transaction.work.table(_TABLES[number]).scan(start, end):
-            yield number, key, _entry(transaction, command, key, row)
+            yield number, key, *_entry(key, row)
 
 
-def _entry(
-    transaction: Transaction,
-    command: SweepPage,
-    key: bytes,
-    row: DeletedKeyRow | DeletedDirectoryRow | RenameRow | ClaimedRow,
-) -> DeletedEntry:
+def _entry(key: bytes, row: DeletedKeyRow | DeletedDirectoryRow | RenameRow | ClaimedRow) -> tuple[DeletedKind, Entry]:
     bucket_id, death, object_id = identity_of_garbage_key(key)
     kind, snapshots_before_death = DeletedKind.KEY, 0
     if isinstance(row, DeletedKeyRow):
@@ -105,14 +100,4 @@ def _entry(
     else:
         # Claimed: nobody holds it, for ever. Another claim is answered with its blocks again.
         birth, snapshots_before_death = row.version.key.birth, row.version.snapshots_before_death
-    return DeletedEntry(
-        bucket_id=bucket_id,
-        object_id=object_id,
-        kind=kind,
-        birth=birth,
-        death=death,
-        snapshots_before_death=snapshots_before_death,
-        chain_version=transaction.counters.chain_version,
-        sweep_id=command.sweep_id,
-        sweep_page=command.page,
-    )
+    return kind, (bucket_id, object_id, birth, death, snapshots_before_death)

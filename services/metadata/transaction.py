@@ -9,6 +9,7 @@ from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
+from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.written_blocks import WrittenBlocks
@@ -57,7 +58,10 @@ class ShardCounters:
 
 @dataclass(slots=True)
 class Transaction:
-    """What every handler gets. Nothing else may decide an outcome: no clock, no setting, no random number."""
+    """What every handler gets; the commands of a batch share it.
+
+    Nothing else may decide an outcome: no clock, no setting, no random number.
+    """
 
     work: Work
     counters: ShardCounters
@@ -65,10 +69,18 @@ class Transaction:
     space: SpaceChanges
     figures: BucketFigures
     written: WrittenBlocks
+    entries: SentEntries
     directories: DirectoryPaths
-    txn: int
-    log_time_ms: int
+    txn: int = 0
+    log_time_ms: int = 0
     objects: int = 0
+
+    def begin(self, counters: ShardCounters, log_time_ms: int) -> None:
+        """Take up the next command."""
+        self.counters = counters
+        self.txn = counters.txn + 1
+        self.log_time_ms = log_time_ms
+        self.objects = 0
 
     @property
     def shard(self) -> int:

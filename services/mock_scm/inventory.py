@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from schemas.records import (
-    BlockGroup,
+    BlockGroups,
     BlockRun,
     BlocksWritten,
     ContainerRow,
@@ -16,6 +16,7 @@ from schemas.records import (
     InventoryRow,
     ScmState,
 )
+from services.domain.row_columns import BlockGroup, check_lengths, group_columns
 from services.mock_scm.metrics import GroupOutcome
 from services.mock_scm.tables import (
     CONTAINER_TABLE,
@@ -107,6 +108,22 @@ def check_run(run: BlockRun) -> None:
         or last_local_id(run) > MAX_NUMBER
     ):
         raise InvalidMessageError(f"no blocks are like this: {run}")
+
+
+def check_groups(groups: BlockGroups) -> None:
+    """Refuse groups of which a run cannot be, or whose lists are not as long as each other.
+
+    Raises:
+        InvalidMessageError: there is such a run.
+    """
+    check_lengths(*group_columns(groups))
+    if not groups.first_local_ids:
+        return
+    lasts = [first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True)]
+    least_id = min((*groups.container_ids, *groups.first_local_ids))
+    least_size = min((*groups.block_counts, *groups.block_sizes_bytes, *groups.sizes_bytes))
+    if least_id < 0 or least_size < 1 or max(lasts) > MAX_NUMBER:
+        raise InvalidMessageError("there is a group whose blocks cannot be: no blocks, no size, or ids beyond the last")
 
 
 def last_local_id(run: BlockRun) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -16,7 +17,6 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
-    BlockGroup,
     BlocksDeleted,
     BlocksWritten,
     DelayedDeletion,
@@ -27,6 +27,7 @@ from schemas.records import (
     WaitingDeletion,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
+from services.domain.row_columns import BlockGroup, block_groups
 from services.mock_scm import inventory
 from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
@@ -122,8 +123,7 @@ class MockScmService:
     def _take_deletion(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
         if command.task < 0 or command.attempt < 0:
             raise InvalidMessageError(f"task {command.task}, attempt {command.attempt}: neither is below 0")
-        for group in command.groups:
-            inventory.check_run(group.blocks)
+        inventory.check_groups(command.groups)
         if self.switches.delay_ms <= 0:
             self._delete_when_known(command, work)
             return
@@ -134,7 +134,9 @@ class MockScmService:
 
     def _delete_when_known(self, command: DeleteBlocks, work: Work) -> None:
         """A block that was not reported yet cannot be told from one that is deleted already: wait for the report."""
-        newest = max((inventory.last_local_id(group.blocks) for group in command.groups), default=0)
+        groups = command.groups
+        lasts = (first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True))
+        newest = max(lasts, default=0)
         if newest <= inventory.scm_state(work).mark_local_id:
             self._delete(command, work)
             return
@@ -143,10 +145,10 @@ class MockScmService:
         _insert(self._waiting, key)
 
     def _delete(self, command: DeleteBlocks, work: Work) -> None:
-        places = range(len(command.groups))
-        refused = {place for place in places if self._is_failing(command.groups[place], command.attempt)}
-        tried = [place for place in places if place not in refused]
-        outcomes, logged = inventory.remove_groups((command.groups[place] for place in tried), work)
+        groups = block_groups(command.groups)
+        refused = self._refused(groups, command.attempt)
+        tried = [place for place in range(len(groups)) if place not in refused]
+        outcomes, logged = inventory.remove_groups((groups[place] for place in tried), work)
         self._logged += logged
         kept = {place for place, outcome in zip(tried, outcomes, strict=True) if outcome is GroupOutcome.MISMATCHED}
         failed = sorted(refused | kept)
@@ -161,7 +163,13 @@ class MockScmService:
         for outcome, groups in counted.items():
             self._metrics.groups.labels(outcome.value).inc(groups)
         deleted = (place for place, outcome in outcomes.items() if outcome is GroupOutcome.DELETED)
-        self._metrics.deleted_bytes.inc(sum(command.groups[place].blocks.size_bytes for place in deleted))
+        self._metrics.deleted_bytes.inc(sum(command.groups.sizes_bytes[place] for place in deleted))
+
+    def _refused(self, groups: Sequence[BlockGroup], attempt: int) -> set[int]:
+        """Places of the groups that it was told to fail."""
+        if not (self.switches.is_failing or self.switches.failing_buckets or self.switches.fail_share):
+            return set()
+        return {place for place, group in enumerate(groups) if self._is_failing(group, attempt)}
 
     def _is_failing(self, group: BlockGroup, attempt: int) -> bool:
         if self.switches.is_failing or group.bucket_id in self.switches.failing_buckets:

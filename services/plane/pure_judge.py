@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import (
     Barrier,
     DeadLetter,
-    DeletedEntry,
-    MessageHeader,
+    DeletedEntries,
     PurgeDirectory,
     PurgeKeys,
     SweepResult,
@@ -29,12 +28,16 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
+from services.domain.row_columns import NO_ROWS, deleted_entries, entries_by_columns
 from services.runtime.chain_follower import CHAIN_TABLE, ChainFollower
 from services.runtime.service import Message, Work
 from services.storage.tables import TableDefinition, TablesReader
 from streaming.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
 
-WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntry)
+WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntries)
+_Logged = tuple[int, DeletedEntries]
+"""A message and its offset."""
+
 FIRST, BEYOND = b"\x00" * 8, b"\xff" * 8
 
 
@@ -52,8 +55,8 @@ class PureJudge:
 
     def __init__(self) -> None:
         self._chain = ChainFollower()
-        self._waiting: deque[LoggedEntry] = deque()
-        self._ready: list[LoggedEntry] = []
+        self._waiting: deque[_Logged] = deque()
+        self._ready: list[_Logged] = []
 
     @property
     def chain_version(self) -> int:
@@ -64,7 +67,7 @@ class PureJudge:
         """Follow the stored markers anew, and take up what waits."""
         self._chain.restore(tables)
         rows = tables.table(WAITING_ENTRIES).scan(FIRST, BEYOND)
-        self._waiting = deque(LoggedEntry(int.from_bytes(key, "big"), entry) for key, entry in rows)
+        self._waiting = deque((int.from_bytes(key, "big"), message) for key, message in rows)
         self._ready = []
 
     def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 none does
@@ -80,7 +83,8 @@ class PureJudge:
         if message.topic is SNAPSHOT_CHAIN:
             self._chain.follow(message.record, work)
             return
-        logged = LoggedEntry(message.offset, message.record)
+        deleted_entries(message.record)  # or nothing of it is judged
+        logged = (message.offset, message.record)
         if self._waiting or message.record.chain_version > self._chain.view.version:
             work.table(WAITING_ENTRIES).put(_key(message.offset), message.record)
             self._waiting.append(logged)
@@ -92,16 +96,20 @@ class PureJudge:
 
     def end_batch(self, work: Work) -> None:
         """Judge what may be judged now, and send the barriers behind it."""
-        while self._waiting and self._waiting[0].entry.chain_version <= self._chain.view.version:
+        while self._waiting and self._waiting[0][1].chain_version <= self._chain.view.version:
             logged = self._waiting.popleft()
-            work.table(WAITING_ENTRIES).delete(_key(logged.offset))
+            work.table(WAITING_ENTRIES).delete(_key(logged[0]))
             self._ready.append(logged)
         if self._ready:
-            _send(judge_batch(self._ready, self._chain.view), self._chain.view.version, work)
+            entries = [LoggedEntry(offset, entry) for offset, sent in self._ready for entry in deleted_entries(sent)]
+            _send(judge_batch(entries, self._chain.view), work)
+            for _, sent in self._ready:
+                if sent.barrier is not None:
+                    _send_barrier(sent.barrier, self._chain.view.version, work)
             self._ready = []
 
 
-def _send(batch: JudgedBatch, chain_version: int, work: Work) -> None:
+def _send(batch: JudgedBatch, work: Work) -> None:
     for keys in batch.purge_keys:
         work.send(PURGE_KEYS, keys)
     for directories in batch.purge_directories:
@@ -110,19 +118,17 @@ def _send(batch: JudgedBatch, chain_version: int, work: Work) -> None:
         work.send(SWEEP_RESULTS, result)
     for refused in batch.refused:
         work.send(DEAD_LETTERS, _dead_letter(refused, work.shard))
-    for barrier in batch.barriers:
-        _send_barrier(barrier, chain_version, work)
 
 
 def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
-    work.send(PURGE_KEYS, PurgeKeys(chain_version, (), (), barrier))
+    work.send(PURGE_KEYS, PurgeKeys(chain_version, NO_ROWS, (), barrier))
     work.send(PURGE_DIRECTORIES, PurgeDirectory(chain_version, (), barrier))
     work.send(SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, chain_version, barrier))
 
 
 def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
-    entries = codec(DeletedEntry)
-    value = entries.encode(refused.logged.entry)
+    entries = codec(DeletedEntries)
+    value = entries.encode(entries_by_columns([refused.logged.entry]))
     return DeadLetter(
         service=PureJudge.name,
         topic=DELETED_ENTRIES.name,
@@ -134,5 +140,5 @@ def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
         value=value,
         size_bytes=len(value),
         key=b"",
-        headers=(MessageHeader(FINGERPRINT_HEADER, entries.fingerprint),),
+        headers=(),
     )

@@ -56,7 +56,7 @@ class LoopMetrics(Protocol):
         ...
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged; none wait."""
+        """Messages were acknowledged."""
         ...
 
 
@@ -148,6 +148,8 @@ class Runner:
     def step(self, timeout_seconds: float = 0.0) -> int:
         """Take what there is (waiting up to the given time), apply, write, publish; says how many messages.
 
+        What a full batch has sent is acknowledged while the next one is applied: there is more to do than to wait.
+
         Raises:
             RetryableError: the same step may succeed soon; nothing was lost.
             InvariantError: stop.
@@ -155,7 +157,7 @@ class Runner:
         if self._is_source_stale:  # not where it failed: the broker may be away too
             self._source = self._open_source()
             self._is_source_stale = False
-        self._publish()
+        self._outbox.send()
         records = self._source.poll(self._max_batch_messages, timeout_seconds)
         try:
             self._take_in(records)
@@ -165,6 +167,8 @@ class Runner:
             self._is_source_stale = True
             self.service.restore(TablesReader(self.store))
             raise
+        if len(records) < self._max_batch_messages:
+            self._settle()
         return len(records)
 
     def _take_in(self, records: Sequence[LogRecord]) -> None:
@@ -201,6 +205,7 @@ class Runner:
             self._carry_out(inputs, work, batch)
             if not work.is_changed() and not work.messages and not inputs:
                 return
+            self._settle()
             added = self._write(work, batch)
         except (InvariantError, RetryableError, OSError):
             raise
@@ -231,6 +236,7 @@ class Runner:
         work, batch = Work(self.shard, self.store, self._cache), _summary([record])
         batch.dead_letters[record.topic] = 1
         self._put_aside(record, error, work)
+        self._settle()
         self._written(self._write(work, batch), batch)
 
     def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, batch: BatchSummary) -> None:
@@ -275,10 +281,10 @@ class Runner:
         self._probe(Point.AFTER_WRITE)
         if self._after_write:
             self._after_write()
-        self._publish()
+        self._outbox.send()
 
-    def _publish(self) -> None:
-        published = self._outbox.publish()
+    def _settle(self) -> None:
+        published = self._outbox.settle()
         if published:
             self._metrics.published(published)
 
@@ -287,6 +293,10 @@ class Runner:
         table = TablesReader(self.store).table(POSITIONS)
         rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
         return {topic: row.next_offset if row else 0 for topic, row in rows.items()}
+
+    def waiting(self) -> int:
+        """How many messages are written and not yet acknowledged."""
+        return self._outbox.waiting()
 
     def lag(self) -> dict[str, int]:
         """Per input topic how many messages lie ahead."""

@@ -123,7 +123,7 @@ class RunnerMetrics:
         self._outbox.set(waiting_messages)
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged; none wait."""
+        """Messages were acknowledged; none wait until the next batch is written."""
         self._published.inc(messages)
         self._outbox.set(0)
 

@@ -1,7 +1,8 @@
 """Messages on their way out: written with the state that caused them, removed when the log has acknowledged them.
 
-One row holds the messages of one unit of work, under a rising number. A row is published whole, again after a
-crash; it is removed by a later write, never before the acknowledgement. A marker of the snapshot chain is
+One row holds the messages of one unit of work, under a rising number. A row is sent whole, again after a crash or when
+the log did not acknowledge it; it is removed by a later write, never before the acknowledgement. Under load the next
+unit of work is applied while the log takes in the messages of this one. A marker of the snapshot chain is
 acknowledged before anything behind it is sent: who reads an entry can then read every marker before it.
 """
 
@@ -41,20 +42,22 @@ class Outbox:
         self._sink = sink
         self._probe = probe
         self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
-        self._published: list[bytes] = []
+        self._sent: list[tuple[bytes, OutboxRow]] = []
+        self._acknowledged: list[bytes] = []
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
         """Take up what the last run wrote and may not have sent."""
         self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND))
-        self._published = []
+        self._sent = []
+        self._acknowledged = []
         if self._waiting:
             self._next_number = int.from_bytes(self._waiting[-1][0], "big") + 1
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
         """Make the messages part of a unit of work, which also removes what was acknowledged."""
         table = work.table(OUTBOX)
-        removed = list(self._published)
+        removed = list(self._acknowledged)
         for key in removed:
             table.delete(key)
         if not messages:
@@ -69,32 +72,58 @@ class Outbox:
 
     def written(self, added: Added) -> None:
         """The unit of work is durable: its messages may go."""
-        del self._published[: len(added.removed)]
+        del self._acknowledged[: len(added.removed)]
         if added.row is not None:
             self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""
-        return sum(len(run.values) for _, row in self._waiting for run in row.runs)
+        return sum(len(run.values) for _, row in (*self._waiting, *self._sent) for run in row.runs)
 
-    def publish(self) -> int:
-        """Send all that waits and have it acknowledged; says how many messages.
+    def send(self) -> None:
+        """Hand all that waits to the log; it may be on its way when this returns.
 
         Raises:
             RetryableError: nothing is removed; all of it is sent again at the next call.
         """
-        sent = 0
-        for run in [run for _, row in self._waiting for run in row.runs]:
+        while self._waiting:
+            key, row = self._waiting[0]
+            try:
+                self._send(row)
+            except Exception:
+                self._send_again()
+                raise
+            self._sent.append((key, row))
+            self._waiting.popleft()
+
+    def _send(self, row: OutboxRow) -> None:
+        for run in row.runs:
             for value in run.values:
                 self._sink.send(run.topic, self._shard, value, run.fingerprint)
                 self._probe(Point.MID_PUBLISH)
                 if run.topic == SNAPSHOT_CHAIN.name:
                     self._sink.flush()
-            sent += len(run.values)
-        if sent:
+
+    def settle(self) -> int:
+        """Wait until the log has acknowledged all that was sent; says how many messages.
+
+        Raises:
+            RetryableError: as in ``send``.
+        """
+        if not self._sent:
+            return 0
+        try:
             self._sink.flush()
-            self._probe(Point.AFTER_PUBLISH)
-        self._published += [key for key, _ in self._waiting]
-        self._waiting.clear()
-        return sent
+        except Exception:
+            self._send_again()
+            raise
+        self._probe(Point.AFTER_PUBLISH)
+        messages = sum(len(run.values) for _, row in self._sent for run in row.runs)
+        self._acknowledged += [key for key, _ in self._sent]
+        self._sent.clear()
+        return messages
+
+    def _send_again(self) -> None:
+        self._waiting.extendleft(reversed(self._sent))
+        self._sent.clear()

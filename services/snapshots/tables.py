@@ -20,7 +20,7 @@ rollbackTable        /volume/bucket     a rollback on its way
 goneTable            /volume/bucket/name the last snapshot of a name that has gone
 deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
 letterTable          as deadLetterTable the letter itself, until it is dealt with
-deadLetterPlaceTable service/topic/partition/offset  number of the letter about that message
+deadLetterPlaceTable service/topic/partition/offset/SHA-256  number of the letter about that message
 deadLetterCountTable service            how many of its letters are open
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
@@ -29,6 +29,7 @@ clientTable          client id          last number and answer of a client
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
@@ -137,4 +138,5 @@ def dead_letter_key(number: int) -> bytes:
 
 def dead_letter_place_key(letter: records.DeadLetter) -> bytes:
     """deadLetterPlaceTable."""
-    return f"{letter.service}/{letter.topic}/{letter.partition}/{letter.offset}".encode()
+    value = sha256(letter.value).hexdigest()
+    return f"{letter.service}/{letter.topic}/{letter.partition}/{letter.offset}/{value}".encode()

@@ -27,11 +27,12 @@ from schemas.records import (
     ChainDrop,
     ChainTake,
     DeadLetter,
-    DeletedEntry,
+    DeletedEntries,
     DeletedKind,
     JudgedDirectory,
     PurgeKeys,
     RowName,
+    RowNames,
     SnapshotChainRecord,
     SweepResult,
 )
@@ -46,6 +47,7 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
+from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.home import jars_directory
@@ -62,7 +64,7 @@ pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(180)]
 
 SHARDS = 2
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS)
-NEWEST = codec(DeletedEntry).fingerprint
+NEWEST = codec(DeletedEntries).fingerprint
 ANSWER_SECONDS = 60.0
 
 
@@ -88,15 +90,12 @@ class Wire:
         return self._send(DELETED_ENTRIES, body, headers, shard)
 
     def send(self, *entries: DeletedEntry, shard: int = 0) -> list[int]:
-        return [self.send_bytes(codec(DeletedEntry).encode(entry), shard=shard) for entry in entries]
+        """Send entries, each as a message of its own; says at which offsets they lie."""
+        return [self.send_together(entry, shard=shard) for entry in entries]
 
-    def send_many(self, entries: list[DeletedEntry], shard: int = 0) -> None:
-        encode = codec(DeletedEntry).encode
-        for entry in entries:
-            headers: list[tuple[str, Any]] = [(FINGERPRINT_HEADER, NEWEST)]
-            self._producer.produce(DELETED_ENTRIES.name, encode(entry), partition=shard, headers=headers)
-            self._producer.poll(0)
-        assert self._producer.flush(30) == 0
+    def send_together(self, *entries: DeletedEntry, shard: int = 0) -> int:
+        """Send entries of one kind as one message."""
+        return self.send_bytes(codec(DeletedEntries).encode(entries_by_columns(entries)), shard=shard)
 
     def mark(self, body: ChainTake | ChainDrop, shard: int = 0) -> int:
         """Send the next marker of a chain; says its version."""
@@ -126,7 +125,7 @@ class Wire:
     def settle(self, shard: int = 0) -> dict[Topic, list[Any]]:
         """Send a barrier, and read all topics up to where it comes out."""
         barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "")
-        self.send(DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, 0, barrier=barrier), shard=shard)
+        self.send_bytes(codec(DeletedEntries).encode(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard)
         read = {topic: self._read(topic, shard, barrier) for topic in OUTPUTS}
         return {**read, DEAD_LETTERS: self._read(DEAD_LETTERS, shard, None)}
 
@@ -207,7 +206,7 @@ def named(entry: DeletedEntry) -> RowName:
 
 
 def rows(read: dict[Topic, list[Any]]) -> list[RowName]:
-    return [row for purge in read[PURGE_KEYS] for row in purge.rows]
+    return row_names(purge.rows for purge in read[PURGE_KEYS])
 
 
 def free_entry(wire: Wire, object_id: int = 1, bucket_id: int = 256) -> DeletedEntry:
@@ -237,13 +236,11 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
         offsets = wire.send(*entries, shard=shard)
         read = wire.settle(shard)
     expected = judge_batch([LoggedEntry(*one) for one in zip(offsets, entries, strict=True)], wire.views[shard])
-    assert sorted(rows(read), key=repr) == sorted(
-        (row for purge in expected.purge_keys for row in purge.rows), key=repr
-    )
+    assert sorted(rows(read), key=repr) == sorted(row_names(purge.rows for purge in expected.purge_keys), key=repr)
     numbers = {named(entry): entry.snapshots_before_death for entry in entries}
     for purge in read[PURGE_KEYS]:
         assert purge.chain_version == version
-        assert list(purge.snapshots_before_death) == [numbers[row] for row in purge.rows]
+        assert list(purge.snapshots_before_death) == [numbers[row] for row in row_names([purge.rows])]
     assert all_directories(read[PURGE_DIRECTORIES]) == all_directories(expected.purge_directories)
     assert swept(read[SWEEP_RESULTS]) == swept(expected.sweep_results)
     letters = {letter.offset: letter for letter in read[DEAD_LETTERS]}
@@ -253,7 +250,8 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
     for refused in expected.refused:
         letter = letters[refused.logged.offset]
         assert (letter.service, letter.topic, letter.partition) == ("streaming", DELETED_ENTRIES.name, shard)
-        assert codec(DeletedEntry).decode_message(letter.value, letter.fingerprint) == refused.logged.entry
+        message = codec(DeletedEntries).decode_message(letter.value, letter.fingerprint)
+        assert deleted_entries(message) == [refused.logged.entry]
     assert registry.get_sample_value("deepclean_streaming_dead_letters_total") == len(letters)
     assert registry.get_sample_value("deepclean_streaming_chain_version", {"shard": str(shard)}) == version
 
@@ -278,12 +276,14 @@ def test_a_barrier_comes_out_behind_all_that_was_sent_before_it(stand: Stand) ->
     wire = stand.wire
     keys = [free_entry(wire, number) for number in range(2_500)]
     directories = [replace(entry, kind=DeletedKind.DIRECTORY) for entry in keys[:1_100]]
-    wire.send_many([*keys, *directories])
+    for first in range(0, len(keys), 700):
+        wire.send_together(*keys[first : first + 700])
+    wire.send_together(*directories)
     with stand.running():
         read = wire.settle()
     assert set(rows(read)) == {named(entry) for entry in keys}
     assert {one.object_id for one in all_directories(read[PURGE_DIRECTORIES])} == set(range(1_100))
-    sizes = [len(purge.rows) for purge in read[PURGE_KEYS]]
+    sizes = [len(purge.rows.object_ids) for purge in read[PURGE_KEYS]]
     assert max(sizes) <= ROWS_PER_MESSAGE
     assert sizes[-1] == 0
     assert read[PURGE_KEYS][-1].barrier.work == 3
@@ -306,22 +306,47 @@ def test_an_entry_is_judged_with_every_marker_that_was_there_before_it(stand: St
 
 def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
     """Messages that are no entries: body and fingerprint."""
-    body = codec(DeletedEntry).encode(free_entry(wire))
+    entry = free_entry(wire)
+    message = entries_by_columns([entry])
+    body = codec(DeletedEntries).encode(message)
+    kind_at = body.index(codec(RowNames).encode(message.rows))
     return {
         "nothing": (b"", NEWEST),
         "tombstone": (None, NEWEST),
         "too short": (body[:-1], NEWEST),
         "bytes behind": (body + b"\x00", NEWEST),
-        "another kind": (body[:3] + b"\x0e" + body[4:], NEWEST),
+        "another kind": (body[:kind_at] + b"\x0e" + body[kind_at + 1 :], NEWEST),
         "endless": (b"\xff" * 40, NEWEST),
+        "rows without end": (body[: kind_at + 1] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 20, NEWEST),
         "text of a gigabyte": (body[:-1] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
+        "a billion rows": (b"\x02\x00" + b"\x80\x80\x80\x80\x08" + b"\x02" * 9, NEWEST),
+        "a billion rows in a block of nine bytes": (b"\x02\x00" + b"\xff\xff\xff\xff\x07\x12" + b"\x02" * 9, NEWEST),
+        "more rows than a list has": (b"\x02\x00" + b"\x80" * 8 + b"\x40" + b"\x02" * 9, NEWEST),
         "page beyond 32 bits": (body[:-2] + b"\x80\x80\x80\x80\x80\x01\x00", NEWEST),
         "unknown schema": (body, b"\x01" * 8),
         "short fingerprint": (body, NEWEST[:7]),
         "empty fingerprint": (body, b""),
         "longer than a dead letter may be": (b"\xff" * (DEAD_LETTER_BYTES + 80_000), NEWEST),
-        "another record": (codec(PurgeKeys).encode(PurgeKeys(1, (), ())), codec(PurgeKeys).fingerprint),
+        "another record": (codec(PurgeKeys).encode(PurgeKeys(1, NO_ROWS, ())), codec(PurgeKeys).fingerprint),
     }
+
+
+def test_rows_without_a_place_in_every_list_are_put_aside_together(stand: Stand) -> None:
+    wire = stand.wire
+    whole = entries_by_columns([free_entry(wire, number) for number in range(3)])
+    broken = [
+        replace(whole, rows=replace(whole.rows, deaths=(9, 9))),
+        replace(whole, rows=replace(whole.rows, object_ids=(1, 2, 3, 4))),
+        replace(whole, snapshots_before_death=()),
+    ]
+    offsets = [wire.send_bytes(codec(DeletedEntries).encode(message)) for message in broken]
+    wire.send_bytes(codec(DeletedEntries).encode(DeletedEntries(wire.views[0].version, NO_ROWS, ())))
+    with stand.running():
+        read = wire.settle()
+    assert [(letter.offset, letter.error) for letter in read[DEAD_LETTERS]] == [
+        (offset, "ColumnsError") for offset in offsets
+    ]
+    assert rows(read) == []
 
 
 def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
@@ -346,7 +371,7 @@ def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
 
 def test_a_message_without_the_header_is_of_the_first_schema(stand: Stand) -> None:
     wire, entry = stand.wire, free_entry(stand.wire, object_id=78)
-    wire.send_bytes(codec(DeletedEntry).encode(entry), fingerprint=None)
+    wire.send_bytes(codec(DeletedEntries).encode(entries_by_columns([entry])), fingerprint=None)
     with stand.running():
         read = wire.settle()
     assert rows(read) == [named(entry)]

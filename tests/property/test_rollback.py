@@ -45,6 +45,7 @@ from schemas.topics import (
     METADATA_PROGRESS,
     METADATA_REPLIES,
 )
+from services.domain.row_columns import by_columns, deleted_entries
 from services.domain.space_matrix import holders
 from services.domain.table_keys import identity_of_garbage_key, object_txn
 from services.metadata import queries
@@ -150,14 +151,15 @@ class _Bucket:
         records = self.log.records(DELETED_ENTRIES.name, 0)
         if not records:
             return
-        entry = codec(BY_NAME[DELETED_ENTRIES.name].record).decode(self.random.choice(records).value)
+        message = codec(BY_NAME[DELETED_ENTRIES.name].record).decode(self.random.choice(records).value)
+        entry = self.random.choice(deleted_entries(message))
         name = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
         if entry.kind is DeletedKind.DIRECTORY:
             limits = self.random.randint(1, 3), 999
             self.internal(ExpandDirectory(entry.bucket_id, entry.object_id, entry.death, *limits))
             self.internal(PurgeDirectories(1, (name,)))
         else:
-            self.internal(ClaimRows(1, 1, (name,)))
+            self.internal(ClaimRows(1, 1, by_columns([name])))
 
     def listing(self, snapshot_id: str = "") -> dict[str, tuple[bool, str, int]]:
         tables = TablesReader(self.store.open_checkpoint(snapshot_id)) if snapshot_id else self.tables

@@ -11,6 +11,7 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import DeletedKind, MetadataCommand, PurgeKeys, RowName
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, Topic
+from services.domain.row_columns import NO_ROWS, DeletedEntry, by_columns, entries_by_columns
 from services.metadata.tables import BUCKET_TABLE, DELETED_TABLE, FILE_TABLE, KEY_TABLE
 from services.runtime.log import LogRecord
 from tests.simulation.plane import SimulatedPlane
@@ -100,12 +101,12 @@ class Liar:
         """The first judge says that nobody holds them: under their own numbers, or under a death that fits the lie."""
         rows = self._some_rows()
         if self.random.random() < 0.5:
-            names = tuple(replace(name, death=name.birth + 1) for name, _ in rows)
+            names = [replace(name, death=name.birth + 1) for name, _ in rows]
             before = tuple(self.random.choice((0, count)) for _, count in rows)
         else:
-            names = tuple(name for name, _ in rows)
+            names = [name for name, _ in rows]
             before = tuple(self.random.choice((count, 0, count + 1)) for _, count in rows)
-        self._append(PURGE_KEYS, PurgeKeys(0, names, before))
+        self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), before))
 
     def _claim(self) -> None:
         """The second judge says so."""
@@ -113,20 +114,20 @@ class Liar:
         self.tasks.add(task)
         rows = self._some_rows()
         self.claimed += rows
-        claim = records.ClaimRows(task, 0, tuple(name for name, _ in rows))
+        claim = records.ClaimRows(task, 0, by_columns(name for name, _ in rows))
         self._append(METADATA_COMMANDS, MetadataCommand(self.shard, "", 0, claim, "key_deletion", wants_reply=False))
 
     def confess(self) -> None:
         """Say honestly of what was claimed by a lie that it is to be freed: what is not free stays."""
         if self.claimed:
             names, before = zip(*self.claimed, strict=True)
-            self._append(PURGE_KEYS, PurgeKeys(0, names, before))
+            self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), before))
             self.claimed.clear()
 
     def _entry(self) -> None:
         """Metadata itself says that something died that did not, or with numbers that nothing has."""
         for name, count in self._some_rows():
-            entry = records.DeletedEntry(
+            entry = DeletedEntry(
                 name.bucket_id, name.object_id, name.kind, name.birth, name.death, count, chain_version=0
             )
             strange = self.random.choice(
@@ -139,4 +140,10 @@ class Liar:
                     replace(entry, bucket_id=-1, snapshots_before_death=1),
                 )
             )
-            self._append(DELETED_ENTRIES, strange)
+            self._append(DELETED_ENTRIES, entries_by_columns([strange]))
+
+
+def _columns(names: Sequence[RowName]) -> records.RowNames:
+    """Rows of keys by columns."""
+    found = by_columns(names)
+    return found[0] if found else NO_ROWS

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from schemas import records
-from schemas.records import BlockGroup, DeletedKind, RowName
+from schemas.records import DeletedKind, RowName
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain import chain_view
 from services.domain.chain_view import ChainView
+from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
 from services.domain.table_keys import garbage_from, object_txn
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
@@ -20,12 +21,12 @@ from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import changed_rows, checkpoints, claims, expansion, rollback
 from services.metadata.garbage import Death
+from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
-from services.runtime.probe import Point
 from services.runtime.service import Message, OutgoingMessage, Work
 from services.snapshots import expiry
 from services.snapshots.holds import Holds
@@ -64,7 +65,7 @@ def first_judge_ignores_the_premise(patch: Patch) -> None:
     original = PureJudge.apply
 
     def apply(self: PureJudge, message: Message, work: Work) -> None:
-        if isinstance(message.record, records.DeletedEntry):
+        if isinstance(message.record, records.DeletedEntries):
             message = message._replace(record=replace(message.record, chain_version=0))
         original(self, message, work)
 
@@ -106,8 +107,8 @@ def scm_before_the_claim(patch: Patch) -> None:
 
     def ask(self: Tasks, task: int, row: records.TaskRow, work: Work) -> None:
         if row.state == TaskState.CLAIMING:
-            groups = _groups(simulations[-1], work.shard, row.rows)
-            if groups:
+            groups = _groups(simulations[-1], work.shard, row_names(row.rows))
+            if groups.object_ids:
                 work.send(SCM_COMMANDS, records.ScmCommand(records.DeleteBlocks(task, row.attempt, groups)))
         original_ask(self, task, row, work)
 
@@ -115,11 +116,11 @@ def scm_before_the_claim(patch: Patch) -> None:
     patch.setattr(Tasks, "_ask", ask)
 
 
-def _groups(simulation: Simulation, shard: int, names: tuple[RowName, ...]) -> tuple[BlockGroup, ...]:
+def _groups(simulation: Simulation, shard: int, names: Sequence[RowName]) -> records.BlockGroups:
     """The blocks of rows, read behind metadata's back."""
     model = simulation.shards[shard].model
     runs = {model.births[number]: run for number, run in model.runs.items()}
-    return tuple(
+    return groups_by_columns(
         BlockGroup(name.bucket_id, name.object_id, name.birth, name.death, runs[name.birth])
         for name in names
         if name.kind is DeletedKind.KEY and name.birth in runs
@@ -144,22 +145,17 @@ def position_before_state(patch: Patch) -> None:
 def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
     """What was handed to the producer counts as sent."""
 
-    def publish(self: Outbox) -> int:
-        waiting = list(self._waiting)
-        self._published += [key for key, _ in waiting]
-        self._waiting.clear()
-        sent = 0
-        for run in [run for _, row in waiting for run in row.runs]:
-            for value in run.values:
-                self._sink.send(run.topic, self._shard, value, run.fingerprint)
-                sent += 1
-                self._probe(Point.MID_PUBLISH)
-        if sent:
-            self._sink.flush()
-            self._probe(Point.AFTER_PUBLISH)
-        return sent
+    original = Outbox.send
 
-    patch.setattr(Outbox, "publish", publish)
+    def send(self: Outbox) -> None:
+        self._acknowledged += [key for key, _ in self._waiting]
+        try:
+            original(self)
+        finally:
+            self._sent.clear()
+            self._waiting.clear()
+
+    patch.setattr(Outbox, "send", send)
 
 
 def outbox_not_in_the_batch(patch: Patch) -> None:
@@ -179,23 +175,23 @@ def death_from_the_message(patch: Patch) -> None:
     """A claim finds its row by object and birth, and judges it by the death that the message tells."""
     original = claims._Claim._key
 
-    def key(self: Any, name: RowName, identity: records.BucketIdentity) -> None:
+    def key(self: Any, named: Row, identity: records.BucketIdentity) -> None:
+        bucket_id, object_id, birth, death = named
         work = self._transaction.work
-        start = garbage_from(identity.volume_id, name.bucket_id, 0)
-        end = garbage_from(identity.volume_id, name.bucket_id, 1 << 63)
+        start = garbage_from(identity.volume_id, bucket_id, 0)
+        end = garbage_from(identity.volume_id, bucket_id, 1 << 63)
         for _, row in work.table(DELETED_TABLE).scan(start, end):
-            if row.key.birth == name.birth and row.key.object_id == name.object_id:
-                if not self._is_held(name.bucket_id, row.key.birth, name.death):
-                    patch_held = replace(name, death=row.death)
+            if row.key.birth == birth and row.key.object_id == object_id:
+                if not self._is_held(bucket_id, row.key.birth, death):
                     held = type(self)._is_held
                     type(self)._is_held = lambda *_: False
                     try:
-                        original(self, patch_held, identity)
+                        original(self, (bucket_id, object_id, birth, row.death), identity)
                     finally:
                         type(self)._is_held = held
                     return
                 break
-        original(self, name, identity)
+        original(self, named, identity)
 
     patch.setattr(claims._Claim, "_key", key)
 
@@ -221,9 +217,8 @@ def finish_before_confirmation(patch: Patch) -> None:
 
     def claimed(self: Tasks, answer: records.RowsClaimed, work: Work) -> None:
         original(self, answer, work)
-        names = tuple(RowName(DeletedKind.KEY, g.bucket_id, g.object_id, g.birth, g.death) for g in answer.groups)
-        if names:
-            finish = records.FinishRows(answer.task, names)
+        if answer.groups.object_ids:
+            finish = records.FinishRows(answer.task, (names_of_groups(answer.groups),))
             work.send(METADATA_COMMANDS, records.MetadataCommand(work.shard, "", 0, finish, "key_deletion", False))
 
     patch.setattr(Tasks, "claimed", claimed)
@@ -253,14 +248,26 @@ def count_at_sending(patch: Patch) -> None:
     """A sweep sends how many snapshots there are now instead of how many there were at the death."""
     from services.metadata import sweeps
 
-    original = sweeps._entry
+    original = sweeps.sweep_page
 
-    def entry(transaction: Any, command: records.SweepPage, key: bytes, row: Any) -> records.DeletedEntry:
-        bucket_id = int(key.split(b"/")[2])
-        ever = transaction.snapshots.of(transaction.work, bucket_id).ever
-        return replace(original(transaction, command, key, row), snapshots_before_death=ever)
+    def sweep(transaction: Any, command: records.SweepPage) -> Any:
+        add = transaction.entries.add
 
-    patch.setattr(sweeps, "_entry", entry)
+        def add_counted(kind: Any, entry: Any, *page: int) -> None:
+            ever = transaction.snapshots.of(transaction.work, entry[0]).ever
+            add(kind, (*entry[:4], ever), *page)
+
+        transaction.entries.add = add_counted
+        try:
+            return original(transaction, command)
+        finally:
+            del transaction.entries.add
+
+    patch.setitem(
+        __import__("services.metadata.service", fromlist=["_SERVICE_HANDLERS"])._SERVICE_HANDLERS,
+        records.SweepPage,
+        ("key_deletion", sweep),
+    )
 
 
 def ordinals_reused(patch: Patch) -> None:
@@ -277,14 +284,13 @@ def checkpoint_of_a_later_moment(patch: Patch) -> None:
 
 def birth_from_the_object(patch: Patch) -> None:
     """An overwritten key's version is judged by the age of the key."""
-    from services.metadata import garbage
+    original = SentEntries.add
 
-    original = garbage._send
+    def add(self: SentEntries, kind: Any, entry: Any, *page: int) -> None:
+        bucket_id, object_id, _, *rest = entry
+        original(self, kind, (bucket_id, object_id, object_txn(object_id), *rest), *page)
 
-    def send(transaction: Any, bucket_id: int, kind: DeletedKind, object_id: int, birth: int, death: Death) -> None:
-        original(transaction, bucket_id, kind, object_id, object_txn(object_id), death)
-
-    patch.setattr(garbage, "_send", send)
+    patch.setattr(SentEntries, "add", add)
 
 
 def take_twice(patch: Patch) -> None:
@@ -391,7 +397,7 @@ MUTANTS = {
     "n counted when sent": Mutant(count_at_sending, FaultMix(), (DefectError, LivenessError)),
     "ordinals used again": Mutant(ordinals_reused, FaultMix(), (DefectError,)),
     "a checkpoint that shares its batch": Mutant(
-        checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError)
+        checkpoint_of_a_later_moment, FaultMix(pause=0.05), (AnswerError, SafetyError, AccountError, DefectError)
     ),
     "a version judged by the age of its key": Mutant(birth_from_the_object, FaultMix(), (LivenessError,)),
     "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), (SafetyError, AnswerError)),

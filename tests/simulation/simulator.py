@@ -30,12 +30,14 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
+from services.domain.row_columns import ColumnsError, block_groups, deleted_entries, row_names
 from services.domain.table_keys import local_id_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
+from services.runtime.log import LogRecord
 from services.runtime.loop import POSITIONS, RUNTIME_TABLES
 from services.snapshots import queries, retention_queries
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE
@@ -55,7 +57,7 @@ MINUTE_MS = 60_000
 REPLAYED_TOPICS = frozenset(
     topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
 )
-"""What metadata sends byte for byte again when it starts from an older copy; figures are coalesced by batch."""
+"""What metadata sends again when it starts from an older copy; figures are coalesced by batch."""
 
 _ASKED_BY: Mapping[type[Any], str] = {
     records.RowsClaimed: "key_deletion",
@@ -92,7 +94,7 @@ class _Shard:
     dead_letters: set[tuple[str, str, int]] = field(default_factory=set)
     replayed_until: int = 0
     """Position up to which a restored metadata repeats itself."""
-    sent_before: set[tuple[str, bytes]] = field(default_factory=set)
+    sent_before: set[tuple[str, Any]] = field(default_factory=set)
     scm_deletions: int = 0
     claimed: set[int] = field(default_factory=set)
     """First local ids of all blocks that an answer to a claim has named."""
@@ -199,8 +201,9 @@ class Simulation:
         self.is_published[address] = False
         count = 0
         try:
-            count = self.plane.processes[address].runner.step()
-            self.is_published[address] = True
+            runner = self.plane.processes[address].runner
+            count = runner.step()
+            self.is_published[address] = not runner.waiting()
         except SimulatedCrash:
             self._goes_down(address)
         except RetryableError:
@@ -390,16 +393,18 @@ class Simulation:
                 self._watch_finish(shard, command.body)
 
     def _watch_repeats(self, shard: _Shard, position: int) -> None:
-        """What a restored metadata sends while it catches up was sent before, byte for byte."""
+        """What a restored metadata sends while it catches up was sent before, byte for byte or entry for entry."""
         for topic in REPLAYED_TOPICS:
             records = self.plane.log.records(topic, shard.model.shard)
             for record in records[shard.read_to.get(f"repeats/{topic}", 0) :]:
-                sent = (topic, record.value)
+                # What is sent at the end of a batch is cut into messages by the batches.
+                news = _entries(record) if topic == DELETED_ENTRIES.name else [record.value]
                 place = (topic, record.partition, record.offset)
                 is_own = place not in self.injected and place not in shard.liar.places
-                if position <= shard.replayed_until and is_own and sent not in shard.sent_before:
+                is_new = not shard.sent_before.issuperset((topic, one) for one in news)
+                if position <= shard.replayed_until and is_own and is_new:
                     raise DefectError(f"metadata, started from an older copy, says something new on {topic}: {record}")
-                shard.sent_before.add(sent)
+                shard.sent_before.update((topic, one) for one in news)
             shard.read_to[f"repeats/{topic}"] = len(records)
 
     def _take_reply(self, shard: _Shard, reply: SnapshotReply) -> None:
@@ -411,9 +416,10 @@ class Simulation:
 
     def _watch_progress(self, shard: _Shard, body: Any) -> None:
         if isinstance(body, records.RowsClaimed):
-            for group in body.groups:
+            groups = block_groups(body.groups)
+            for group in groups:
                 shard.model.check_given_away(group.blocks, f"claim {body.task}")
-            shard.claimed.update(group.blocks.first_local_id for group in body.groups)
+            shard.claimed.update(group.blocks.first_local_id for group in groups)
             if body.refused and not self.mix.lies:
                 raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
         elif isinstance(body, records.DirectoriesPurged) and not self.mix.lies:
@@ -422,7 +428,7 @@ class Simulation:
                 raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
 
     def _watch_deletion(self, shard: _Shard, deletion: records.DeleteBlocks) -> None:
-        for group in deletion.groups:
+        for group in block_groups(deletion.groups):
             self.deleted_groups += 1
             shard.model.check_given_away(group.blocks, f"deletion {deletion.task}")
             if group.blocks.first_local_id not in shard.claimed:
@@ -431,7 +437,7 @@ class Simulation:
     def _watch_finish(self, shard: _Shard, finish: records.FinishRows) -> None:
         """Metadata forgets a row only when SCM has said that its blocks are gone."""
         inventory = self.plane.tables("mock_scm", shard.model.shard).table(INVENTORY_TABLE)
-        for row in finish.rows:
+        for row in row_names(finish.rows):
             run = shard.model.runs[shard.model.put_numbers[row.birth]]
             if inventory.get(inventory_key(run)) is not None and not self.restores:
                 raise SafetyError(f"shard {shard.model.shard}: finished before SCM has confirmed: {row}")
@@ -646,6 +652,15 @@ def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterabl
         places = {snapshot_id: model.snapshot_places[snapshot_id] for snapshot_id in made}
         return [one for one, place in places.items() if place[0] is incarnation and place[1] > txn]
     return []
+
+
+def _entries(record: LogRecord) -> list[Any]:
+    """What a message about deleted entries says, whatever else is in it; its bytes when it says nothing."""
+    try:
+        message = codec(records.DeletedEntries).decode_message(record.value, record.fingerprint)
+        return [*deleted_entries(message), message.barrier]
+    except (DecodeError, ColumnsError):
+        return [record.value]
 
 
 def simulate(seed: int, *, mix: FaultMix | None = None) -> RunReport:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import (
-    ClaimRows,
     DeleteDirectory,
     DeleteKey,
     DropSnapshot,
@@ -84,7 +83,7 @@ class TestVersions:
     def test_a_claimed_version_is_found_until_it_is_freed(self, shard: Shard) -> None:
         birth = shard.put("x", 1)
         shard.put("x", 20)
-        shard.internal(ClaimRows(1, 0, (shard.row(),)))
+        shard.claim(shard.row())
         assert shard.seen("x") == [(CLAIMED, 1, []), (LIVE, 20, [])]
         found = shard.block(birth)
         assert found.version is not None

@@ -15,7 +15,7 @@ from schemas.records import (
     ChainedSnapshot,
     ChainTake,
     DeadLetter,
-    DeletedEntry,
+    DeletedEntries,
     DeletedKind,
     FullChain,
     JudgedDirectory,
@@ -35,6 +35,14 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
+from services.domain.row_columns import (
+    NO_ROWS,
+    DeletedEntry,
+    by_columns,
+    deleted_entries,
+    entries_by_columns,
+    row_names,
+)
 from services.plane.pure_judge import PureJudge
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import ChainBrokenError
@@ -68,10 +76,19 @@ def named(entry: DeletedEntry) -> RowName:
     return RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
 
 
+def purged(*messages: object) -> list[RowName]:
+    return [row for message in messages if isinstance(message, PurgeKeys) for row in row_names([message.rows])]
+
+
+def purge(version: int, entry: DeletedEntry) -> PurgeKeys:
+    (columns,) = by_columns([named(entry)])
+    return PurgeKeys(version, columns, (entry.snapshots_before_death,))
+
+
 def test_only_what_nobody_holds_is_to_be_purged() -> None:
     rename = replace(FREE, object_id=3, kind=DeletedKind.RENAME_ENTRY)
     judged = judge_batch(logged(FREE, HELD, rename), viewed(TAKE_1))
-    assert judged.purge_keys == [PurgeKeys(1, (named(FREE), named(rename)), (1, 1))]
+    assert judged.purge_keys == [purge(1, FREE), purge(1, rename)]
     assert judged.purge_directories == []
     assert judged.sweep_results == []
 
@@ -94,8 +111,8 @@ def test_every_directory_goes_on_with_its_verdict() -> None:
 def test_a_message_carries_no_more_rows_than_allowed() -> None:
     entries = [replace(FREE, object_id=number) for number in range(2 * ROWS_PER_MESSAGE + 1)]
     judged = judge_batch(logged(*entries), viewed(TAKE_1))
-    assert [len(message.rows) for message in judged.purge_keys] == [ROWS_PER_MESSAGE, ROWS_PER_MESSAGE, 1]
-    assert [row for message in judged.purge_keys for row in message.rows] == [named(entry) for entry in entries]
+    assert [len(message.rows.object_ids) for message in judged.purge_keys] == [ROWS_PER_MESSAGE, ROWS_PER_MESSAGE, 1]
+    assert purged(*judged.purge_keys) == [named(entry) for entry in entries]
 
 
 def test_the_parts_of_sweeps_are_counted_with_those_that_cannot_be_judged() -> None:
@@ -128,7 +145,7 @@ def test_a_row_that_cannot_be_judged_is_kept(entry: DeletedEntry, error: str) ->
 def test_no_snapshot_before_the_death_needs_no_bucket_in_the_view() -> None:
     entry = replace(FREE, bucket_id=BUCKET + 1, snapshots_before_death=0)
     judged = judge_batch(logged(entry), viewed(TAKE_1))
-    assert judged.purge_keys == [PurgeKeys(1, (named(entry),), (0,))]
+    assert judged.purge_keys == [purge(1, entry)]
 
 
 def test_a_judge_that_knows_less_than_the_entry_does_not_judge() -> None:
@@ -140,7 +157,7 @@ def test_the_view_may_start_at_a_full_chain() -> None:
     snapshots = (ChainedSnapshot("s1", 1, 20, is_live=False), ChainedSnapshot("s2", 2, 50, is_live=True))
     view = viewed(SnapshotChainRecord(17, 17, FullChain((ChainedBucket(BUCKET, snapshots),))))
     late = replace(HELD, chain_version=17)
-    assert judge_batch(logged(late), view).purge_keys == [PurgeKeys(17, (named(late),), (1,))]
+    assert judge_batch(logged(late), view).purge_keys == [purge(17, late)]
 
 
 class Judge:
@@ -159,9 +176,10 @@ class Judge:
             self.service, 0, self.store, self.log, self.clock, max_batch_messages=self._max_batch_messages
         )
 
-    def send(self, topic: Topic, *sent: DeletedEntry | SnapshotChainRecord) -> None:
+    def send(self, topic: Topic, *sent: DeletedEntry | DeletedEntries | SnapshotChainRecord) -> None:
         encoder = codec(topic.record)
-        for record in sent:
+        for one in sent:
+            record = entries_by_columns([one]) if isinstance(one, DeletedEntry) else one
             self.log.append(topic.name, 0, encoder.encode(record), encoder.fingerprint)
 
     def judge(self) -> None:
@@ -173,8 +191,8 @@ class Judge:
             yield codec(topic.record).decode_message(record.value, record.fingerprint)
 
 
-def barrier_entry(barrier: Barrier) -> DeletedEntry:
-    return DeletedEntry(0, 0, DeletedKind.KEY, 0, 0, 0, 0, barrier=barrier)
+def barrier_message(barrier: Barrier) -> DeletedEntries:
+    return DeletedEntries(0, NO_ROWS, (), barrier=barrier)
 
 
 @pytest.mark.parametrize("max_batch_messages", [1, 2, 100])
@@ -182,7 +200,7 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
     judge = Judge(max_batch_messages)
     newer = replace(FREE, chain_version=2)
     behind = replace(FREE, object_id=5, snapshots_before_death=0, birth=1, death=2, chain_version=0)
-    judge.send(DELETED_ENTRIES, newer, behind, barrier_entry(BARRIER))
+    judge.send(DELETED_ENTRIES, newer, behind, barrier_message(BARRIER))
     judge.send(SNAPSHOT_CHAIN, TAKE_1)
     judge.judge()
     assert list(judge.received(PURGE_KEYS)) == []
@@ -190,9 +208,8 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
     judge.send(SNAPSHOT_CHAIN, TAKE_2)
     judge.judge()
     *purges, last = judge.received(PURGE_KEYS)
-    rows = [row for purge in purges if isinstance(purge, PurgeKeys) for row in purge.rows]
-    assert rows == [named(newer), named(behind)]
-    assert last == PurgeKeys(2, (), (), BARRIER)
+    assert purged(*purges) == [named(newer), named(behind)]
+    assert last == PurgeKeys(2, NO_ROWS, (), BARRIER)
     assert list(judge.received(PURGE_DIRECTORIES)) == [PurgeDirectory(2, (), BARRIER)]
     assert list(judge.received(SWEEP_RESULTS)) == [SweepResult(0, 0, 0, 0, 0, 0, 2, BARRIER)]
     judge.restart()
@@ -209,7 +226,7 @@ def test_the_view_outlives_a_restart() -> None:
     judge.send(SNAPSHOT_CHAIN, DROP_1)
     judge.send(DELETED_ENTRIES, replace(HELD, chain_version=3))
     judge.judge()
-    assert list(judge.received(PURGE_KEYS)) == [PurgeKeys(3, (named(HELD),), (1,))]
+    assert list(judge.received(PURGE_KEYS)) == [purge(3, HELD)]
 
 
 def test_a_dead_letter_carries_the_entry() -> None:
@@ -222,8 +239,8 @@ def test_a_dead_letter_carries_the_entry() -> None:
     assert isinstance(letter, DeadLetter)
     assert (letter.service, letter.topic, letter.partition, letter.offset) == ("streaming", DELETED_ENTRIES.name, 0, 1)
     assert letter.error == "LifetimeError"
-    assert codec(DeletedEntry).decode_message(letter.value, letter.fingerprint) == impossible
-    assert list(judge.received(PURGE_KEYS)) == [PurgeKeys(1, (named(FREE),), (1,))]
+    assert deleted_entries(codec(DeletedEntries).decode_message(letter.value, letter.fingerprint)) == [impossible]
+    assert list(judge.received(PURGE_KEYS)) == [purge(1, FREE)]
 
 
 def test_a_gap_in_the_chain_stops_the_judge() -> None:

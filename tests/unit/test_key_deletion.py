@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
-    BlockGroup,
     BlockRun,
     BlocksDeleted,
     ChainDrop,
@@ -37,6 +36,15 @@ from schemas.records import (
     SweepResult,
 )
 from schemas.topics import METADATA_PROGRESS, PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, SWEEP_RESULTS
+from services.domain.row_columns import (
+    NO_GROUPS,
+    NO_ROWS,
+    BlockGroup,
+    block_groups,
+    by_columns,
+    groups_by_columns,
+    row_names,
+)
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
@@ -91,7 +99,16 @@ def rows(*numbers: int) -> tuple[RowName, ...]:
 
 
 def purge(*names: RowName, version: int = 0, before: int = 0) -> Sent:
-    return PURGE_KEYS, PurgeKeys(version, names, (before,) * len(names))
+    (columns,) = by_columns(names)
+    return PURGE_KEYS, PurgeKeys(version, columns, (before,) * len(names))
+
+
+def named(body: ClaimRows | FinishRows) -> tuple[RowName, ...]:
+    return tuple(row_names(body.rows))
+
+
+def groups_in(body: DeleteBlocks | RowsClaimed) -> tuple[BlockGroup, ...]:
+    return tuple(block_groups(body.groups))
 
 
 def group(name: RowName) -> BlockGroup:
@@ -107,8 +124,9 @@ def progress(body: RowsClaimed | RowsFinished | SweepPageSent) -> Sent:
 def claimed(claim: ClaimRows, **others: tuple[RowName, ...]) -> Sent:
     """Metadata lets all rows of a claim go but those that are said to be removed, gone or refused."""
     apart = {name for names in others.values() for name in names}
-    groups = tuple(group(name) for name in claim.rows if name not in apart)
-    return progress(RowsClaimed(claim.task, groups, *(others.get(key, ()) for key in ("removed", "gone", "refused"))))
+    groups = groups_by_columns(group(name) for name in named(claim) if name not in apart)
+    rest = (by_columns(others.get(key, ())) for key in ("removed", "gone", "refused"))
+    return progress(RowsClaimed(claim.task, groups, *rest))
 
 
 def deleted(command: DeleteBlocks, *failed: int) -> Sent:
@@ -132,7 +150,7 @@ def drop(version: int, snapshot_id: str, txn: int, rows_held_alone: int) -> Sent
 def barrier(topic: str, work: int = 0, round_number: int = 1, name: str = "settle") -> Sent:
     mark = Barrier(name, round_number, work, "")
     if topic == "purges":
-        return PURGE_KEYS, PurgeKeys(0, (), (), mark)
+        return PURGE_KEYS, PurgeKeys(0, NO_ROWS, (), mark)
     return SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, 0, mark)
 
 
@@ -181,7 +199,7 @@ class TestJudging:
         desk.restart()
         sent = desk.give(take(2, 600, 2))
         (claim,) = bodies(sent, ClaimRows)
-        assert (claim.rows, claim.chain_version) == ((name,), 2)
+        assert (named(claim), claim.chain_version) == ((name,), 2)
         assert senders(sent) == {"key_deletion"}
 
     def test_a_held_row_is_kept_and_counted(self, desk: Desk, counted: Registry) -> None:
@@ -189,7 +207,7 @@ class TestJudging:
         held = row(1, birth=500, death=600)
         free = row(2, birth=501, death=600)
         sent = desk.give(purge(held, free, version=1, before=1))
-        assert bodies(sent, ClaimRows)[0].rows == (free,)
+        assert named(bodies(sent, ClaimRows)[0]) == (free,)
         assert counted("rows_judged_total", verdict="exclusive_to_previous") == 1
         assert counted("rows_judged_total", verdict="reclaimable") == 1
 
@@ -207,9 +225,10 @@ class TestJudging:
         assert not desk.rows(WAITING_TABLE)
 
     def test_a_purge_without_places_in_the_chain_is_refused_alone(self, desk: Desk) -> None:
-        broken = PURGE_KEYS, PurgeKeys(0, rows(1, 2), (0,))
+        (columns,) = by_columns(rows(1, 2))
+        broken = PURGE_KEYS, PurgeKeys(0, columns, (0,))
         (claim,) = bodies(desk.give(purge(row(3)), broken, purge(row(4))), ClaimRows)
-        assert claim.rows == rows(3, 4)
+        assert named(claim) == rows(3, 4)
         assert desk.refused == [broken[1]]
 
     def test_a_missing_marker_stops_everything(self, desk: Desk) -> None:
@@ -222,27 +241,27 @@ class TestJudging:
 class TestLimits:
     def test_a_task_holds_so_many_rows(self, desk: Desk) -> None:
         claims = bodies(desk.give(purge(*rows(*range(25)))), ClaimRows)
-        assert [len(claim.rows) for claim in claims] == [10, 10, 5]
-        assert tuple(name for claim in claims for name in claim.rows) == rows(*range(25))
+        assert [len(named(claim)) for claim in claims] == [10, 10, 5]
+        assert tuple(name for claim in claims for name in named(claim)) == rows(*range(25))
         assert len({claim.task for claim in claims}) == 3
 
     def test_a_task_holds_so_many_bytes(self) -> None:
         desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_task_bytes=200)))
         claims = bodies(desk.give(purge(*rows(*range(4)))), ClaimRows)
-        assert [len(claim.rows) for claim in claims] == [2, 2]
+        assert [len(named(claim)) for claim in claims] == [2, 2]
 
     def test_small_purges_make_one_task_and_a_row_is_in_it_once(self, desk: Desk) -> None:
         claim = only(desk.give(purge(row(1)), purge(row(2), row(1)), purge(row(3))), ClaimRows)
-        assert claim.rows == rows(1, 2, 3)
+        assert named(claim) == rows(1, 2, 3)
 
     def test_what_has_no_room_waits_over_a_restart(self, desk: Desk) -> None:
         claims = bodies(desk.give(purge(*rows(*range(45)))), ClaimRows)
         assert len(claims) == 4
-        assert [len(waiting.rows) for waiting in desk.rows(WAITING_TABLE)] == [5]
+        assert [len(waiting.rows.object_ids) for waiting in desk.rows(WAITING_TABLE)] == [5]
         assert not desk.give(purge(row(50)))
         desk.restart()
-        sent = desk.give(claimed(claims[0], gone=claims[0].rows))
-        assert only(sent, ClaimRows).rows == rows(40, 41, 42, 43, 44, 50)
+        sent = desk.give(claimed(claims[0], gone=named(claims[0])))
+        assert named(only(sent, ClaimRows)) == rows(40, 41, 42, 43, 44, 50)
         assert not desk.rows(WAITING_TABLE)
 
     def test_failed_groups_leave_room_for_new_rows(self, desk: Desk) -> None:
@@ -257,19 +276,19 @@ class TestTasks:
     def test_a_row_is_claimed_then_deleted_then_finished(self, desk: Desk, counted: Registry) -> None:
         claim = only(desk.give(purge(*rows(1, 2))), ClaimRows)
         command = only(desk.give(claimed(claim)), DeleteBlocks)
-        assert command.groups == (group(row(1)), group(row(2)))
+        assert groups_in(command) == (group(row(1)), group(row(2)))
         assert (command.attempt, counted("unconfirmed_bytes", shard="0")) == (1, 200)
         finish = only(desk.give(deleted(command)), FinishRows)
-        assert finish.rows == rows(1, 2)
+        assert named(finish) == rows(1, 2)
         assert counted("unconfirmed_bytes", shard="0") == 0
         assert not desk.give(finished(finish))
         assert not desk.rows(TASK_TABLE)
 
     def test_scm_hears_only_of_what_was_claimed(self, desk: Desk, counted: Registry) -> None:
         rename = row(4, kind=DeletedKind.RENAME_ENTRY)
-        claim = only(desk.give(purge(*rows(1, 2, 3), rename)), ClaimRows)
+        claim = only(desk.give(purge(*rows(1, 2, 3)), purge(rename)), ClaimRows)
         sent = desk.give(claimed(claim, gone=rows(2), refused=rows(3), removed=(rename,)))
-        assert only(sent, DeleteBlocks).groups == (group(row(1)),)
+        assert groups_in(only(sent, DeleteBlocks)) == (group(row(1)),)
         assert counted("claims_refused_total") == 1
         assert counted("claim_rows_total", outcome="gone") == 1
 
@@ -282,12 +301,12 @@ class TestTasks:
         claim = only(desk.give(purge(*rows(1, 2, 3))), ClaimRows)
         command = only(desk.give(claimed(claim)), DeleteBlocks)
         finish = only(desk.give(deleted(command, 1)), FinishRows)
-        assert finish.rows == rows(1, 3)
+        assert named(finish) == rows(1, 3)
         desk.give(finished(finish))
         retry = only(desk.wait(100), DeleteBlocks)
-        assert (retry.groups, retry.attempt) == ((group(row(2)),), 2)
+        assert (groups_in(retry), retry.attempt) == ((group(row(2)),), 2)
         assert retry.task != command.task
-        assert only(desk.give(deleted(retry)), FinishRows).rows == rows(2)
+        assert named(only(desk.give(deleted(retry)), FinishRows)) == rows(2)
 
     def test_the_back_off_doubles_up_to_its_cap(self, desk: Desk) -> None:
         claim = only(desk.give(purge(row(1))), ClaimRows)
@@ -312,13 +331,17 @@ class TestTasks:
         assert [state.state for state in desk.rows(TASK_TABLE)] == ["DELETING"]
 
     def test_answers_to_nobody_do_nothing(self, desk: Desk) -> None:
-        stranger = ClaimRows(4711, 0, rows(1))
-        assert not desk.give(claimed(stranger), deleted(DeleteBlocks(4711, 1, ())), finished(FinishRows(4711, ())))
+        stranger = ClaimRows(4711, 0, by_columns(rows(1)))
+        assert not desk.give(
+            claimed(stranger), deleted(DeleteBlocks(4711, 1, NO_GROUPS)), finished(FinishRows(4711, ()))
+        )
 
     def test_an_answer_for_other_rows_is_not_for_this_claim(self, desk: Desk) -> None:
         claim = only(desk.give(purge(*rows(1, 2))), ClaimRows)
-        assert not desk.give(claimed(replace(claim, rows=rows(1, 3))), claimed(replace(claim, rows=rows(1))))
-        assert only(desk.give(claimed(claim)), DeleteBlocks).groups == (group(row(1)), group(row(2)))
+        assert not desk.give(
+            claimed(replace(claim, rows=by_columns(rows(1, 3)))), claimed(replace(claim, rows=by_columns(rows(1))))
+        )
+        assert groups_in(only(desk.give(claimed(claim)), DeleteBlocks)) == (group(row(1)), group(row(2)))
 
     def test_without_an_answer_the_same_is_asked_again(self, desk: Desk, counted: Registry) -> None:
         claim = only(desk.give(purge(row(1))), ClaimRows)
@@ -577,10 +600,10 @@ class World:
     def hear(self, _: object, record: object) -> None:
         body = getattr(record, "body", None)
         if isinstance(body, ClaimRows):
-            some = body.rows[: self.random.randrange(2)]
+            some = named(body)[: self.random.randrange(2)]
             self.answers.append(claimed(body, gone=some))
         elif isinstance(body, DeleteBlocks):
-            self.answers.append(deleted(body, *(n for n in range(len(body.groups)) if self.random.random() < 0.3)))
+            self.answers.append(deleted(body, *(n for n in range(len(groups_in(body))) if self.random.random() < 0.3)))
         elif isinstance(body, FinishRows):
             self.answers.append(finished(body))
         elif isinstance(body, SweepPage):
@@ -615,16 +638,16 @@ def test_scm_gets_what_was_claimed_and_metadata_what_was_confirmed(seed: int) ->
         topic, record = world.message()
         body = getattr(record, "body", None)
         if isinstance(body, RowsClaimed):
-            let_go |= set(body.groups)
+            let_go |= set(groups_in(body))
         if isinstance(body, BlocksDeleted) and (command := open_commands.get((body.task, body.attempt))):
-            confirmed |= {_identity(g) for n, g in enumerate(command.groups) if n not in body.failed}
+            confirmed |= {_identity(g) for n, g in enumerate(groups_in(command)) if n not in body.failed}
         for sent in world.desk.give((topic, record)):
             world.hear(*sent)
             body = getattr(sent[1], "body", None)
             if isinstance(body, DeleteBlocks):
                 open_commands[body.task, body.attempt] = body
-                assert set(body.groups) <= let_go
+                assert set(groups_in(body)) <= let_go
             if isinstance(body, FinishRows):
-                assert {_identity(name) for name in body.rows} <= confirmed
-                finished_rows += len(body.rows)
+                assert {_identity(name) for name in named(body)} <= confirmed
+                finished_rows += len(named(body))
     event("rows were finished" if finished_rows else "nothing was finished")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from schemas.records import (
     CreateBucket,
     CreateVolume,
     DeleteBucket,
-    DeletedEntry,
+    DeletedEntries,
     DeleteDirectory,
     DeletedKind,
     DeleteKey,
@@ -48,6 +49,7 @@ from schemas.topics import (
     SCM_COMMANDS,
     SNAPSHOT_CHAIN,
 )
+from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
 from services.metadata import queries
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
@@ -125,9 +127,16 @@ class Shard:
     def space(self, name: str) -> Any:
         return queries.bucket_space(TablesReader(self.store), self.bucket(name))
 
+    def entries(self) -> list[DeletedEntry]:
+        """All that was sent to be judged."""
+        return [entry for message in self.sent(DELETED_ENTRIES) for entry in deleted_entries(message)]
+
     def entry(self, index: int = -1) -> DeletedEntry:
-        found: DeletedEntry = self.sent(DELETED_ENTRIES)[index]
-        return found
+        return self.entries()[index]
+
+    def claim(self, *names: RowName, task: int = 1, chain_version: int = 0) -> Any:
+        """Claim rows and say the answer."""
+        return self.internal(ClaimRows(task, chain_version, by_columns(names)))
 
     def row(self, index: int = -1) -> RowName:
         entry = self.entry(index)
@@ -155,7 +164,7 @@ class TestNamespace:
     def test_a_version_without_bytes_leaves_nothing(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "empty", 0, "nothing"))
         shard.do(DeleteKey("vol", "flat", "empty"))
-        assert shard.sent(DELETED_ENTRIES) == []
+        assert shard.entries() == []
         assert shard.bucket("flat").used_namespace == 0
 
     def test_missing_directories_are_made(self, shard: Shard) -> None:
@@ -272,7 +281,7 @@ class TestRequests:
         first = shard.do(PutKey("vol", "flat", "k", 1, "one"))
         again = shard.do(PutKey("vol", "flat", "k", 1, "one"), number=shard.number)
         assert again == first
-        assert shard.sent(DELETED_ENTRIES) == []
+        assert shard.entries() == []
 
     def test_an_older_number_is_not_applied(self, shard: Shard) -> None:
         assert shard.refusal(PutKey("vol", "flat", "k", 1), number=1) == "OLD_REQUEST"
@@ -376,13 +385,13 @@ class TestClaims:
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
         for _ in range(2):
-            claimed = shard.internal(ClaimRows(7, 0, (row,)))
+            claimed = shard.claim(row, task=7, chain_version=0)
             assert put.committed
-            assert [group.blocks for group in claimed.groups] == [put.committed.blocks]
+            assert [group.blocks for group in block_groups(claimed.groups)] == [put.committed.blocks]
         assert shard.space("flat").claimed_bytes == 10
         for _ in range(2):
-            assert shard.internal(FinishRows(8, (row,))) == records.RowsFinished(8)
-        assert shard.internal(ClaimRows(9, 0, (row,))).gone == (row,)
+            assert shard.internal(FinishRows(8, by_columns([row]))) == records.RowsFinished(8)
+        assert shard.claim(row, task=9, chain_version=0).gone == by_columns([row])
         space = shard.space("flat")
         assert (space.claimed_bytes, space.freed_bytes, space.deleted_bytes, space.pending_bytes) == (0, 10, 0, 0)
 
@@ -391,9 +400,9 @@ class TestClaims:
         shard.internal(TakeSnapshot("vol", "flat", "s1"))
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
-        assert shard.internal(ClaimRows(1, 1, (row,))).refused == (row,)
+        assert shard.claim(row, task=1, chain_version=1).refused == by_columns([row])
         shard.internal(DropSnapshot("s1"))
-        assert len(shard.internal(ClaimRows(2, 2, (row,))).groups) == 1
+        assert len(shard.claim(row, task=2, chain_version=2).groups.object_ids) == 1
 
     def test_the_death_that_counts_is_the_rows(self, shard: Shard) -> None:
         """A message that names another death, or another birth, is about no row."""
@@ -404,8 +413,8 @@ class TestClaims:
         wrong_birth = RowName(right.kind, right.bucket_id, right.object_id, right.birth + 100, right.death)
         wrong_death = RowName(right.kind, right.bucket_id, right.object_id, right.birth, right.death - 1)
         wrong_bucket = RowName(right.kind, 12345, right.object_id, right.birth, right.death)
-        claimed = shard.internal(ClaimRows(1, 1, (wrong_birth, wrong_death, wrong_bucket)))
-        assert claimed.gone == (wrong_birth, wrong_death, wrong_bucket)
+        claimed = shard.claim(wrong_birth, wrong_death, wrong_bucket)
+        assert row_names(claimed.gone) == [wrong_birth, wrong_death, wrong_bucket]
         assert TablesReader(shard.store).table(RECLAIM_TABLE).get(b"") is None
         assert len(list(TablesReader(shard.store).table(DELETED_TABLE).scan(b"/", b"0"))) == 1
 
@@ -414,11 +423,11 @@ class TestClaims:
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
         shard.send(MetadataCommand(0, "", 0, records.StopClaims("chain corrupted"), "snapshots"))
-        assert shard.internal(ClaimRows(1, 0, (row,))).refused == (row,)
+        assert shard.claim(row, task=1, chain_version=0).refused == by_columns([row])
         shard.start()
-        assert shard.internal(ClaimRows(1, 0, (row,))).refused == (row,)
+        assert shard.claim(row, task=1, chain_version=0).refused == by_columns([row])
         shard.send(MetadataCommand(0, "", 0, records.ResumeClaims("mended")))
-        assert len(shard.internal(ClaimRows(1, 0, (row,))).groups) == 1
+        assert len(shard.claim(row, task=1, chain_version=0).groups.object_ids) == 1
 
 
 class TestDirectories:
@@ -433,14 +442,14 @@ class TestDirectories:
 
     def test_deleting_a_tree_moves_one_row(self, shard: Shard) -> None:
         row = self._deleted_tree(shard)
-        assert [entry.kind for entry in shard.sent(DELETED_ENTRIES)] == [DeletedKind.DIRECTORY]
+        assert [entry.kind for entry in shard.entries()] == [DeletedKind.DIRECTORY]
         assert shard.names("tree") == {}
         assert shard.bucket("tree").used_bytes == 40
         expanded = self._expand(shard, row)
         assert (expanded.outcome, expanded.moved_directories, expanded.moved_files) == (
             ExpansionOutcome.EXPANDED, 2, 4,
         )  # fmt: skip
-        assert {entry.death for entry in shard.sent(DELETED_ENTRIES)} == {row.death}
+        assert {entry.death for entry in shard.entries()} == {row.death}
         assert (shard.bucket("tree").used_bytes, shard.bucket("tree").used_namespace) == (0, 0)
 
     def test_pages_come_to_the_same_end(self, shard: Shard) -> None:
@@ -450,11 +459,11 @@ class TestDirectories:
             pages += 1
         assert pages == 2
         for index in range(3):
-            entry = [e for e in shard.sent(DELETED_ENTRIES) if e.kind is DeletedKind.DIRECTORY][index]
+            entry = [e for e in shard.entries() if e.kind is DeletedKind.DIRECTORY][index]
             name = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
             while self._expand(shard, name, 1).outcome is ExpansionOutcome.PARTLY:
                 pass
-        kinds = [entry.kind for entry in shard.sent(DELETED_ENTRIES)]
+        kinds = [entry.kind for entry in shard.entries()]
         assert (kinds.count(DeletedKind.KEY), shard.space("tree").unexpanded_directories) == (4, 0)
 
     def test_a_row_goes_when_it_is_expanded_and_childless(self, shard: Shard) -> None:
@@ -464,7 +473,7 @@ class TestDirectories:
         assert shard.internal(PurgeDirectories(0, (row,))).rows[0].outcome is PurgeOutcome.HAS_CHILDREN
         others = [
             RowName(e.kind, e.bucket_id, e.object_id, e.birth, e.death)
-            for e in shard.sent(DELETED_ENTRIES)
+            for e in shard.entries()
             if e.kind is DeletedKind.DIRECTORY and e.object_id != row.object_id
         ]
         while others:
@@ -478,7 +487,7 @@ class TestDirectories:
         taken = shard.internal(TakeSnapshot("vol", "tree", "s1"))
         assert taken.referenced_bytes == 40
         self._expand(shard, row)
-        keys = [e for e in shard.sent(DELETED_ENTRIES) if e.kind is DeletedKind.KEY]
+        keys = [e for e in shard.entries() if e.kind is DeletedKind.KEY]
         assert {(e.death, e.snapshots_before_death) for e in keys} == {(row.death, 0)}
         assert shard.space("tree").snapshots[0].referenced_bytes == 0
         assert shard.space("tree").pending_bytes == 40
@@ -489,22 +498,22 @@ class TestDirectories:
         shard.do(CreateBucket("vol", "tree", TREE))
         self._expand(shard, row)
         assert shard.bucket("tree").used_bytes == 0
-        keys = [e for e in shard.sent(DELETED_ENTRIES) if e.kind is DeletedKind.KEY]
+        keys = [e for e in shard.entries() if e.kind is DeletedKind.KEY]
         rows = tuple(RowName(e.kind, e.bucket_id, e.object_id, e.birth, e.death) for e in keys)
-        assert len(shard.internal(ClaimRows(1, 0, rows)).groups) == 4
-        shard.internal(FinishRows(1, rows))
+        assert len(shard.claim(*rows).groups.object_ids) == 4
+        shard.internal(FinishRows(1, by_columns(rows)))
         assert shard.bucket("tree").snapshot_used_bytes == 0
 
 
 class TestSweeps:
-    def _sweep(self, shard: Shard, **changes: Any) -> list[records.DeletedEntry]:
-        before = len(shard.sent(DELETED_ENTRIES))
+    def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:
+        before = len(shard.entries())
         page = SweepPage(1, 1, shard.bucket("tree").object_id, 0, 0, 0, 0, 0, b"", 2, 1_000_000)
         command = {f: getattr(page, f) for f in page.__slots__} | changes
         while True:
             sent = shard.internal(SweepPage(**command))
             if sent.next_table == END_OF_SWEEP:
-                return shard.sent(DELETED_ENTRIES)[before:]
+                return shard.entries()[before:]
             command |= {"start_table": sent.next_table, "start_key": sent.next_key, "page": command["page"] + 1}
 
     def test_all_rows_of_a_store_come_again_page_by_page(self, shard: Shard) -> None:
@@ -515,7 +524,7 @@ class TestSweeps:
         for path in ("x", "b", "c"):
             shard.do(DeleteKey("vol", "tree", path))
         shard.do(DeleteDirectory("vol", "tree", "d"))
-        first = shard.sent(DELETED_ENTRIES)
+        first = shard.entries()
         again = self._sweep(shard)
         identity = [(e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in again]
         assert sorted(identity) == sorted(
@@ -534,7 +543,7 @@ class TestSweeps:
         shard.internal(TakeSnapshot("vol", "flat", "s1"))
         shard.do(PutKey("vol", "flat", "a", 10))
         shard.do(DeleteKey("vol", "flat", "a"))
-        shard.internal(ClaimRows(1, 0, (shard.row(),)))
+        shard.claim(shard.row())
         shard.internal(TakeSnapshot("vol", "flat", "s2"))
         assert [e.snapshots_before_death for e in self._sweep(shard, bucket_id=0)] == [1]
 
@@ -545,15 +554,15 @@ class TestSweeps:
                 shard.do(PutKey("vol", bucket, path, 10))
                 shard.do(DeleteKey("vol", bucket, path))
         claimed = shard.row()
-        shard.internal(ClaimRows(1, 0, (claimed,)))
-        first = shard.sent(DELETED_ENTRIES)
+        shard.claim(claimed, task=1, chain_version=0)
+        first = shard.entries()
         again = self._sweep(shard, bucket_id=0)
         identity = [(e.bucket_id, e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in again]
         assert sorted(identity) == sorted(
             (e.bucket_id, e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in first
         )
         assert again[-1].object_id == claimed.object_id
-        assert len(shard.internal(ClaimRows(2, 0, (claimed,))).groups) == 1
+        assert len(shard.claim(claimed, task=2, chain_version=0).groups.object_ids) == 1
 
 
 class TestBlocks:
@@ -599,12 +608,18 @@ def test_a_rebuild_from_the_log_gives_the_same_database() -> None:
         assert list(rebuilt.open_checkpoint(name).scan("fileTable", b"", b"\xff")) == list(
             shard.store.open_checkpoint(name).scan("fileTable", b"", b"\xff")
         )
-    for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN):
+    for topic in (METADATA_REPLIES, METADATA_PROGRESS, SNAPSHOT_CHAIN):
         assert [r.value for r in other_log.records(topic.name, 0)] == [
             r.value for r in shard.log.records(topic.name, 0)
         ]
-    # How many versions a message to SCM is about follows from the batches; what it says of each does not.
+    # How many rows a message is about follows from the batches; what it says of each does not.
+    assert judged_entries(other_log) == judged_entries(shard.log)
     assert written_versions(other_log) == written_versions(shard.log)
+
+
+def judged_entries(log: MemoryLog) -> Counter[DeletedEntry]:
+    messages = [codec(DeletedEntries).decode(record.value) for record in log.records(DELETED_ENTRIES.name, 0)]
+    return Counter(entry for message in messages for entry in deleted_entries(message))
 
 
 def written_versions(log: MemoryLog) -> list[tuple[int, ...]]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from schemas.records import (
     Barrier,
-    BlockGroup,
     BlockRun,
     BlocksDeleted,
     BlocksWritten,
@@ -21,6 +20,7 @@ from schemas.records import (
     ScmCommand,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
+from services.domain.row_columns import BlockGroup, groups_by_columns
 from services.domain.table_keys import local_id
 from services.mock_scm import queries
 from services.mock_scm.service import MockScmService
@@ -54,7 +54,7 @@ def group(txn: int, bucket_id: int = BUCKET) -> BlockGroup:
 
 
 def deletion(*txns: int, task: int = 1, attempt: int = 1) -> Sent:
-    return SCM_COMMANDS, ScmCommand(DeleteBlocks(task, attempt, tuple(group(txn) for txn in txns)))
+    return SCM_COMMANDS, ScmCommand(DeleteBlocks(task, attempt, groups_by_columns(group(txn) for txn in txns)))
 
 
 def barrier(work: int = 0) -> Sent:
@@ -121,7 +121,9 @@ class TestInventory:
     def test_a_group_that_does_not_match_is_kept(self, desk: Desk) -> None:
         desk.give(written(1))
         wrong = replace(group(1), bucket_id=BUCKET + 1)
-        answer = only(desk.give((SCM_COMMANDS, ScmCommand(DeleteBlocks(1, 1, (wrong,))))), BlocksDeleted)
+        answer = only(
+            desk.give((SCM_COMMANDS, ScmCommand(DeleteBlocks(1, 1, groups_by_columns([wrong]))))), BlocksDeleted
+        )
         assert answer.failed == (0,)
         assert exist(desk, 1) == [True]
 
@@ -176,7 +178,7 @@ class TestMisbehaving:
     def test_fails_for_ever_until_mended(self, desk: Desk, switches: MockScmSwitches) -> None:
         switches.failing_buckets = frozenset({BUCKET})
         desk.give(written(1), written(2, bucket_id=8))
-        both = DeleteBlocks(1, 1, (group(1), group(2, bucket_id=8)))
+        both = DeleteBlocks(1, 1, groups_by_columns((group(1), group(2, bucket_id=8))))
         for attempt in range(1, 4):
             command = replace(both, attempt=attempt)
             assert only(desk.give((SCM_COMMANDS, ScmCommand(command))), BlocksDeleted).failed == (0,)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, Session
 from services.client.plane_status import (
     OPEN_DEAD_LETTERS,
+    LastAudit,
     PlaneStatus,
     ProcessStatus,
     backlog,
@@ -19,6 +20,7 @@ from services.client.plane_status import (
     process_status,
     throughput,
 )
+from services.plane.audit_run import FinishedAudit, last_audits
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
 
@@ -68,7 +70,14 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
         disk=disk_use(reported, Path(plane.home)),
         dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
+        audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
     )
+
+
+def _last_audit(finished: FinishedAudit) -> LastAudit:
+    report = finished.report
+    findings = {kind.value: amount.versions for kind, amount in report.findings.items()}
+    return LastAudit(report.shard, report.txn, finished.started_ms, findings, report.difference_count)
 
 
 def _print(plane: PlaneStatus) -> None:
@@ -120,9 +129,17 @@ def _print(plane: PlaneStatus) -> None:
             ("logs of the processes", bytes_text(disk.process_log_bytes)),
             ("free", bytes_text(disk.free_bytes)),
         ],
+        "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
         typer.echo(f"\n{title}")
         print_fields((f"  {name}", value) for name, value in fields)
+
+
+def _audit_text(audit: LastAudit) -> str:
+    found = [f"{count:,} {kind.lower().replace('_', ' ')}" for kind, count in audit.findings.items()]
+    if audit.figures_not_confirmed:
+        found.append(f"{audit.figures_not_confirmed:,} figures not confirmed")
+    return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
 
 
 def _process_state(process: ProcessStatus) -> str:

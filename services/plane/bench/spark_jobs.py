@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col, lit
 
-from schemas.topics import DELETED_ENTRIES
 from services.plane.bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
 from streaming.batch import BatchOutcome
 from streaming.metrics import ReclaimMetrics
@@ -63,10 +62,10 @@ def measure_verdicts(session: SparkSession, options: dict[str, Any]) -> dict[str
 def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
     """Entries a second, from the end of the first batch to the end of the last."""
     times = _BatchTimes()
-    per_batch: int = options["entries_per_batch"]
+    per_batch: int = options["messages_per_batch"]
     job = ReclaimJob(
         session,
-        ReclaimOptions(options["bootstrap_servers"], 1, checkpoint, max_entries_per_batch=per_batch),
+        ReclaimOptions(options["bootstrap_servers"], 1, checkpoint, max_messages_per_batch=per_batch),
         times,
     )
     job.start()
@@ -84,7 +83,7 @@ def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Pat
 
 
 def _copied_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
-    """The same for a query with the same source that sends every message on as it is."""
+    """The same for a query that sends every message on as it is, where each entry is a message of its own."""
     ends: list[tuple[float, int]] = []
     changed = threading.Condition()
     per_batch: int = options["entries_per_batch"]
@@ -100,7 +99,7 @@ def _copied_rate(session: SparkSession, options: dict[str, Any], checkpoint: Pat
 
     source = {
         "kafka.bootstrap.servers": options["bootstrap_servers"],
-        "subscribe": DELETED_ENTRIES.name,
+        "subscribe": options["entry_topic"],
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(per_batch),
