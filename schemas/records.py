@@ -339,6 +339,22 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptLostTail:
+    """The log has lost its newest commands, and a person accepts it: nothing that they may have named is named again.
+
+    Sent by a person.
+    """
+
+    offset: int
+    expected_txn: int
+    expected_log_time_ms: int
+    epoch: int
+    txn: int
+    chain_version: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RequeueOrphans:
     """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
     as all others; as a whole or not at all. Sent by audit.
@@ -382,6 +398,7 @@ class MetadataCommand:
         | PublishFullChain
         | Barrier
         | RequeueOrphans
+        | AcceptLostTail
     )
     sender: str = ""
     wants_reply: bool = True
@@ -1204,6 +1221,7 @@ class ShardState:
     chain_version: int
     container_id: int
     claims_stopped: str
+    skipped_txns: int = 0
     stored_bytes: int = 0
 
 

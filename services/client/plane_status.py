@@ -154,6 +154,9 @@ class PlaneStatus:
     backlog: Backlog
     disk: DiskUse
     dead_letters: int
+    newest_backup: str = ""
+    """Name of the newest complete backup in the home; empty when there is none."""
+    newest_backup_age_seconds: float = 0.0
     audits: tuple[LastAudit, ...] = ()
 
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from services.metadata import audit_api
-from services.metadata.changed_rows import trim
+from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.diff_api import DiffJobsOfShards, diff_routes
 from services.metadata.http_api import routes
@@ -20,7 +20,6 @@ from services.runtime.audit_copies import remove_copies
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
-from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
@@ -39,20 +38,13 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=_prepare,
-        after_write=_remove_dropped_checkpoints,
+        after_write=remove_unneeded,
     )
 
 
 def _prepare(store: Store) -> None:
     remove_unused_checkpoints(store)
     remove_copies(store)
-
-
-def _remove_dropped_checkpoints(service: Service, store: Store) -> None:
-    if isinstance(service, MetadataService):
-        for name in service.take_dropped_checkpoints():
-            store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
 
 
 if __name__ == "__main__":

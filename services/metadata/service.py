@@ -21,7 +21,18 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, orphans, rollback, sweeps, tree
+from services.metadata import (
+    buckets,
+    checkpoints,
+    claims,
+    expansion,
+    keys,
+    lost_tail,
+    orphans,
+    rollback,
+    sweeps,
+    tree,
+)
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
 from services.metadata.directory_paths import DirectoryPaths
@@ -73,9 +84,10 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.StopClaims: ("snapshots", _PERSON),
     records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
+    records.AcceptLostTail: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
-_ALONE = (records.TakeSnapshot, records.DropSnapshot)
+_ALONE = (records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail)
 
 
 class MetadataService:
@@ -123,6 +135,8 @@ class MetadataService:
     def apply(self, message: Message, work: Work) -> None:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
+        if isinstance(command.body, records.AcceptLostTail):
+            lost_tail.check_place(command.body, message.offset)
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
         transaction = self._begin(work, log_time_ms)
         try:
@@ -273,6 +287,8 @@ class MetadataService:
             self._counters.claims_stopped = body.reason or "stopped"
         elif isinstance(body, records.ResumeClaims):
             self._counters.claims_stopped = ""
+        elif isinstance(body, records.AcceptLostTail):
+            lost_tail.accept(transaction, body)
         else:
             checkpoints.publish_full_chain(transaction)
 

@@ -26,6 +26,7 @@ class ShardCounters:
     chain_version: int = 0
     container_id: int = 0
     claims_stopped: str = ""
+    skipped_txns: int = 0
     stored_bytes: int = 0
 
     @classmethod
@@ -40,6 +41,7 @@ class ShardCounters:
             state.chain_version,
             state.container_id,
             state.claims_stopped,
+            state.skipped_txns,
             state.stored_bytes,
         )
 
@@ -52,6 +54,7 @@ class ShardCounters:
             self.chain_version,
             self.container_id,
             self.claims_stopped,
+            self.skipped_txns,
             self.stored_bytes,
         )
 

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
 from services.runtime.errors import StoreError
+from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, sync_directory
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, RocksView, store_error
@@ -94,6 +95,10 @@ class RocksStore(RocksView):
     def checkpoints(self) -> list[str]:
         """Names of the complete checkpoints."""
         return self._checkpoints.names()
+
+    def back_up_to(self, target: Path) -> None:
+        """Keep all committed rows, and all checkpoints, in a directory on the same disk. For the writer's thread."""
+        write_copy(self._database, self._checkpoints, target)
 
     def copy_to(self, directory: Path) -> PinnedView:
         """Have all committed rows of all families in a directory of the same disk, too; close the view of them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from services.client.plane_status import (
     throughput,
 )
 from services.plane.audit_run import FinishedAudit, last_audits
+from services.plane.backups import backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
 
@@ -59,6 +61,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         )
         for name, process in plane.processes.items()
     )
+    backup = next(iter(reversed(list_backups(backups_directory(Path(plane.home))))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
         state="abandoned" if is_lost else plane.state,
@@ -70,6 +73,8 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
         disk=disk_use(reported, Path(plane.home)),
         dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
+        newest_backup=backup.name if backup else "",
+        newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
     )
 
@@ -128,11 +133,19 @@ def _print(plane: PlaneStatus) -> None:
             ("Spark's state", bytes_text(disk.spark_bytes)),
             ("logs of the processes", bytes_text(disk.process_log_bytes)),
             ("free", bytes_text(disk.free_bytes)),
+            ("newest backup here", _backup_text(plane)),
         ],
         "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
         typer.echo(f"\n{title}")
         print_fields((f"  {name}", value) for name, value in fields)
+
+
+def _backup_text(plane: PlaneStatus) -> str:
+    if not plane.newest_backup:
+        return "none"
+    hours, seconds = divmod(int(plane.newest_backup_age_seconds), 3_600)
+    return f"{plane.newest_backup}, {hours} h {seconds // 60} min old"
 
 
 def _audit_text(audit: LastAudit) -> str:
