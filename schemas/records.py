@@ -1105,6 +1105,15 @@ class KeyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyStart:
+    """The first fields of a KeyHead: all that the figures count of a version."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyHead:
     """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from schemas.codec import Fields, codec
+from schemas.codec import codec
 from schemas.topics import DEAD_LETTERS, Topic
 from services.runtime.errors import InvalidMessageError
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
@@ -65,11 +65,6 @@ class Work(UnitOfWork):
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
         encoder = codec(topic.record)
         self.messages.append(_fitting(topic, encoder.fingerprint, encoder.encode(record)))
-
-    def send_fields(self, topic: Topic, fields: Fields) -> None:
-        """Send a record of the topic given as its fields: where so many are sent that the record itself costs."""
-        encoder = codec(topic.record)
-        self.messages.append(_fitting(topic, encoder.fingerprint, encoder.encode_fields(fields)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
         """Send a record of the topic that is encoded already."""
