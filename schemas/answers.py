@@ -5,10 +5,18 @@ Where a read answers with a stored row, it is the row's record of ``schemas.reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schemas.records import DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
+from schemas.records import (
+    DeadLetterRow,
+    DeadLetterState,
+    DirectoryRow,
+    KeyRow,
+    RetentionPolicy,
+    SnapshotListRow,
+    SpaceCellValue,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,38 @@ class ScmTotals:
     waiting_deletions: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterCount:
+    """How many dead letters there are of one kind."""
+
+    service: str
+    topic: str
+    error: str
+    state: DeadLetterState
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterHeader:
+    """One header of a message that was put aside."""
+
+    name: str
+    value_hex: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterBytes:
+    """A dead letter with the message that it is about."""
+
+    letter: DeadLetterRow
+    has_bytes: bool
+    """False once the letter was dealt with: the bytes are in its topic, and where the message came from."""
+    fingerprint_hex: str = ""
+    value_hex: str = ""
+    key_hex: str = ""
+    headers: tuple[DeadLetterHeader, ...] = ()
+
+
 class DiffStatus(StrEnum):
     """How far a diff has come; Ozone's words."""
 
@@ -222,3 +262,15 @@ class DiffJob:
     message: str = ""
     """Why it was rejected or has failed, and what to do."""
     ended_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCopy:
+    """A copy of a shard's database for an audit."""
+
+    directory: str
+    """Where it lies, as the service's machine names it."""
+    txn: int
+    """What it includes: the txn that metadata had applied, or the one of the newest block that the store knew."""
+    snapshots: dict[str, str] = field(default_factory=dict)
+    """By id, where the checkpoint of each snapshot lies that was live then."""

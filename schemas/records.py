@@ -339,6 +339,34 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptLostTail:
+    """The log has lost its newest commands, and a person accepts it: nothing that they may have named is named again.
+
+    Sent by a person.
+    """
+
+    offset: int
+    expected_txn: int
+    expected_log_time_ms: int
+    epoch: int
+    txn: int
+    chain_version: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueOrphans:
+    """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
+    as all others; as a whole or not at all. Sent by audit.
+    """
+
+    bucket_id: int
+    audited_txn: int
+    blocks: tuple[BlockRun, ...]
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -369,6 +397,8 @@ class MetadataCommand:
         | ResumeClaims
         | PublishFullChain
         | Barrier
+        | RequeueOrphans
+        | AcceptLostTail
     )
     sender: str = ""
     wants_reply: bool = True
@@ -891,6 +921,28 @@ class RollBackBucket:
     tag: str = ""
 
 
+class DeadLetterState(StrEnum):
+    """Whether anybody has to look at a dead letter.
+
+    OPEN: nobody has dealt with it. RETRIED: the message was sent again. DROPPED: somebody has said that it may stay
+    undone.
+    """
+
+    OPEN = "OPEN"
+    RETRIED = "RETRIED"
+    DROPPED = "DROPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDeadLetter:
+    """Somebody has dealt with a dead letter. The letter itself stays in its topic."""
+
+    number: int
+    state: DeadLetterState
+    who: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
@@ -912,6 +964,7 @@ class SnapshotCommand:
         | DeleteConsumer
         | ExpireSnapshots
         | RollBackBucket
+        | ResolveDeadLetter
     )
     sender: str = ""
 
@@ -966,6 +1019,14 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """One header of a message."""
+
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that could not be read or applied, as it came. Topic dead-letters."""
 
@@ -977,6 +1038,9 @@ class DeadLetter:
     message: str
     fingerprint: bytes
     value: bytes
+    size_bytes: int
+    key: bytes
+    headers: tuple[MessageHeader, ...]
 
 
 # Tables of metadata
@@ -1038,6 +1102,15 @@ class KeyRow:
     tag: str
     creation_time_ms: int
     modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStart:
+    """The first fields of a KeyHead: all that the figures count of a version."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1157,6 +1230,8 @@ class ShardState:
     chain_version: int
     container_id: int
     claims_stopped: str
+    skipped_txns: int = 0
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1448,6 +1523,28 @@ class GoneSnapshotRow:
     bucket_id: int
     create_txn: int
     deletion_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    """deadLetterTable: a dead letter without its bytes, and what was done about it."""
+
+    number: int
+    service: str
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    message: str
+    size_bytes: int
+    is_cut: bool
+    time_ms: int
+    attempts: int
+    retry_of: int
+    state: DeadLetterState = DeadLetterState.OPEN
+    who: str = ""
+    reason: str = ""
+    resolved_time_ms: int = -1
 
 
 # More tables of metadata

@@ -8,13 +8,17 @@ from typing import Annotated
 import typer
 
 from services.client.commands import (
+    audit,
     bench,
     bucket,
     consumer,
+    dead_letters,
     directory,
     explain,
     git,
     key,
+    lost_tail,
+    recovery,
     replay,
     restore,
     retention,
@@ -22,6 +26,7 @@ from services.client.commands import (
     space,
     status,
     tag,
+    trim_log,
     up_down,
     volume,
 )
@@ -42,10 +47,17 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(recovery.backup)
+app.command("restore-backup")(recovery.restore)
+app.command()(recovery.rebuild)
+app.command()(recovery.digest)
+app.command("trim-log")(trim_log.trim_log)
+app.command("accept-lost-tail")(lost_tail.accept)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
 app.command()(explain.explain)
+app.command()(audit.audit)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -56,6 +68,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)
 

@@ -20,6 +20,8 @@ from services.runtime.errors import DeepcleanError
 from services.runtime.probe import parse_crash_point
 
 PREFIX = "DEEPCLEAN_"
+MOST_BATCH_MESSAGES = 100_000
+"""Of one unit of work, whatever is set: a rebuild relies on it."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Limits = TypeVar("Limits")
@@ -49,7 +51,9 @@ class ServiceSettings(BaseSettings):
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
     http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
-    max_batch_messages: int = Field(2_000, ge=1, le=100_000, description="Messages of one unit of work, at most.")
+    max_batch_messages: int = Field(
+        2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Messages of one unit of work, at most."
+    )
     poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
     crash_at: str = Field("", description="For tests alone: die at a point of the loop, as in after_write:3.")
     clock_offset_seconds: int = Field(0, description="For tests alone: how far the clock is ahead of the machine's.")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from services.plane.stack import Stack, stopping_on_signals
 from tests.chaos.keeper import Counts, Keeper
-from tests.chaos.run import run_schedules
+from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
 SHARDS = 2
@@ -40,6 +40,8 @@ def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, 
             print(f"schedule {names}: as without faults, {time.monotonic() - started:.1f} s", flush=True)
             if time.monotonic() > deadline:
                 break
+        audit(stack)
+        print("the audit of every shard is clean", flush=True)
     return 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.plane.stack import Stack
 from tests.chaos.keeper import Counts, Keeper
-from tests.chaos.run import run_schedules
+from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -26,3 +26,7 @@ def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
 
 def test_what_crashes_anywhere_ends_as_if_nothing_had_happened(keeper: Keeper) -> None:
     run_schedules(keeper.stack, keeper, [draw_schedule(seed) for seed in SEEDS])
+
+
+def test_an_audit_afterwards_is_clean(keeper: Keeper) -> None:
+    audit(keeper.stack)
