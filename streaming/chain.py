@@ -36,6 +36,7 @@ class ChainReader:
         self._partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(shards)]
         self._pause = threading.Event()
         # Asked by a client of its own: on the consumer's connection the answer would wait behind a fetch.
+        self._bootstrap_servers = bootstrap_servers
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         self._consumer = Consumer(
             {
@@ -91,6 +92,9 @@ class ChainReader:
                     raise TryAgainError(
                         f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({error}): see if the broker runs."
                     ) from error
+            # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
+            self._close_admin()
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
             self._pause.wait(RETRY_SECONDS)
 
     def _follow(self, message: Message) -> set[tuple[int, int]]:
@@ -117,6 +121,9 @@ class ChainReader:
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
+        self._close_admin()
+
+    def _close_admin(self) -> None:
         self._admin.__exit__(None, None, None)  # it has no other way to be closed
 
 
