@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.answers import (
     BucketSpace,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -162,6 +163,12 @@ class HttpMetadataReads:
             **_page(start_after, limit),
         }
         entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
+        return entries
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
+        entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
         return entries
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:

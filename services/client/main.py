@@ -11,6 +11,7 @@ from services.client.commands import (
     bench,
     bucket,
     consumer,
+    deleted,
     directory,
     explain,
     git,
@@ -42,6 +43,7 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(deleted.undelete)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
@@ -56,6 +58,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (deleted.app, "deleted"),
 ):
     app.add_typer(group, name=name)
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from schemas.answers import (
     BucketSpace,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -48,6 +49,7 @@ from schemas.records import (
     Settle,
     SnapshotInfo,
     SnapshotReply,
+    Undelete,
     UnsetRetention,
     VolumeRow,
 )
@@ -73,6 +75,7 @@ NamespaceCommand = (
     | MakeDirectory
     | DeleteDirectory
     | RenameDirectory
+    | Undelete
 )
 SnapshotRequest = (
     CreateSnapshot
@@ -119,6 +122,10 @@ class MetadataReads(Protocol):
         limit: int = 1_000,
     ) -> list[ListedEntry]:
         """Keys and directories behind a path, in the order of the walk; fewer than the limit at the end."""
+        ...
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``."""
         ...
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:

@@ -73,6 +73,12 @@ class KeyDeletionMetrics:
             ["shard"],
             registry=registry,
         )
+        self.purges_in_undo_window = Gauge(
+            "deepclean_key_deletion_purges_in_undo_window",
+            "Purges whose rows can still be brought back, and wait for that reason alone.",
+            ["shard"],
+            registry=registry,
+        )
         self.sweeps_open = Gauge(
             "deepclean_key_deletion_sweeps_open",
             "Stores that are to be swept or are being swept.",

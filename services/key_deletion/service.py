@@ -63,7 +63,7 @@ class KeyDeletionService:
         metrics = metrics or KeyDeletionMetrics(CollectorRegistry())
         self._metrics = metrics
         self._chain = ChainFollower()
-        self._purges = WaitingPurges(metrics)
+        self._purges = WaitingPurges(metrics, settings.undo_window_ms)
         self._tasks = Tasks(settings, metrics)
         self._sweeps = Sweeps(settings, metrics)
         self._stores = Stores(self._sweeps, settings, metrics)
@@ -145,6 +145,7 @@ class KeyDeletionService:
         both = joined(barrier, topic, work) if barrier is not None else None
         if both is None:
             return
+        self._purges.make_due(work)
         self._tasks.make_due(work)
         self._sweeps.make_due(work)
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + self._work(work))))
@@ -162,6 +163,7 @@ class KeyDeletionService:
         if self._is_stale:
             self._rebuild(work)
         self._tasks.tick(now_ms, work)
+        self._purges.tick(now_ms, work)
         view = self._chain.view
         while self._tasks.has_room:
             found = self._purges.take(view, self._tasks.max_rows, work)
@@ -177,6 +179,7 @@ class KeyDeletionService:
         if work.is_changed() or not self._is_reported:
             self._is_reported = True
             shard = str(work.shard)
-            self._metrics.waiting_purges.labels(shard).set(len(self._purges))
+            self._metrics.waiting_purges.labels(shard).set(len(self._purges) - self._purges.in_undo_window)
+            self._metrics.purges_in_undo_window.labels(shard).set(self._purges.in_undo_window)
             self._tasks.report(shard)
             self._sweeps.report(shard)

@@ -29,6 +29,8 @@ class KeyDeletionSettings:
     longest_sweep_again_ms: int = 60_000
     safety_sweep_interval_ms: int = 3_600_000
     """How often every bucket that ever had a snapshot is swept as a whole."""
+    undo_window_ms: int = 0
+    """How long rows wait before they are claimed, so that they can be brought back; a settle ends it at once."""
 
 
 def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:

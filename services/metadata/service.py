@@ -20,7 +20,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree
+from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree, undelete
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
 from services.metadata.directory_paths import DirectoryPaths
@@ -51,6 +51,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
+    records.Undelete: undelete.undelete,
 }
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
