@@ -365,6 +365,7 @@ class ShardModel:
             if self.holders(incarnation, found):
                 raise AnswerError(f"shard {self.shard}: {body} shares blocks with a snapshot's version")
             self._objects[found] = number
+            self.births[found] = self.txn
         self.put_numbers[self.txn] = found
         return self.names.versions[found]
 

@@ -462,7 +462,7 @@ class Simulation:
         inventory = tables.table(INVENTORY_TABLE)
         for number in shard.model.held:
             run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or shard.model.births[number] > local_id_txn(state.mark_local_id):
+            if run is None or local_id_txn(run.first_local_id) > local_id_txn(state.mark_local_id):
                 continue
             if inventory.get(inventory_key(run)) is None:
                 version = shard.model.names.versions[number]
