@@ -5,7 +5,7 @@ Where a read answers with a stored row, it is the row's record of ``schemas.reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.records import DeletedKind, DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
@@ -258,3 +258,15 @@ class DiffJob:
     message: str = ""
     """Why it was rejected or has failed, and what to do."""
     ended_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCopy:
+    """A copy of a shard's database for an audit."""
+
+    directory: str
+    """Where it lies, as the service's machine names it."""
+    txn: int
+    """What it includes: the txn that metadata had applied, or the one of the newest block that the store knew."""
+    snapshots: dict[str, str] = field(default_factory=dict)
+    """By id, where the checkpoint of each snapshot lies that was live then."""

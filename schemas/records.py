@@ -352,6 +352,34 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptLostTail:
+    """The log has lost its newest commands, and a person accepts it: nothing that they may have named is named again.
+
+    Sent by a person.
+    """
+
+    offset: int
+    expected_txn: int
+    expected_log_time_ms: int
+    epoch: int
+    txn: int
+    chain_version: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueOrphans:
+    """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
+    as all others; as a whole or not at all. Sent by audit.
+    """
+
+    bucket_id: int
+    audited_txn: int
+    blocks: tuple[BlockRun, ...]
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -383,6 +411,8 @@ class MetadataCommand:
         | ResumeClaims
         | PublishFullChain
         | Barrier
+        | RequeueOrphans
+        | AcceptLostTail
     )
     sender: str = ""
     wants_reply: bool = True
@@ -1176,6 +1206,7 @@ class ShardState:
     chain_version: int
     container_id: int
     claims_stopped: str
+    skipped_txns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

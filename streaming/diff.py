@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from services.domain.snapshot_diff import DiffEntry, DiffKind, NamespaceObject, PlacedObject, difference, reachable
 from streaming.checkpoint_rows import ranges
+from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
 from streaming.diff_rows import (
     AFTER,
     BEFORE,
@@ -40,7 +39,6 @@ from streaming.errors import StreamingError
 from streaming.session import SessionOptions, spark_session
 
 PARTS_PER_CORE = 4
-STOPPED_STATUS = 1
 _RANKS = {kind: rank for rank, kind in enumerate(DiffKind)}
 _LINE = StructType(
     [
@@ -70,7 +68,7 @@ def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None
     parts = PARTS_PER_CORE * context.defaultParallelism
     whole = _ranges(bucket, bucket.keys_family, parts)
     before, after = _directories(session, bucket, parts)
-    _say(progress=20)
+    say(progress=20)
     sides = context.broadcast((_side(bucket, before, after), _side(bucket, after, before)))
 
     def find(some: Iterable[Range]) -> Iterator[Keyed]:
@@ -83,7 +81,7 @@ def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None
     of_directories = context.parallelize(list(_lines(difference(before, after))), 1)
     lines = session.createDataFrame(judged.union(of_directories), _LINE).persist()
     lines.count()
-    _say(progress=80)
+    say(progress=80)
     lines.orderBy("rank", "first", "second").select("line").write.mode("overwrite").text(str(output))
     lines.unpersist()
 
@@ -136,31 +134,21 @@ def _lines(entries: Iterable[DiffEntry]) -> Iterator[tuple[int, str, str, str]]:
         yield _RANKS[entry.kind], entry.old_path or entry.path, entry.path, line
 
 
-def _say(**what: int) -> None:
-    print(json.dumps(what), flush=True)
-
-
-def _end_with_standard_input() -> None:
-    while os.read(0, 1):  # not through sys.stdin, whose lock this thread would hold at the regular end
-        pass
-    os._exit(STOPPED_STATUS)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, and say with the exit status how it ended; why is one sentence on standard error."""
     options = parse(arguments)
     fields: dict[str, Any] = options.compared["bucket"]
     bucket = ComparedBucket(**{**fields, "checkpoints": tuple(fields["checkpoints"])})
-    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    end_with_standard_input()
     session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-diff")
     try:
         with spark_session(session_options) as session:
-            _say(progress=5)
+            say(progress=5)
             compare(session, bucket, Path(options.compared["output"]))
     except StreamingError as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
-    _say(progress=100)
+    say(progress=100)
     return 0
 
 

@@ -22,7 +22,7 @@ from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
-from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.runtime.errors import DeepcleanError
 from services.runtime.kafka import consumer_configuration, producer_configuration
 
@@ -113,7 +113,8 @@ class KafkaCommands:
         with self._sending:
             self._await_room(answers)
             number = answers.last_number + 1
-            value = codec(MetadataCommand).encode(MetadataCommand(shard, self.client_id, number, command))
+            sender = SENDERS.get(type(command), "")
+            value = codec(MetadataCommand).encode(MetadataCommand(shard, self.client_id, number, command, sender))
             self._send(METADATA_COMMANDS, shard, value, answers, number)
         return number
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from services.client.commands import (
+    audit,
     bench,
     bucket,
     consumer,
@@ -16,6 +17,8 @@ from services.client.commands import (
     explain,
     git,
     key,
+    lost_tail,
+    recovery,
     replay,
     restore,
     retention,
@@ -23,6 +26,7 @@ from services.client.commands import (
     space,
     status,
     tag,
+    trim_log,
     up_down,
     volume,
 )
@@ -44,10 +48,17 @@ app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
 app.command()(deleted.undelete)
+app.command()(recovery.backup)
+app.command("restore-backup")(recovery.restore)
+app.command()(recovery.rebuild)
+app.command()(recovery.digest)
+app.command("trim-log")(trim_log.trim_log)
+app.command("accept-lost-tail")(lost_tail.accept)
 app.command()(replay.replay)
 app.command()(git.git)
 app.command()(bench.bench)
 app.command()(explain.explain)
+app.command()(audit.audit)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),

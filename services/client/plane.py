@@ -5,8 +5,8 @@ Two planes have this shape: the real one (commands over Kafka, reads over HTTP) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
@@ -41,6 +41,7 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RequeueOrphans,
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
@@ -76,7 +77,10 @@ NamespaceCommand = (
     | DeleteDirectory
     | RenameDirectory
     | Undelete
+    | RequeueOrphans
 )
+SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
+"""Who a command says it comes from, where that is not just a client."""
 SnapshotRequest = (
     CreateSnapshot
     | DeleteSnapshot

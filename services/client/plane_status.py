@@ -129,6 +129,18 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What the last audit of a shard has found."""
+
+    shard: int
+    txn: int
+    started_ms: int
+    findings: dict[str, int]
+    """How many of each kind."""
+    figures_not_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """How a plane does."""
 
@@ -141,6 +153,10 @@ class PlaneStatus:
     backlog: Backlog
     disk: DiskUse
     dead_letters: int
+    newest_backup: str = ""
+    """Name of the newest complete backup in the home; empty when there is none."""
+    newest_backup_age_seconds: float = 0.0
+    audits: tuple[LastAudit, ...] = ()
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:

@@ -7,7 +7,8 @@ import sys
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from services.metadata.changed_rows import trim
+from services.metadata import audit_api
+from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.diff_api import DiffJobsOfShards, diff_routes
 from services.metadata.http_api import routes
@@ -15,10 +16,10 @@ from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
 from services.metadata.tables import CHECKPOINTED
+from services.runtime.audit_copies import remove_copies
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
-from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
@@ -31,22 +32,20 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
 
     def watched_routes(stores: Stores) -> list[Route]:
         metrics.watch(stores, settings.shards)
-        return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs)]
+        return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_api.routes(stores)]
 
     return ServiceParts(
         make_service=lambda _: MetadataService(),
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
-        prepare=remove_unused_checkpoints,
-        after_write=_remove_dropped_checkpoints,
+        prepare=_prepare,
+        after_write=remove_unneeded,
     )
 
 
-def _remove_dropped_checkpoints(service: Service, store: Store) -> None:
-    if isinstance(service, MetadataService):
-        for name in service.take_dropped_checkpoints():
-            store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
+def _prepare(store: Store) -> None:
+    remove_unused_checkpoints(store)
+    remove_copies(store)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,13 @@ class ClientNumbers:
 
     def forget(self, work: Work, log_time_ms: int) -> None:
         """Remove clients that were not heard of for an hour of log time."""
+        oldest_ms = log_time_ms - HOUR_MS
+        # What this batch has changed, too: what is remembered must not follow from where batches end.
+        for client in [one for one, (_, heard_ms, _) in self._changed.items() if heard_ms < oldest_ms]:
+            del self._changed[client]
         table = work.table(CLIENT_TABLE)
         for client, row in list(table.scan(b"", b"\xff")):
-            if row.log_time_ms < log_time_ms - HOUR_MS:
+            if row.log_time_ms < oldest_ms and client not in self._changed:
                 table.delete(client)
 
     def write(self, work: Work) -> None:

@@ -41,6 +41,10 @@ class BucketFigures:
         """One key or directory has died; without a row in a garbage table it is just gone."""
         self._used.add(bucket_id, (-size_bytes, -1, size_bytes, 1) if has_row else (-size_bytes, -1, 0, 0))
 
+    def adopt(self, bucket_id: int, size_bytes: int) -> None:
+        """Blocks that nobody owned have got a garbage row."""
+        self._used.add(bucket_id, (0, 0, size_bytes, 1))
+
     def revive(self, bucket_id: int, size_bytes: int) -> None:
         """A key or directory has come back from a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))

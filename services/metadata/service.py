@@ -20,7 +20,19 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.names import InvalidNameError
-from services.metadata import buckets, checkpoints, claims, expansion, keys, rollback, sweeps, tree, undelete
+from services.metadata import (
+    buckets,
+    checkpoints,
+    claims,
+    expansion,
+    keys,
+    lost_tail,
+    orphans,
+    rollback,
+    sweeps,
+    tree,
+    undelete,
+)
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
 from services.metadata.directory_paths import DirectoryPaths
@@ -52,7 +64,10 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
     records.Undelete: undelete.undelete,
+    records.RequeueOrphans: orphans.requeue_orphans,
 }
+_NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
+"""Commands that are answered as a client's are, and yet come from one sender alone."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
     records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
@@ -70,9 +85,10 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.StopClaims: ("snapshots", _PERSON),
     records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
+    records.AcceptLostTail: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
-_ALONE = (records.TakeSnapshot, records.DropSnapshot)
+_ALONE = (records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail)
 
 
 class MetadataService:
@@ -120,6 +136,8 @@ class MetadataService:
     def apply(self, message: Message, work: Work) -> None:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
+        if isinstance(command.body, records.AcceptLostTail):
+            lost_tail.check_place(command.body, message.offset)
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
         transaction = self._begin(work, log_time_ms)
         try:
@@ -153,6 +171,11 @@ class MetadataService:
 
     def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         work = transaction.work
+        expected = _NAMED_SENDERS.get(type(command.body))
+        if expected is not None and command.sender != expected:
+            raise InvalidMessageError(
+                f"{type(command.body).__name__} comes from {expected}, not from {command.sender!r}"
+            )
         client = command.client_id.encode()
         if command.number:
             last, reply = self._clients.last(work, client)
@@ -263,6 +286,8 @@ class MetadataService:
             self._counters.claims_stopped = body.reason or "stopped"
         elif isinstance(body, records.ResumeClaims):
             self._counters.claims_stopped = ""
+        elif isinstance(body, records.AcceptLostTail):
+            lost_tail.accept(transaction, body)
         else:
             checkpoints.publish_full_chain(transaction)
 

@@ -26,6 +26,7 @@ class ShardCounters:
     chain_version: int = 0
     container_id: int = 0
     claims_stopped: str = ""
+    skipped_txns: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -33,13 +34,25 @@ class ShardCounters:
         if state is None:
             return cls()
         return cls(
-            state.txn, state.log_time_ms, state.epoch, state.chain_version, state.container_id, state.claims_stopped
+            state.txn,
+            state.log_time_ms,
+            state.epoch,
+            state.chain_version,
+            state.container_id,
+            state.claims_stopped,
+            state.skipped_txns,
         )
 
     def state(self) -> ShardState:
         """The counters as they are stored."""
         return ShardState(
-            self.txn, self.log_time_ms, self.epoch, self.chain_version, self.container_id, self.claims_stopped
+            self.txn,
+            self.log_time_ms,
+            self.epoch,
+            self.chain_version,
+            self.container_id,
+            self.claims_stopped,
+            self.skipped_txns,
         )
 
 

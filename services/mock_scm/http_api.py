@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -12,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from schemas.answers import ScmTotals
+from schemas.answers import AuditCopy, ScmTotals
 from schemas.records import BlockRun
 from services.mock_scm import queries
 from services.mock_scm.settings import MockScmSwitches
+from services.runtime.audit_copies import audit_routes
 from services.runtime.reads import MAX_LIMIT, Question, ReadError, Stores, closing_reader, read_route, refusal
+from services.storage.rocks import RocksStore
 
 _RUNS = TypeAdapter(Annotated[list[BlockRun], Field(max_length=MAX_LIMIT)])
 
@@ -56,7 +59,14 @@ def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
         read_route("/totals", stores, _totals, ScmTotals),
         Route("/v1/switches", get_switches, methods=["GET"]),
         Route("/v1/switches", put_switches, methods=["PUT"]),
+        *audit_routes(stores, make_copy),
     ]
+
+
+def make_copy(store: RocksStore, directory: Path) -> AuditCopy:
+    """Copy the inventory, with the counters that belong to it, for an audit."""
+    with closing_reader(store.copy_to(directory)) as tables:
+        return AuditCopy(str(directory), queries.totals(tables).mark_txn)
 
 
 def _exist(question: Question) -> list[bool]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
-from services.metadata.changed_rows import trim
+from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
@@ -73,7 +74,7 @@ class InMemoryPlane:
         after_write = None
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
-            after_write = _checkpoint_removal(service, store)
+            after_write = partial(remove_unneeded, service, store)
         runner = Runner(
             service,
             shard,
@@ -123,12 +124,3 @@ class InMemoryPlane:
                 return False
             self.clock.advance(LONGEST_BACKOFF_MS)
         return True
-
-
-def _checkpoint_removal(service: MetadataService, store: MemoryStore) -> Callable[[], None]:
-    def remove() -> None:
-        for name in service.take_dropped_checkpoints():
-            store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
-
-    return remove

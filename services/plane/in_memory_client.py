@@ -32,7 +32,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneError, PlaneTimeoutError
-from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata import queries as metadata_queries
 from services.metadata.deleted_queries import list_deleted
@@ -66,7 +66,8 @@ class InMemoryClient:
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Append a command to the log."""
         number = self._next_number(METADATA_COMMANDS, shard)
-        self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command))
+        sender = SENDERS.get(type(command), "")
+        self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command, sender))
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:

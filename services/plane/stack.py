@@ -10,7 +10,6 @@ Everything is on loopback. Started again on the same home it goes on where it wa
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -24,18 +23,18 @@ from schemas.topics import TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker
 from services.plane.broker_topics import create_topics
-from services.plane.errors import StackError, disk_error
+from services.plane.errors import StackError
 from services.plane.home import home_directory
 from services.plane.java import JavaRuntime, find_java
 from services.plane.plane_file import (
     PlaneFile,
     PlaneProcess,
     PlaneState,
-    read_plane_file,
     remove_plane_file,
     running_plane,
     write_plane_file,
 )
+from services.plane.plane_lock import take_plane_lock
 from services.plane.processes import ChildProcess, identify
 from services.plane.stack_settings import (
     BROKER,
@@ -49,7 +48,6 @@ from services.plane.stack_settings import (
 )
 from services.runtime.kafka import MAX_MESSAGE_BYTES
 
-LOCK_NAME = "plane.lock"
 WATCH_SECONDS = 0.5
 TOPIC_SETTINGS = {
     "retention.ms": "-1",
@@ -93,7 +91,7 @@ class Stack:
 
     def start(self) -> Self:
         """Start everything, and return when all of it is ready; raises StackError with what to do."""
-        self._take_lock()
+        self._lock = take_plane_lock(self.home)
         self._children = {}
         self._reason = ""
         try:
@@ -165,28 +163,6 @@ class Stack:
     def client(self) -> KafkaPlane:
         """A new client, which notices at once when a process of this plane ends."""
         return KafkaPlane(self.address, check=self.require_running)
-
-    def _take_lock(self) -> None:
-        try:
-            self.home.mkdir(parents=True, exist_ok=True)
-            lock = (self.home / LOCK_NAME).open("a+b")
-        except OSError as error:
-            raise disk_error(self.home, error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise StackError(
-                f"A plane runs on {self.home} already: stop it (deepclean down), or use another home (DEEPCLEAN_HOME)."
-            ) from error
-        before = read_plane_file(self.home)
-        if before is not None and before.left_behind():
-            lock.close()
-            names = ", ".join(before.left_behind())
-            raise StackError(
-                f"Processes of an earlier plane on {self.home} still run ({names}): stop them (deepclean down)."
-            )
-        self._lock = lock
 
     def _start_broker(self) -> None:
         ports = self._choose_ports()

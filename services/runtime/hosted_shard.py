@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import structlog
 from starlette.routing import BaseRoute
@@ -26,6 +29,8 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
 LAG_SECONDS = 1.0
 STUCK_SECONDS = 120.0
 TRIMMED_AT_ONCE = 5
+COPIES = "copies"
+"""Where copies of a database are made, beside it."""
 
 logger = structlog.get_logger(__name__)
 
@@ -40,6 +45,14 @@ def _nothing_to_prepare(store: Store) -> None:
 
 def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same for all
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedCopy:
+    """Somebody waits for a copy of the database."""
+
+    target: Path
+    done: Future[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,7 @@ class HostedShard:
         self._behind = 0
         self._stepped = self._lag_asked = time.monotonic()
         self._retry_seconds = FIRST_RETRY_SECONDS
+        self._copies: SimpleQueue[_WantedCopy] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"shard-{shard}")
 
     @property
@@ -117,6 +131,7 @@ class HostedShard:
             self._open_store()
             while not self._stop.is_set():
                 self._try(self._step if self._runner else self._open_runner)
+                self._copy_as_asked()
         except (InvariantError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -183,6 +198,30 @@ class HostedShard:
             # Nothing polled yet looks like nothing to poll: so a step without any must confirm it.
             self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken
             self._lag_asked = time.monotonic()
+
+    def copy_to(self, name: str, timeout_seconds: float) -> Path:
+        """Keep a copy of the database under a name, and say where it is; the writer makes it between two batches.
+
+        Raises:
+            TimeoutError: the writer did not come to it in time.
+            StoreError: the disk refuses it, or there is one of that name.
+        """
+        wanted = _WantedCopy(self.directory.parent / COPIES / name, Future())
+        self._copies.put(wanted)
+        wanted.done.result(timeout_seconds)
+        return wanted.target
+
+    def _copy_as_asked(self) -> None:
+        with contextlib.suppress(Empty):
+            wanted = self._copies.get_nowait()
+            if not wanted.done.set_running_or_notify_cancel():
+                return
+            try:
+                self._opened_store().back_up_to(wanted.target)
+            except Exception as error:  # whoever asked hears of it; the writer finds out by itself whether it can go on
+                wanted.done.set_exception(error)
+            else:
+                wanted.done.set_result(None)
 
     def keep_house(self) -> None:
         """Look at the disk, and free what new checkpoints need not hold. Not in the runner's thread."""

@@ -104,7 +104,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
     if code in _OUTSIDE:
         return PositionError(
             f"{doing}: the position is not in the partition any more ({text}): records were trimmed or lost before "
-            f"they were read; restore the topic, or restore an older copy of this database"
+            f"they were read; restore the topic, or a backup of this database (deepclean restore-backup)"
         )
     if code in _GONE:
         return InvariantError(
@@ -156,6 +156,14 @@ class KafkaLog:
         doing = f"asking for the ends of {topic}, partition {partition}"
         answers = _asked(lambda: self._admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
         return int(_asked(answers[place].result, doing).offset)
+
+    def trim(self, topic: str, partition: int, before_offset: int) -> None:
+        """Have the broker give up the messages before an offset; for good."""
+        place = TopicPartition(topic, partition, before_offset)
+        doing = f"trimming {topic}, partition {partition}, up to {before_offset}"
+        answers = _asked(lambda: self._admin.delete_records([place], request_timeout=self._answer_seconds), doing)
+        for answer in answers.values():
+            _asked(answer.result, doing)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Read one partition of some topics, each from its position on."""

@@ -80,3 +80,11 @@ class Log(Protocol):
     def open_sink(self) -> Sink:
         """A sink of its own."""
         ...
+
+
+class TrimmableLog(Log, Protocol):
+    """A log whose oldest messages may be gone: what a rebuild has to know."""
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there; the end when there is none."""
+        ...

@@ -16,6 +16,8 @@ class MemoryLog:
 
     clock: Clock
     partitions: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
+    trimmed: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Per partition the offset below which nobody can read any more."""
 
     def append(self, topic: str, partition: int, value: bytes, fingerprint: bytes | None) -> int:
         """Append a message and say its offset."""
@@ -36,6 +38,14 @@ class MemoryLog:
     def end_offset(self, topic: str, partition: int) -> int:
         """Offset that the next message of a partition will get."""
         return len(self.records(topic, partition))
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there."""
+        return self.trimmed.get((topic, partition), 0)
+
+    def trim(self, topic: str, partition: int, before_offset: int) -> None:
+        """Give up the messages before an offset."""
+        self.trimmed[topic, partition] = max(before_offset, self.first_offset(topic, partition))
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> MemorySource:
         """Read one partition of some topics."""
@@ -61,6 +71,8 @@ class MemorySource:
             records = self._log.records(topic, self._partition)
             if offset > len(records):
                 raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
+            if offset < (first := self._log.first_offset(topic, self._partition)):
+                raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
             taken = records[offset : offset + max_records - len(polled)]
             polled += taken
             self._next_offsets[topic] = offset + len(taken)

@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.errors import DeepcleanError
 from services.runtime.hosted_shard import HostedShard, ServiceParts
@@ -64,7 +65,9 @@ class ServiceProcess:
             HostedShard(shard, parts, settings, log, clock or SystemClock(), metrics, self._stop, self._shard_is_ready)
             for shard in settings.shards
         ]
-        app = http_app(registry, self._why_unhealthy, self._why_unready, parts.routes(self._stores))
+        app = http_app(
+            registry, self._why_unhealthy, self._why_unready, [*parts.routes(self._stores), copy_route(self._shards)]
+        )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)
 

@@ -19,6 +19,8 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 from services.runtime.errors import DeepcleanError
 
 PREFIX = "DEEPCLEAN_"
+MOST_BATCH_MESSAGES = 100_000
+"""Of one unit of work, whatever is set: a rebuild relies on it."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Limits = TypeVar("Limits")
@@ -48,7 +50,9 @@ class ServiceSettings(BaseSettings):
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
     http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
-    max_batch_messages: int = Field(2_000, ge=1, le=100_000, description="Messages of one unit of work, at most.")
+    max_batch_messages: int = Field(
+        2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Messages of one unit of work, at most."
+    )
     poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
 
     @field_validator("shards", mode="before")

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from rocksdict import AccessType, Cache, ColumnFamily, Rdict, WriteBatch
+from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
 from services.runtime.errors import StoreError
+from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, sync_directory
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, RocksView, store_error
@@ -94,6 +95,31 @@ class RocksStore(RocksView):
     def checkpoints(self) -> list[str]:
         """Names of the complete checkpoints."""
         return self._checkpoints.names()
+
+    def back_up_to(self, target: Path) -> None:
+        """Keep all committed rows, and all checkpoints, in a directory on the same disk. For the writer's thread."""
+        write_copy(self._database, self._checkpoints, target)
+
+    def copy_to(self, directory: Path) -> PinnedView:
+        """Have all committed rows of all families in a directory of the same disk, too; close the view of them.
+
+        The files are linked: it takes the time that writing out the memtables takes, and writers wait as long.
+        """
+        with self._write_lock:  # so that no family is newer in it than another
+            if self._families is None:
+                raise StoreError(f"{self.path} cannot be read, it was closed: open it again")
+            try:
+                directory.parent.mkdir(parents=True, exist_ok=True)
+                Checkpoint(self._database).create_checkpoint(str(directory))
+            except Exception as error:
+                raise store_error(directory, "made", error) from error
+            view = PinnedView(self.path, self._families)
+            self._views.add(view)
+            return view
+
+    def copy_checkpoint(self, name: str, directory: Path) -> None:
+        """Have the files of a checkpoint in another directory, too. Raises KeyError when there is none of that name."""
+        self._checkpoints.copy(name, directory)
 
     def trim_checkpoints(self, limit: int = 10) -> int:
         """Free what new checkpoints hold of families that they need not keep; says how many were trimmed."""

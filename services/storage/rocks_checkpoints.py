@@ -35,6 +35,8 @@ from services.storage.tables import TableDefinition
 
 MAKING, REMOVING, TRIMMED = ".making-", ".removing-", "TRIMMED"
 MAX_NAME_BYTES = 200
+OPENERS_FILES = ("LOG", "LOCK", "rocksdict-config", TRIMMED)
+"""What is beside the database's own files: written by whoever opens it, or about it."""
 
 
 def directory_name(name: str) -> str:
@@ -158,6 +160,25 @@ class Checkpoints:
             view = CheckpointView(self, handle)
             self._views.add(view)
             return view
+
+    def copy(self, name: str, directory: Path) -> None:
+        """Have a checkpoint's files in a directory of the same disk, too, whatever becomes of the checkpoint.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        with self._lock:  # nothing of it is trimmed or removed meanwhile
+            path = self.directory / directory_name(name)
+            handle = self._handles.get(path.name)
+            if not path.is_dir() or (handle is not None and handle.is_removed):
+                raise KeyError(name)
+            try:
+                directory.mkdir(parents=True)
+                for file in path.iterdir():
+                    if not file.name.startswith(OPENERS_FILES):
+                        os.link(file, directory / file.name)
+            except OSError as error:
+                raise store_error(directory, "made", error) from error
 
     def _open(self, path: Path) -> _Handle:
         try:

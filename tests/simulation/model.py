@@ -348,7 +348,8 @@ class ShardModel:
             entry: Version | _Directory = self._returning_version(number, incarnation, body, is_itself=is_itself)
         else:
             entry = self._returning_tree(incarnation, body)
-        if is_itself and self._place_at_death(incarnation, entry) != (parent, name):
+        before = self._place_at_death(incarnation, entry) if is_itself else None
+        if is_itself and (before is None or before[0] is not parent or before[1] != name):
             self._note_rename(incarnation, self._thing(entry))
         parent.children[name] = entry
 

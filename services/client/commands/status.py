@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, Session
 from services.client.plane_status import (
+    LastAudit,
     PlaneStatus,
     ProcessStatus,
     Reported,
@@ -19,6 +21,8 @@ from services.client.plane_status import (
     process_status,
     throughput,
 )
+from services.plane.audit_run import FinishedAudit, last_audits
+from services.plane.backups import backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
 
@@ -57,6 +61,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         )
         for name, process in plane.processes.items()
     )
+    backup = next(iter(reversed(list_backups(backups_directory(Path(plane.home))))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
         state="abandoned" if is_lost else plane.state,
@@ -68,7 +73,16 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
         disk=disk_use(reported, Path(plane.home)),
         dead_letters=sum(process.dead_letters for process in processes),
+        newest_backup=backup.name if backup else "",
+        newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
+        audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
     )
+
+
+def _last_audit(finished: FinishedAudit) -> LastAudit:
+    report = finished.report
+    findings = {kind.value: amount.versions for kind, amount in report.findings.items()}
+    return LastAudit(report.shard, report.txn, finished.started_ms, findings, report.difference_count)
 
 
 def _print(plane: PlaneStatus) -> None:
@@ -119,10 +133,26 @@ def _print(plane: PlaneStatus) -> None:
             ("Spark's state", bytes_text(disk.spark_bytes)),
             ("logs of the processes", bytes_text(disk.process_log_bytes)),
             ("free", bytes_text(disk.free_bytes)),
+            ("newest backup here", _backup_text(plane)),
         ],
+        "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
         typer.echo(f"\n{title}")
         print_fields((f"  {name}", value) for name, value in fields)
+
+
+def _backup_text(plane: PlaneStatus) -> str:
+    if not plane.newest_backup:
+        return "none"
+    hours, seconds = divmod(int(plane.newest_backup_age_seconds), 3_600)
+    return f"{plane.newest_backup}, {hours} h {seconds // 60} min old"
+
+
+def _audit_text(audit: LastAudit) -> str:
+    found = [f"{count:,} {kind.lower().replace('_', ' ')}" for kind, count in audit.findings.items()]
+    if audit.figures_not_confirmed:
+        found.append(f"{audit.figures_not_confirmed:,} figures not confirmed")
+    return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
 
 
 def _process_state(process: ProcessStatus) -> str:

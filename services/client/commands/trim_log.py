@@ -1,0 +1,127 @@
+"""``deepclean trim-log``: gives up what no reader, no backup and no unfinished transaction needs any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka import Producer
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import FullChain, MetadataCommand, PublishFullChain, SnapshotChainRecord
+from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from services.client.commands.output import print_json, print_table
+from services.client.commands.session import JsonOption, Session
+from services.plane.backups import Backup, backups_directory, list_backups
+from services.plane.errors import StackError
+from services.plane.plane_file import PlaneFile, running_plane
+from services.plane.reader_positions import reader_positions
+from services.plane.trimming import Trim, plan_trims
+from services.runtime.kafka import KafkaLog, producer_configuration
+
+POLL_SECONDS = 10.0
+FLUSH_SECONDS = 30.0
+
+
+def trim_log(
+    context: typer.Context,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    backups: Annotated[
+        list[Path] | None, typer.Option(help="Where backups are kept; each place that has any must be named.")
+    ] = None,
+    writes_full_chain: Annotated[
+        bool,
+        typer.Option(
+            "--full-chain", help="Have the whole chain written, so that gc.snapshot-chain can be trimmed later."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Trim the log up to what readers, backups and unfinished transactions still need."""
+    session = context.find_object(Session)
+    assert session is not None  # noqa: S101  the root command makes it
+    plane = running_plane(session.home)
+    kept = [found for place in backups or [backups_directory(session.home)] for found in list_backups(place)]
+    log = KafkaLog(plane.bootstrap_servers, "deepclean.trim")
+    if writes_full_chain:
+        publish_full_chain(plane)
+    trims = planned_trims(plane, log, kept)
+    if not is_dry_run:
+        for trim in trims:
+            if trim.messages:
+                log.trim(trim.topic, trim.shard, trim.until)
+    if as_json:
+        print_json(trims)
+        return
+    print_table(
+        ["TOPIC", "SHARD", "FROM", "TO", "PINNED BY"],
+        ((trim.topic, trim.shard, f"{trim.first:,}", f"{trim.until:,}", trim.pinned_by) for trim in trims),
+        numbers=["SHARD", "FROM", "TO"],
+    )
+    _say_what_follows(sum(trim.messages for trim in trims), kept, is_dry_run=is_dry_run)
+
+
+def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
+    if not kept:
+        typer.echo("\nThere is no backup, so nothing may go: make one (deepclean backup), or name its place.")
+    elif is_dry_run:
+        typer.echo(f"\n{messages:,} messages would go.")
+    else:
+        typer.echo(
+            f"\n{messages:,} messages are gone. From now on a shard is made again from a backup and what follows: "
+            f"keep {kept[-1].name}, and another copy of it elsewhere."
+        )
+
+
+def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> list[Trim]:
+    """What may go of a running plane's log; raises StackError when a backup is of another log."""
+    topic_ids = log.topic_ids([topic.name for topic in TOPICS])
+    for backup in backups:
+        for copy in backup.copies:
+            for position in copy.positions:
+                if position.topic_id != topic_ids[position.topic]:
+                    raise StackError(
+                        f"Backup {backup.name} has read another {position.topic} than this broker holds: take it out "
+                        f"of there, it fits no plane on this log."
+                    )
+    positions = reader_positions(plane)
+    places = [(topic.name, shard) for topic in TOPICS for shard in range(plane.shards)]
+    firsts = {place: log.first_offset(*place) for place in places}
+    return plan_trims(
+        plane.shards, firsts, positions, backups, lambda shard, until: newest_full_chain(log, shard, until)
+    )
+
+
+def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
+    """Offset of the newest record of the whole chain before an offset, which is read in full to find it."""
+    offset, found = log.first_offset(SNAPSHOT_CHAIN.name, shard), None
+    source = log.open_source([SNAPSHOT_CHAIN.name], shard, {SNAPSHOT_CHAIN.name: offset})
+    try:
+        while offset < until:
+            records = source.poll(10_000, POLL_SECONDS)
+            if not records:
+                raise StackError(f"{SNAPSHOT_CHAIN.name} did not come within {POLL_SECONDS:g} seconds: see the broker.")
+            for record in records:
+                offset = record.offset + 1
+                marker = codec(SnapshotChainRecord).decode_message(record.value, record.fingerprint)
+                if isinstance(marker.body, FullChain) and record.offset < until:
+                    found = record.offset
+    finally:
+        source.close()
+    return found
+
+
+def publish_full_chain(plane: PlaneFile) -> None:
+    """Have metadata write a record of the whole chain of every shard."""
+    encoder = codec(MetadataCommand)
+    producer = Producer(producer_configuration(plane.bootstrap_servers, "deepclean.trim"))
+    for shard in range(plane.shards):
+        body = encoder.encode(
+            MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
+        )
+        producer.produce(
+            METADATA_COMMANDS.name, body, partition=shard, headers=[(FINGERPRINT_HEADER, encoder.fingerprint)]
+        )
+    if producer.flush(FLUSH_SECONDS):
+        raise StackError(f"The broker on {plane.bootstrap_servers} did not take the command: see that it runs.")

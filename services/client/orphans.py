@@ -1,0 +1,79 @@
+"""Gives orphaned blocks that an audit has found to metadata, which has them judged and deleted as all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from schemas.audit_report import NOTHING, Amount, AuditReport, Finding, FindingKind
+from schemas.records import BlockRun, RequeueOrphans
+from services.client.plane import Plane
+
+MAX_RUNS_PER_COMMAND = 200
+DEFAULT_REPAIR_ROWS = 5_000_000
+"""Some 15 seconds of the shard's writer, which does nothing else meanwhile."""
+BUSY = "BUCKET_BUSY"
+MAX_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class Repair:
+    """What became of a shard's orphans."""
+
+    requeued: Amount = NOTHING
+    kept: Amount = NOTHING
+    reasons: list[str] = field(default_factory=list)
+    """Why some were kept."""
+
+
+def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_ROWS) -> Repair:
+    """Hand the orphans of a report over. In doubt they are kept: where something is lost, plane or audit errs."""
+    repair = Repair()
+    orphans = [one for one in report.examples if one.kind is FindingKind.ORPHANED]
+    if report.has_losses:
+        _keep(repair, orphans, "nothing is freed while something is lost: find out why first")
+        return repair
+    of_bucket: dict[int, list[Finding]] = {}
+    for one in orphans:
+        of_bucket.setdefault(one.bucket_id if one.bucket else 0, []).append(one)
+    _keep(repair, of_bucket.pop(0, ()), "metadata never had their bucket: find out who has written them")
+    for bucket_id, findings in of_bucket.items():
+        for page in _pages(findings):
+            reason = _send(plane, report, bucket_id, page, max_rows)
+            if reason:
+                _keep(repair, page, reason)
+            else:
+                repair.requeued += _amount(page)
+    return repair
+
+
+def _send(plane: Plane, report: AuditReport, bucket_id: int, page: list[Finding], max_rows: int) -> str:
+    """Why a page is kept; empty when it is not."""
+    runs = tuple(
+        BlockRun(one.container_id, one.first_local_id, one.block_count, one.block_size_bytes, one.size_bytes)
+        for one in page
+    )
+    command = RequeueOrphans(bucket_id, report.txn, runs, max_rows)
+    for _ in range(MAX_ATTEMPTS):  # busy is what a snapshot makes it for one txn
+        reply = plane.answer(report.shard, plane.submit(report.shard, command))
+        if reply.error != BUSY:
+            break
+    return f"{reply.error}: {reply.message}" if reply.error else ""
+
+
+def _keep(repair: Repair, findings: Iterable[Finding], reason: str) -> None:
+    kept = _amount(findings)
+    if kept.versions:
+        repair.kept += kept
+        repair.reasons.append(reason)
+
+
+def _amount(findings: Iterable[Finding]) -> Amount:
+    return sum((Amount(1, one.size_bytes) for one in findings), NOTHING)
+
+
+def _pages(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
+    left = iter(findings)
+    while page := list(islice(left, MAX_RUNS_PER_COMMAND)):
+        yield page

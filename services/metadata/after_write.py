@@ -1,0 +1,16 @@
+"""What metadata does after each unit of work, outside of it: removes files and rows that nobody can ask for."""
+
+from __future__ import annotations
+
+from services.metadata.changed_rows import trim
+from services.metadata.service import MetadataService
+from services.runtime.service import Service
+from services.storage.store import Store
+
+
+def remove_unneeded(service: Service, store: Store) -> None:
+    """Remove the checkpoints of dropped snapshots, and a page of the changes before the oldest live one."""
+    if isinstance(service, MetadataService):
+        for name in service.take_dropped_checkpoints():
+            store.remove_checkpoint(name)
+        trim(store, service.unneeded_changes)

@@ -1,0 +1,232 @@
+"""Makes one shard's metadata again from its command log: on an empty database, or on a restored one from there on.
+
+What it sends. Every message names what it is about, so that sending all of them again would do no harm; but nearly
+all were acknowledged long ago, and judging a shard's whole past once more costs hours. The loop has a unit of work's
+messages acknowledged before it writes the next, so of everything that the lost database had sent only its last unit
+can be incomplete, and a unit takes in a bounded number of commands. So messages are left out up to that many txns
+before the newest txn that is found at the end of a topic which metadata writes, and are sent from there on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from schemas.codec import DecodeError, codec
+from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
+from services.metadata.after_write import remove_unneeded
+from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.service import MetadataService
+from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.runtime.clock import SystemClock
+from services.runtime.errors import PositionError, RetryableError
+from services.runtime.log import LogRecord, Sink, Source, TrimmableLog
+from services.runtime.loop import Runner
+from services.runtime.service import Message, Work
+from services.runtime.settings import MOST_BATCH_MESSAGES
+from services.storage.store import Store
+from services.storage.tables import TableDefinition, TablesReader
+
+POLL_SECONDS = 1.0
+MOST_IDLE_STEPS = 60
+SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
+"""Topics whose records say at which txn they were sent."""
+
+
+class ReplayedMetadata:
+    """The metadata service, without the messages that the lost database is known to have sent."""
+
+    name = MetadataService.name
+    inputs = MetadataService.inputs
+    tables: Sequence[TableDefinition[Any]] = MetadataService.tables
+
+    def __init__(self, service: MetadataService, sent_txn: int) -> None:
+        self._service = service
+        self._sent_txn = sent_txn
+
+    def restore(self, tables: TablesReader) -> None:
+        """Make what is kept in memory anew."""
+        self._service.restore(tables)
+
+    def stands_alone(self, message: Message) -> bool:
+        """Whether a message must be alone in its batch."""
+        return self._service.stands_alone(message)
+
+    def apply(self, message: Message, work: Work) -> None:
+        """Apply one command."""
+        self._service.apply(message, work)
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Nothing is due by time."""
+        self._service.tick(now_ms, work)
+
+    def end_batch(self, work: Work) -> None:
+        """Finish a unit of work; its messages go out only if they may not have been sent."""
+        self._service.end_batch(work)
+        state = work.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+        if state is None or state.txn <= self._sent_txn:
+            work.messages.clear()
+
+
+class BoundedLog:
+    """A log of which one topic is read up to a bound that can be moved on."""
+
+    def __init__(self, log: TrimmableLog) -> None:
+        self._log = log
+        self.end = 0
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The ids of topics."""
+        return self._log.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Where a partition really ends."""
+        return self._log.end_offset(topic, partition)
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Where a partition really begins."""
+        return self._log.first_offset(topic, partition)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """Read up to the bound."""
+        return _BoundedSource(self, self._log.open_source(topics, partition, next_offsets))
+
+    def open_sink(self) -> Sink:
+        """A sink of its own."""
+        return self._log.open_sink()
+
+
+class _BoundedSource:
+    """Hands out records below the bound, and keeps those beyond it for later."""
+
+    def __init__(self, log: BoundedLog, source: Source) -> None:
+        self._log = log
+        self._source = source
+        self._kept: list[LogRecord] = []
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Next records below the bound."""
+        if not self._kept:
+            self._kept = self._source.poll(max_records, timeout_seconds)
+        taken = [record for record in self._kept[:max_records] if record.offset < self._log.end]
+        self._kept = self._kept[len(taken) :]
+        return taken
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead."""
+        return self._source.lag()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._source.close()
+
+
+class Rebuild:
+    """One rebuild under way: ``run_to`` some offset, look at the database, go on; ``close`` at the end."""
+
+    def __init__(
+        self, shard: int, store: Store, log: TrimmableLog, *, sent_txn: int = 0, max_batch_messages: int = 2_000
+    ) -> None:
+        """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``.
+
+        Raises:
+            PositionError: the log does not reach back to where this database is.
+        """
+        self._shard = shard
+        self._log = BoundedLog(log)
+        self._pause = threading.Event()
+        self._trouble = ""
+        self._idle_steps = 0
+        remove_unused_checkpoints(store)
+        service = MetadataService()
+        self._runner = Runner(
+            ReplayedMetadata(service, sent_txn),
+            shard,
+            store,
+            self._log,
+            SystemClock(),
+            max_batch_messages=max_batch_messages,
+            after_write=partial(remove_unneeded, service, store),
+        )
+        try:
+            self._check_beginning()
+        except PositionError:
+            self._runner.close()
+            raise
+
+    def _check_beginning(self) -> None:
+        first = self._log.first_offset(METADATA_COMMANDS.name, self._shard)
+        if first > self.position:
+            raise PositionError(
+                f"shard {self._shard}: {METADATA_COMMANDS.name} begins at offset {first} and this database needs it "
+                f"from {self.position} on, since older commands were trimmed: put a backup in its place first "
+                f"(deepclean restore-backup), the rest comes from the log"
+            )
+
+    @property
+    def position(self) -> int:
+        """Offset of the next command."""
+        return self._runner.positions()[METADATA_COMMANDS.name]
+
+    @property
+    def end(self) -> int:
+        """Where the log ends now."""
+        return self._log.end_offset(METADATA_COMMANDS.name, self._shard)
+
+    def step(self, offset: int) -> int:
+        """Apply the next commands below an offset; says at which one it is.
+
+        Raises:
+            PositionError: the log did not give them for a long time.
+        """
+        self._log.end = offset
+        before = self.position
+        try:
+            self._runner.step(POLL_SECONDS)
+        except RetryableError as error:
+            self._trouble = str(error)
+            self._pause.wait(POLL_SECONDS)
+        if self.position == before:
+            self._idle_steps += 1
+            if self._idle_steps > MOST_IDLE_STEPS:
+                raise PositionError(
+                    f"shard {self._shard}: the commands from offset {before} on do not come "
+                    f"({self._trouble or 'the log is silent'}): see that the broker runs, then go on (--go-on)"
+                )
+        else:
+            self._idle_steps = 0
+        return self.position
+
+    def run_to(self, offset: int) -> None:
+        """Apply every command below an offset."""
+        while self.position < offset:
+            self.step(offset)
+
+    def close(self) -> None:
+        """Let go of the log; the store belongs to the caller."""
+        self._runner.close()
+
+
+def surely_sent_txn(log: TrimmableLog, shard: int) -> int:
+    """Up to which txn every message of the lost database was acknowledged; 0 when nobody can know."""
+    newest = max((_txn_of_last(log, topic, shard) for topic in SAYS_TXN), default=0)
+    return max(0, newest - MOST_BATCH_MESSAGES)
+
+
+def _txn_of_last(log: TrimmableLog, topic: Topic, shard: int) -> int:
+    """The txn that the last record of a topic names; 0 when there is none, or it cannot be read."""
+    end = log.end_offset(topic.name, shard)
+    if end <= log.first_offset(topic.name, shard):
+        return 0
+    source = log.open_source([topic.name], shard, {topic.name: end - 1})
+    try:
+        for record in source.poll(1, 10 * POLL_SECONDS):
+            decoded = codec(BY_NAME[topic.name].record).decode_message(record.value, record.fingerprint)
+            return int(decoded.txn)
+    except DecodeError:
+        return 0
+    finally:
+        source.close()
+    return 0

@@ -1,0 +1,43 @@
+"""Copies of a running service's databases, for backups: asked for over HTTP, made by the writer between two batches.
+
+``POST /v1/shards/{shard}/copies/{name}`` answers when the copy is on the disk, with where it is. It lies beside the
+database and shares its files; whoever asked takes it elsewhere and removes it. So no request can name a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from services.runtime.errors import StoreError
+from services.runtime.hosted_shard import HostedShard
+from services.runtime.reads import refusal
+
+COPY_SECONDS = 60.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def copy_route(shards: Sequence[HostedShard]) -> Route:
+    """The route that has the writer of a shard copy its database."""
+    by_number = {shard.shard: shard for shard in shards}
+
+    def copy(request: Request) -> Response:
+        shard, name = by_number.get(request.path_params["shard"]), request.path_params["name"]
+        if shard is None:
+            return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")
+        if not _NAME.fullmatch(name):
+            return refusal("INVALID_REQUEST", "a copy's name has letters, digits, - and _: choose another")
+        try:
+            directory = shard.copy_to(name, COPY_SECONDS)
+        except FutureTimeoutError:
+            return refusal("UNAVAILABLE", f"the writer made no copy within {COPY_SECONDS:g} seconds: see /readyz")
+        except StoreError as error:
+            return refusal("UNAVAILABLE", str(error))
+        return JSONResponse({"directory": str(directory)})
+
+    return Route("/v1/shards/{shard:int}/copies/{name}", copy, methods=["POST"])

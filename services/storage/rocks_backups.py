@@ -1,0 +1,130 @@
+"""Copies of a database with its checkpoints, taken while it is written to and opened only to be read.
+
+::
+
+    <directory>/db                    the database with all its families, outbox and positions among them
+    <directory>/checkpoints/<name>    the database's checkpoints: hard links too
+
+A copy gets its name by one rename when everything in it is on disk. It shares files with the database, so it costs no
+room at first, and goes down with the same disk: copy it to another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import Cache, Checkpoint, Rdict
+
+from services.runtime.errors import StoreError
+from services.storage.rocks_checkpoints import MAKING, Checkpoints, CheckpointView, sync_directory
+from services.storage.rocks_options import RocksOptions
+from services.storage.rocks_views import store_error
+from services.storage.tables import TableDefinition
+
+DATABASE, CHECKPOINTS = "db", "checkpoints"
+
+
+def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
+    """Keep a database and its checkpoints in a directory; complete when this returns, or not there at all.
+
+    Called by the writer between two of its batches: a checkpoint belongs to the state that is copied with it.
+    """
+    making = target.parent / f"{MAKING}{target.name}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            raise StoreError(f"{target} is there already: choose another name for this backup")
+        if making.exists():
+            shutil.rmtree(making)
+        (making / CHECKPOINTS).mkdir(parents=True)
+        Checkpoint(database).create_checkpoint(str(making / DATABASE))
+        for checkpoint in checkpoints.directories():
+            _link_files(checkpoint, making / CHECKPOINTS / checkpoint.name)
+        sync_directory(making / CHECKPOINTS)
+        sync_directory(making)
+        making.rename(target)
+        sync_directory(target.parent)
+    except StoreError:
+        raise
+    except Exception as error:
+        raise store_error(target, "made", error) from error
+
+
+def _link_files(directory: Path, target: Path) -> None:
+    target.mkdir()
+    for file in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # of a family that checkpoints do not keep: trimmed meanwhile
+            os.link(file, target / file.name)
+    sync_directory(target)
+
+
+def copy_files(source: Path, target: Path) -> int:
+    """Copy a directory's files, those that RocksDB never changes as links where the disk is the same; says the bytes.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    size_bytes = 0
+    target.mkdir(parents=True)
+    for entry in sorted(source.iterdir()):
+        if entry.is_dir():
+            size_bytes += copy_files(entry, target / entry.name)
+            continue
+        if not _is_linked(entry, target / entry.name):
+            shutil.copy2(entry, target / entry.name)
+            with (target / entry.name).open("rb") as copied:
+                os.fsync(copied.fileno())
+        size_bytes += entry.stat().st_size
+    sync_directory(target)
+    return size_bytes
+
+
+def _is_linked(file: Path, target: Path) -> bool:
+    """Link a table file; not another one, since RocksDB writes on in its manifest and its log."""
+    if file.suffix != ".sst":
+        return False
+    try:
+        os.link(file, target)
+    except OSError:  # another disk, or one that knows no links
+        return False
+    return True
+
+
+class RocksCopy:
+    """A copy of a database, read-only: what ``write_copy`` has made."""
+
+    def __init__(
+        self, directory: Path, families: Sequence[TableDefinition[Any]], checkpointed: frozenset[str] = frozenset()
+    ) -> None:
+        options = RocksOptions()
+        cache = Cache(options.block_cache_bytes)
+        kept = [table for table in families if table.name in checkpointed]
+        self._database = Checkpoints(directory, families, options, cache)
+        self._checkpoints = Checkpoints(directory / CHECKPOINTS, kept, options, cache)
+        try:
+            self._view = self._database.open(DATABASE)
+        except KeyError as error:
+            raise StoreError(f"{directory} holds no database: name a directory that was copied whole") from error
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        return self._view.get(family, key)
+
+    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every row with start <= key < end, in the order of the keys' bytes."""
+        return self._view.scan(family, start, end)
+
+    def open_checkpoint(self, name: str) -> CheckpointView:
+        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        return self._checkpoints.open(name)
+
+    def close(self) -> None:
+        """Let go of the copy."""
+        self._view.close()
+        self._database.close()
+        self._checkpoints.close()

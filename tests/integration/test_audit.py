@@ -1,0 +1,72 @@
+"""The audit on a real plane: its job on Spark, its copies over HTTP, its command, beside a writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from schemas.records import DeleteKey, DeleteSnapshot, Settle
+from services.client.main import app
+from services.plane.audit_run import last_audits
+from services.plane.stack import Stack
+from tests.audit_at_scale import BUCKET, PLANTED, SHARD, VOLUME, audit_beside_a_writer, check, execute
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+KEYS = 3_000
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("plane")) as started:
+        yield started
+
+
+def test_an_audit_beside_a_writer_finds_what_was_planted_and_nothing_else(stack: Stack) -> None:
+    finished, planted, answered = audit_beside_a_writer(stack, KEYS, stack.home)
+    check(finished, planted)
+    assert answered > 0
+    assert finished.report.snapshots >= 2
+    assert [one.audit_id for one in last_audits(stack.home)] == [finished.audit_id]
+    for name in ("metadata", "mock_scm"):
+        assert not list((stack.home / "data" / name / "0" / "audits").iterdir())
+
+
+def test_the_command_says_what_was_found_and_how_bad_it_is(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    home = ["--home", str(stack.home)]
+    shown = CliRunner().invoke(app, [*home, "audit", "--json"])
+    assert shown.exit_code == 3, shown.output
+    (finished,) = json.loads(shown.stdout)
+    assert finished["report"]["findings"]["DANGLING"]["versions"] == PLANTED
+    paths = {one["path"] for one in finished["report"]["examples"] if one["kind"] == "DANGLING"}
+    assert paths == {f"planted/lost-{number}" for number in range(PLANTED)}
+    refused = CliRunner().invoke(app, [*home, "audit", "--bucket", "scale/none"])
+    assert refused.exit_code == 1
+    assert "has no bucket scale/none" in refused.output
+    assert Path(stack.home, "audits", "0.json").exists()
+    status = CliRunner().invoke(app, [*home, "status", "--seconds", "0.1"])
+    assert "10 dangling, 10 orphaned" in status.output
+
+
+def test_a_repair_has_the_orphans_deleted_and_nothing_else(stack: Stack) -> None:
+    """Only after the losses are dealt with: nothing is freed while something is lost."""
+    home = ["--home", str(stack.home)]
+    kept = json.loads(CliRunner().invoke(app, [*home, "audit", "--repair", "--json"]).stdout)
+    assert (kept[0]["repair"]["requeued"]["versions"], kept[0]["repair"]["kept"]["versions"]) == (0, PLANTED)
+    with stack.client() as plane:
+        execute(plane, *(DeleteKey(VOLUME, BUCKET, f"planted/lost-{number}") for number in range(PLANTED)))
+        for snapshot in plane.snapshots(SHARD).snapshots(VOLUME, BUCKET):
+            assert not plane.request(SHARD, DeleteSnapshot(VOLUME, BUCKET, snapshot.name)).error
+        plane.request(SHARD, Settle("lost-keys-are-gone"))
+        leaks = CliRunner().invoke(app, [*home, "audit", "--repair", "--json"])
+        assert leaks.exit_code == 4, leaks.output
+        assert json.loads(leaks.stdout)[0]["repair"]["requeued"]["versions"] == PLANTED
+        plane.request(SHARD, Settle("orphans-are-gone"))
+        blocks = plane.scm(SHARD).totals().inventory_blocks
+    clean = CliRunner().invoke(app, [*home, "audit", "--json"])
+    assert clean.exit_code == 0, clean.output
+    assert json.loads(clean.stdout)[0]["report"]["inventory"]["versions"] == blocks

@@ -1,0 +1,264 @@
+"""Backup, rebuild, restore, trimming and a lost tail, on a real broker and real databases, by the command line.
+
+The five services run as in their processes, but in threads of this one; Spark is left out, since it keeps no state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner, Result
+
+from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteSnapshot, PutKey
+from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from services.client.commands.session import Session
+from services.client.kafka_plane import KafkaPlane
+from services.client.main import app
+from services.directory_deletion.__main__ import build as build_directory_deletion
+from services.key_deletion.__main__ import build as build_key_deletion
+from services.metadata.__main__ import build as build_metadata
+from services.metadata.digest import ShardDigest, digest_shard
+from services.mock_scm.__main__ import build as build_mock_scm
+from services.plane.backups import MANIFEST, backups_directory, list_backups
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
+from services.plane.plane_lock import take_plane_lock
+from services.plane.processes import identify
+from services.plane.shard_databases import database_directory, open_database
+from services.plane.stack import TOPIC_SETTINGS, running_client
+from services.plane.stack_settings import METADATA, SERVICES
+from services.runtime.kafka import KafkaLog
+from services.runtime.process import ServiceProcess
+from services.runtime.settings import ServiceSettings
+from services.snapshots.__main__ import build as build_snapshots
+
+pytestmark = pytest.mark.timeout(240)
+PATIENCE_SECONDS = 60.0
+BUILDERS = {
+    "metadata": build_metadata,
+    "snapshots": build_snapshots,
+    "key_deletion": build_key_deletion,
+    "directory_deletion": build_directory_deletion,
+    "mock_scm": build_mock_scm,
+}
+
+
+@contextlib.contextmanager
+def plane_running(home: Path) -> Iterator[KafkaPlane]:
+    """A plane without Spark on a home; metadata has applied every command when it is left."""
+    with take_plane_lock(home), EmbeddedBroker(home / "broker") as broker:
+        servers = broker.bootstrap_servers
+        create_topics(servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
+        given = {"directory": home / "data", "bootstrap_servers": servers, "poll_seconds": 0.02}
+        settings = ServiceSettings.model_validate(given)
+        started = {}
+        for name in SERVICES:
+            registry = CollectorRegistry()
+            parts = BUILDERS[name](settings, registry)
+            process = ServiceProcess(name, parts, settings, registry, KafkaLog(servers, f"deepclean.{name}"))
+            thread = threading.Thread(target=process.run, name=name)
+            thread.start()
+            started[name] = (process, thread)
+        me = identify(os.getpid())
+        processes = {name: PlaneProcess(me, process.url, "") for name, (process, _) in started.items()}
+        write_plane_file(home, PlaneFile(PlaneState.RUNNING, str(home), 1, me, servers, processes))
+        try:
+            with running_client(home) as plane:
+                eventually(lambda: all(not process._why_unready() for process, _ in started.values()))
+                yield plane
+        finally:
+            for name in reversed(SERVICES):  # metadata last: it takes in what the others have sent
+                process, thread = started[name]
+                if name == METADATA:
+                    eventually(partial(_is_at_the_end, process, broker))
+                process.stop()
+                thread.join(PATIENCE_SECONDS)
+            remove_plane_file(home)
+
+
+def _is_at_the_end(process: ServiceProcess, broker: EmbeddedBroker) -> bool:
+    (shard,) = process._shards
+    if shard.failure or shard._runner is None:
+        return True
+    end = KafkaLog(broker.bootstrap_servers, "test").end_offset(METADATA_COMMANDS.name, 0)
+    return shard._runner.positions()[METADATA_COMMANDS.name] == end
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = threading.Event()
+    while not is_so():
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
+
+
+def deepclean(home: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), obj=Session(home))
+
+
+def done(home: Path, *arguments: str) -> str:
+    result = deepclean(home, *arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(home: Path, *arguments: str) -> str:
+    result = deepclean(home, *arguments)
+    assert result.exit_code == 1
+    assert len(result.output.strip().splitlines()) == 1, result.output
+    return result.output
+
+
+def put(plane: KafkaPlane, first: int, count: int) -> None:
+    numbers = [plane.submit(0, PutKey("vol", "bucket", f"key-{key:05}", 10)) for key in range(first, first + count)]
+    assert {plane.answer(0, number).error for number in numbers} == {""}
+
+
+def request(plane: KafkaPlane, body: CreateSnapshot | DeleteSnapshot) -> None:
+    assert plane.request(0, body).error == ""
+
+
+def lost_digest(home: Path, directory: Path | None = None) -> ShardDigest:
+    store = open_database(directory or database_directory(home, METADATA, 0), METADATA)
+    try:
+        return digest_shard(store)
+    finally:
+        store.close()
+
+
+def make_a_past(plane: KafkaPlane) -> None:
+    for body in (CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE)):
+        assert plane.answer(0, plane.submit(0, body)).error == ""
+    for number in range(4):
+        put(plane, 150 * number, 200)
+        request(plane, CreateSnapshot("vol", "bucket", f"snap-{number}"))
+    request(plane, DeleteSnapshot("vol", "bucket", "snap-1"))
+
+
+def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
+    home = tmp_path
+    with plane_running(home) as plane:
+        make_a_past(plane)
+        said = refused(home, "rebuild", "0")
+        assert "A plane runs on" in said
+        assert "deepclean down" in said
+        assert "There is no backup" in done(home, "trim-log")
+        backed_up = done(home, "backup")
+        assert "metadata, shard 0: txn" in backed_up
+        running_digest = done(home, "digest", "0").split()[0]
+        put(plane, 1_000, 200)
+        request(plane, CreateSnapshot("vol", "bucket", "after-backup"))
+    assert not list((home / "data").glob("*/*/copies/*"))
+    (backup,) = list_backups(backups_directory(home))
+    copy = backup.copy_of(METADATA, 0)
+    assert copy is not None
+    assert copy.digest is not None
+    assert running_digest in backed_up
+    lost = lost_digest(home)
+    assert len(lost.checkpoints) == 4
+
+    # From the log alone, in batches of another size.
+    place = database_directory(home, METADATA, 0)
+    assert "holds a database: move it away" in refused(home, "rebuild", "0")
+    place.rename(home / "lost")
+    rebuilt = done(home, "rebuild", "0", "--compare-with", str(home / "lost"), "--max-batch-messages", "7")
+    assert f"Equal to backup {backup.name}" in rebuilt
+    assert f"Equal to {home / 'lost'}" in rebuilt
+    assert lost_digest(home).digest == lost.digest
+    assert lost.digest in done(home, "digest", "0")
+
+    # A lost row is seen.
+    place.rename(home / "rebuilt")
+    store = open_database(home / "lost", METADATA)
+    store.write({"keyTable": {b"/vol/bucket/key-00001": None}})
+    store.close()
+    differs = deepclean(home, "rebuild", "0", "--compare-with", str(home / "lost"))
+    assert differs.exit_code == 1
+    assert "(keyTable): keep both" in differs.output
+
+    # From the newest complete backup and the rest of the log: all services.
+    assert "is not empty: move it away first" in refused(home, "restore-backup")
+    shutil.rmtree(home / "data")
+    cut_off = backups_directory(home) / "20990101T000000Z"
+    shutil.copytree(backups_directory(home) / backup.name, cut_off)
+    (cut_off / MANIFEST).unlink()
+    assert f"restored from {backup.name}" in done(home, "restore-backup")
+    assert lost_digest(home) == copy.digest
+    with plane_running(home) as plane:
+        put(plane, 2_000, 10)
+        request(plane, CreateSnapshot("vol", "bucket", "after-restore"))
+    place.rename(home / "restored")
+    done(home, "rebuild", "0", "--compare-with", str(home / "restored"))
+
+
+def test_a_trimmed_log_needs_a_backup(tmp_path: Path) -> None:
+    home = tmp_path
+    with plane_running(home) as plane:
+        make_a_past(plane)
+        done(home, "trim-log", "--full-chain", "--dry-run")
+        put(plane, 1_000, 10)
+    with plane_running(home) as plane:
+        done(home, "backup")
+        put(plane, 2_000, 10)
+        before = done(home, "trim-log", "--dry-run")
+        done(home, "trim-log")
+        servers = plane.address.bootstrap_servers
+        log = KafkaLog(servers, "test")
+        assert log.first_offset(METADATA_COMMANDS.name, 0) > 100
+        assert log.first_offset(SNAPSHOT_CHAIN.name, 0) > 0
+        assert METADATA_COMMANDS.name in before
+    lost = lost_digest(home)
+    database_directory(home, METADATA, 0).rename(home / "lost")
+    said = refused(home, "rebuild", "0")
+    assert "older commands were trimmed: put a backup in its place first (deepclean restore-backup)" in said
+    shutil.rmtree(database_directory(home, METADATA, 0))
+    done(home, "restore-backup", "--service", METADATA)
+    done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"))
+    assert lost_digest(home).digest == lost.digest
+    # A judge that knows nothing reads the chain from its new beginning.
+    with plane_running(home) as plane:
+        request(plane, CreateSnapshot("vol", "bucket", "after-trim"))
+
+
+def test_a_lost_tail_is_named_and_accepted(tmp_path: Path) -> None:
+    home = tmp_path
+    with plane_running(home) as plane:
+        make_a_past(plane)
+    assert "No service of shard 0 has read further" in done(home, "accept-lost-tail", "0")
+    shutil.copytree(home / "broker", home / "older-broker")
+    with plane_running(home) as plane:
+        put(plane, 1_000, 50)
+        request(plane, CreateSnapshot("vol", "bucket", "in-the-lost-tail"))
+    lost = lost_digest(home)
+    shutil.rmtree(home / "broker")
+    (home / "older-broker").rename(home / "broker")
+    shown = done(home, "accept-lost-tail", "0")
+    assert METADATA_COMMANDS.name in shown
+    assert "--yes" in shown
+    accepted = done(home, "accept-lost-tail", "0", "--yes", "--reason", "an older disk")
+    assert "in epoch 1" in accepted
+    assert lost_digest(home) == lost
+    with plane_running(home) as plane:
+        put(plane, 2_000, 10)
+        request(plane, CreateSnapshot("vol", "bucket", "after-the-loss"))
+        names = {row.name for row in plane.snapshots(0).snapshots("vol", "bucket")}
+        assert {"in-the-lost-tail", "after-the-loss"} <= names
+        done(home, "backup")
+        put(plane, 3_000, 10)
+    after = lost_digest(home)
+    database_directory(home, METADATA, 0).rename(home / "lost")
+    assert "built without them" in refused(home, "rebuild", "0")
+    shutil.rmtree(database_directory(home, METADATA, 0))
+    done(home, "restore-backup", "--service", METADATA)
+    done(home, "rebuild", "0", "--go-on")
+    assert lost_digest(home).digest == after.digest

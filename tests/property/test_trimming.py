@@ -1,0 +1,74 @@
+"""The log is trimmed up to what somebody still needs: never further, and never less."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.topics import CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from services.plane.backups import Backup, InputPosition, ServiceCopy
+from services.plane.stack_settings import METADATA, SERVICES, STREAMING
+from services.plane.trimming import Place, plan_trims
+
+OFFSETS = st.integers(0, 50)
+
+
+@st.composite
+def _copies(draw: st.DrawFn) -> tuple[ServiceCopy, ...]:
+    copies = []
+    for service in SERVICES:
+        if draw(st.integers(0, 9)) == 0:
+            continue
+        read = [topic.name for topic in TOPICS if service in topic.consumers and draw(st.integers(0, 9))]
+        positions = tuple(InputPosition(topic, "id", draw(OFFSETS)) for topic in read)
+        unfinished = draw(st.none() | OFFSETS) if service == METADATA else None
+        copies.append(ServiceCopy(service, 0, positions, 1, unfinished_txn=unfinished, unfinished_offset=unfinished))
+    return tuple(copies)
+
+
+@given(
+    copies=st.lists(_copies(), max_size=3),
+    offsets=st.lists(OFFSETS, min_size=60, max_size=60),
+    firsts=st.lists(st.integers(0, 20), min_size=len(TOPICS), max_size=len(TOPICS)),
+    full_chains=st.lists(OFFSETS, max_size=3),
+)
+def test_nothing_goes_that_anybody_needs_and_all_else_does(
+    copies: list[tuple[ServiceCopy, ...]], offsets: list[int], firsts: list[int], full_chains: list[int]
+) -> None:
+    backups = [Backup(f"b{number}", number, 1, one) for number, one in enumerate(copies)]
+    readers: list[Place] = [(reader, topic.name, 0) for topic in TOPICS for reader in topic.consumers]
+    positions = dict(zip(readers, offsets, strict=False))
+    first_of = {(topic.name, 0): first for topic, first in zip(TOPICS, firsts, strict=True)}
+
+    def find(_: int, until: int) -> int | None:
+        return max((full for full in full_chains if full < until), default=None)
+
+    for trim in plan_trims(1, first_of, positions, backups, find):
+        topic = next(one for one in TOPICS if one.name == trim.topic)
+        first = first_of[trim.topic, 0]
+        assert first == trim.first <= trim.until
+        if CLIENTS in topic.consumers:
+            assert not trim.messages
+            continue
+        needed = []
+        for reader in topic.consumers:
+            if (reader, topic) == (STREAMING, SNAPSHOT_CHAIN):
+                continue
+            needed.append(positions[reader, topic.name, 0])
+            if reader == STREAMING:
+                continue
+            of_backups = [copy for one in copies for copy in one if copy.service == reader]
+            found = [copy.position(topic.name) for copy in of_backups]
+            needed += [position.next_offset if position else 0 for position in found] or [0]
+            needed += [
+                copy.unfinished_offset
+                for copy in of_backups
+                if topic is METADATA_COMMANDS and copy.unfinished_offset is not None
+            ]
+        most = max(min(needed), first)
+        if topic is SNAPSHOT_CHAIN:
+            usable = [full for full in full_chains if first < full < most]
+            assert trim.until == max(usable, default=first)
+        else:
+            assert trim.until == most
+        assert trim.pinned_by

@@ -1,0 +1,133 @@
+"""Audits beside simulated runs: nothing is reported that is not so, and everything that was planted is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from schemas.audit_report import Amount, AuditReport, FindingKind
+from schemas.records import BlockRun, ShardState
+from services.domain.table_keys import local_id, local_id_txn
+from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.mock_scm.inventory import scm_state
+from streaming import audit_facts
+from streaming.errors import StopError
+from tests.audited_plane import MemoryAudit, audit_at_once, inventory_of, leak, lose
+from tests.simulation.faults import draw_mix
+from tests.simulation.simulator import Simulation
+
+SEEDS = range(1, 41)
+BEFORE, NAMESPACE, AFTER = "copy_inventory_before", "copy_namespace", "copy_inventory_after"
+ORDER = (BEFORE, NAMESPACE, AFTER)
+
+
+class FalseAlarmError(Exception):
+    """An audit has reported something."""
+
+
+class AuditedSimulation(Simulation):
+    """A run with faults, in which audits begin at any moment and take their time."""
+
+    def __init__(self, seed: int, order: tuple[str, ...] = ORDER) -> None:
+        # A service that was put back repeats itself; an audit has to wait until it is ready, as its command does.
+        super().__init__(seed, mix=replace(draw_mix(Random(seed)), restore=0.0))
+        self._moments = Random(seed)
+        self._audit: MemoryAudit | None = None
+        self._order = order
+        self._left: list[str] = []
+        self.audits = 0
+
+    def move(self) -> None:
+        super().move()
+        if self._moments.random() < 0.7:
+            return
+        if self._audit is None:
+            self._audit = MemoryAudit(self.plane, self._moments.randrange(len(self.shards)))
+            self._left = list(self._order)
+        getattr(self._audit, self._left.pop(0))()
+        if not self._left:
+            report = self._report(self._audit)
+            if report is not None and not report.is_clean:
+                raise FalseAlarmError(report.examples, report.differences)
+            self._audit = None
+            self.audits += 1
+
+    def _report(self, audit: MemoryAudit) -> AuditReport | None:
+        """The report; none where copies in a wrong order are seen not to belong together."""
+        try:
+            return audit.report()
+        except StopError:
+            if self._order == ORDER:
+                raise
+            return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_audit_beside_a_run_reports_nothing(seed: int) -> None:
+    simulation = AuditedSimulation(seed)
+    simulation.run()
+    for shard in range(len(simulation.shards)):
+        assert audit_at_once(simulation.plane, shard).is_clean
+
+
+@pytest.mark.parametrize(
+    ("order", "kind"),
+    [((NAMESPACE, BEFORE, AFTER), FindingKind.DANGLING), ((BEFORE, AFTER, NAMESPACE), FindingKind.ORPHANED)],
+)
+def test_in_another_order_it_would_report_what_is_not_so(order: tuple[str, ...], kind: FindingKind) -> None:
+    found: set[FindingKind] = set()
+    for seed in range(1, 200):
+        try:
+            AuditedSimulation(seed, order).run()
+        except FalseAlarmError as alarm:
+            found |= {one.kind for one in alarm.args[0]}
+        if kind in found:
+            return
+    pytest.fail("the order does not matter")
+
+
+def test_runs_are_audited_at_many_moments() -> None:
+    simulations = [AuditedSimulation(seed) for seed in range(50, 55)]
+    for simulation in simulations:
+        simulation.run()
+    assert sum(simulation.audits for simulation in simulations) > 30
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_planted_is_found_and_nothing_else(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_facts, "STATES_AT_ONCE", 2)
+    simulation = Simulation(seed)
+    simulation.run()
+    random = Random(seed)
+    for shard in range(len(simulation.shards)):
+        store = simulation.plane.processes["mock_scm", shard].store
+        tables = simulation.plane.tables("metadata", shard)
+        state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+        assert isinstance(state, ShardState)
+        rows = inventory_of(store)
+        mark = scm_state(simulation.plane.tables("mock_scm", shard)).mark_local_id
+        lost = random.sample(rows, min(len(rows), 3))
+        written = {local_id_txn(row.blocks.first_local_id) for row in rows}
+        free = [txn for txn in range(1, state.txn + 1) if txn not in written]
+        leaked = [
+            BlockRun(7, local_id(shard, txn, 0), 1, 1_024, 100 + txn) for txn in random.sample(free, min(len(free), 3))
+        ]
+        for row in lost:
+            lose(store, row.blocks)
+        for run in leaked:
+            leak(store, 999, run)
+        report = audit_at_once(simulation.plane, shard)
+        found = {(one.kind, one.first_local_id) for one in report.examples}
+        assert all(row.blocks.first_local_id <= mark for row in lost)
+        assert found == {(FindingKind.DANGLING, row.blocks.first_local_id) for row in lost} | {
+            (FindingKind.ORPHANED, run.first_local_id) for run in leaked
+        }
+        expected = {}
+        if lost:
+            expected[FindingKind.DANGLING] = Amount(len(lost), sum(row.blocks.size_bytes for row in lost))
+        if leaked:
+            expected[FindingKind.ORPHANED] = Amount(len(leaked), sum(run.size_bytes for run in leaked))
+        assert report.findings == expected
+        assert report.differences == ()

@@ -1,0 +1,206 @@
+"""The audit's rule, one situation at a time: each kind of finding, and what must not be one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.audit_report import Amount, FindingKind, Verdicts
+from streaming.audit_blocks import AuditedAt, BucketFacts, Tally, _judge_run, judge_all, look_up
+from streaming.audit_facts import AFTER, BEFORE, Fact, FactKind
+from streaming.audit_reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
+
+BUCKET = 7
+SNAPSHOTS = (10, 20, 30)
+NOW = 40
+MARK = 35 << 16
+LIVE = ACTIVE | PRESENT
+BOTH = BEFORE | AFTER
+
+
+def held(*places: int) -> int:
+    return sum(1 << (FIRST_SNAPSHOT + place) for place in places)
+
+
+def fact(kind: FactKind, seen: int, birth: int = 5, size: int = 100, bucket: int = BUCKET, object_id: int = 1) -> Fact:
+    owner = (0, 0) if kind is FactKind.INVENTORY else (object_id, birth)
+    return (int(kind), 3, birth << 16, 1, 1_024, size, bucket, *owner, seen, b"/1/7/7/key")
+
+
+def judged(*facts: Fact, is_rolling_back: bool = False) -> Tally:
+    return judge_all(facts, AuditedAt(NOW, MARK, {BUCKET: BucketFacts(SNAPSHOTS, is_rolling_back)}))
+
+
+def kinds(*facts: Fact, is_rolling_back: bool = False) -> set[FindingKind]:
+    return set(judged(*facts, is_rolling_back=is_rolling_back).findings)
+
+
+THERE = fact(FactKind.INVENTORY, BOTH)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (fact(FactKind.NAMESPACE, LIVE | held(0, 1, 2)), THERE),
+        (fact(FactKind.NAMESPACE, PRESENT | UNEXPANDED | held(0, 1)), THERE),
+        (fact(FactKind.NAMESPACE, held(0)), fact(FactKind.DELETED, 15), THERE),
+        (fact(FactKind.DELETED, 9), THERE),
+        (fact(FactKind.CLAIMED, 9), THERE),
+        (fact(FactKind.CLAIMED, 9),),
+        (fact(FactKind.CLAIMED, 9), fact(FactKind.INVENTORY, BEFORE)),
+        (fact(FactKind.INVENTORY, BEFORE),),
+        (fact(FactKind.INVENTORY, AFTER),),
+        (fact(FactKind.INVENTORY, BOTH, birth=NOW + 1),),
+        (fact(FactKind.NAMESPACE, LIVE, birth=36),),
+        (fact(FactKind.NAMESPACE, LIVE), fact(FactKind.INVENTORY, BEFORE)),
+        (fact(FactKind.NAMESPACE, LIVE, birth=36), fact(FactKind.INVENTORY, AFTER, birth=36)),
+    ],
+    ids=[
+        "live and held", "below a deleted directory", "deleted and held", "deleted", "claimed", "claimed and gone",
+        "claimed and going", "going", "coming", "written later", "not reported yet", "went after metadata", "came",
+    ],
+)  # fmt: skip
+def test_what_a_plane_at_work_looks_like_is_no_finding(facts: tuple[Fact, ...]) -> None:
+    assert kinds(*facts) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        (FindingKind.DANGLING, (fact(FactKind.NAMESPACE, LIVE | held(0, 1, 2)),)),
+        (FindingKind.DANGLING, (fact(FactKind.NAMESPACE, held(1)), fact(FactKind.DELETED, 25))),
+        (FindingKind.DANGLING, (fact(FactKind.DELETED, 9),)),
+        (FindingKind.DANGLING, (fact(FactKind.NAMESPACE, PRESENT | UNEXPANDED),)),
+        (FindingKind.DANGLING, (fact(FactKind.NAMESPACE, LIVE, birth=35),)),
+        (FindingKind.DAMAGED, (fact(FactKind.NAMESPACE, LIVE), fact(FactKind.INVENTORY, BOTH, size=99))),
+        (FindingKind.DAMAGED, (fact(FactKind.NAMESPACE, LIVE), fact(FactKind.INVENTORY, BOTH, bucket=8))),
+        (FindingKind.CLAIMED_TOO_EARLY, (fact(FactKind.NAMESPACE, held(0)), fact(FactKind.CLAIMED, 15), THERE)),
+        (FindingKind.FORGOTTEN, (fact(FactKind.NAMESPACE, held(0)), THERE)),
+        (FindingKind.STRAY, (fact(FactKind.NAMESPACE, PRESENT), THERE)),
+        (FindingKind.ORPHANED, (THERE,)),
+        (FindingKind.ORPHANED, (fact(FactKind.INVENTORY, BOTH, birth=NOW),)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, LIVE), fact(FactKind.DELETED, 15), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.DELETED, 15), fact(FactKind.CLAIMED, 15), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, LIVE | held(0, 2)), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, LIVE | held(0, 1)), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, held(0)), fact(FactKind.DELETED, 25), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, held(1)), fact(FactKind.DELETED, 15), THERE)),
+        (FindingKind.CONTRADICTION, (fact(FactKind.NAMESPACE, LIVE), fact(FactKind.DELETED, 9, object_id=2), THERE)),
+    ],
+)  # fmt: skip
+def test_each_kind_of_finding(kind: FindingKind, facts: tuple[Fact, ...]) -> None:
+    assert kinds(*facts) == {kind}
+
+
+def test_during_a_rollback_nothing_is_said_of_where_rows_are() -> None:
+    assert kinds(fact(FactKind.NAMESPACE, LIVE | held(0)), THERE, is_rolling_back=True) == set()
+    assert kinds(fact(FactKind.NAMESPACE, held(0)), THERE, is_rolling_back=True) == set()
+    assert kinds(fact(FactKind.NAMESPACE, LIVE | held(0)), is_rolling_back=True) == {FindingKind.DANGLING}
+
+
+def test_two_rows_that_name_different_blocks_contradict_each_other() -> None:
+    one = fact(FactKind.NAMESPACE, LIVE)
+    other = (*fact(FactKind.NAMESPACE, held(2))[:5], 50, *one[6:9], held(2), b"k")
+    assert FindingKind.CONTRADICTION in kinds(one, other, THERE)
+
+
+def test_bytes_are_counted_where_they_are() -> None:
+    tally = judged(
+        fact(FactKind.NAMESPACE, LIVE, birth=31, size=1),
+        fact(FactKind.INVENTORY, BOTH, birth=31, size=1),
+        fact(FactKind.NAMESPACE, held(0, 1), birth=6, size=10),
+        fact(FactKind.DELETED, 25, birth=6, size=10),
+        fact(FactKind.INVENTORY, BOTH, birth=6, size=10),
+        fact(FactKind.DELETED, 9, birth=8, size=100),
+        fact(FactKind.INVENTORY, AFTER, birth=8, size=100),
+        fact(FactKind.CLAIMED, 9, birth=7, size=1_000),
+        fact(FactKind.INVENTORY, BOTH, birth=4, size=10_000),
+    )
+    sums = tally.bucket(BUCKET)
+    assert (sums.live, sums.held, sums.pending, sums.claimed) == tuple(Amount(1, size) for size in (1, 10, 100, 1_000))
+    assert sums.cells == {(10, 20): Amount(1, 10), (0, 0): Amount(1, 100)}
+    assert sums.keys == Verdicts(reclaimable=1, shared=1)
+    assert tally.inventory == Amount(3, 10_011)
+    assert tally.inventory_after == Amount(4, 10_111)
+    assert tally.findings == {FindingKind.ORPHANED: Amount(1, 10_000)}
+
+
+def test_parts_add_up() -> None:
+    facts = [fact(FactKind.INVENTORY, BOTH, birth=birth, size=birth) for birth in range(1, 9)]
+    facts += [fact(FactKind.DELETED, 33, birth=birth) for birth in range(20, 24)]
+    whole, parts = judged(*facts), Tally()
+    for start in range(4):
+        parts.merge(judged(*facts[start::4]))
+    assert (parts.findings, parts.inventory) == (whole.findings, whole.inventory)
+    assert parts.bucket(BUCKET).cells == whole.bucket(BUCKET).cells
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(FactKind),
+            st.sampled_from([LIVE, PRESENT, LIVE | held(2), LIVE | held(1, 2), LIVE | held(0, 2), held(1), 15, BOTH]),
+            st.integers(1, 4),
+            st.sampled_from([99, 100]),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_only_counted_would_be_judged_the_same(rows: list[tuple[FactKind, int, int, int]]) -> None:
+    facts = [
+        fact(kind, seen & BOTH or BOTH if kind is FactKind.INVENTORY else seen, birth=birth, size=size)
+        for kind, seen, birth, size in rows
+    ]
+    by_run: dict[tuple[int, int], list[Fact]] = {}
+    for one in facts:
+        by_run.setdefault((one[1], one[2]), []).append(one)
+    at, expected = AuditedAt(NOW, MARK, {BUCKET: BucketFacts(SNAPSHOTS)}), Tally()
+    for of_run in by_run.values():
+        _judge_run(of_run, at, expected)
+    found = judged(*facts)
+    assert found.bucket(BUCKET) == expected.bucket(BUCKET)
+    assert (found.inventory, found.inventory_after, found.findings) == (
+        expected.inventory,
+        expected.inventory_after,
+        expected.findings,
+    )
+    assert found.raw == expected.raw
+
+
+@pytest.mark.parametrize(
+    ("holders", "death", "verdict"),
+    [
+        ((), 9, Verdicts(reclaimable=1)),
+        ((0,), 10, Verdicts(reclaimable=1)),
+        ((), 25, Verdicts(reclaimable=1)),
+        ((0,), 11, Verdicts(exclusive_to_previous=1)),
+        ((1,), 25, Verdicts(exclusive_to_previous=1)),
+        ((0, 1), 25, Verdicts(shared=1)),
+    ],
+)
+def test_the_look_up_goes_two_snapshots_back(holders: tuple[int, ...], death: int, verdict: Verdicts) -> None:
+    assert look_up(sum(1 << place for place in holders), death, SNAPSHOTS) == verdict
+
+
+def test_what_is_reached_in_each_state() -> None:
+    """Directory 2 was moved from the root below 3 after the first snapshot; 5 is dead and not expanded, 6 below it."""
+    first, active = held(0), ACTIVE
+    facts = [
+        DirectoryFact(BUCKET, 2, BUCKET, "two", first),
+        DirectoryFact(BUCKET, 2, 3, "two", active),
+        DirectoryFact(BUCKET, 3, BUCKET, "three", first | active),
+        DirectoryFact(BUCKET, 4, 2, "four", first | active),
+        DirectoryFact(BUCKET, 6, 5, "six", first | active),
+        DirectoryFact(BUCKET, 8, 9, "stray", active),
+    ]
+    reach = reach_of(BUCKET, facts, [5])
+    assert [reach.get(one, 0) for one in (2, 3, 4, 5, 6, 8)] == [
+        first | active, first | active, first | active, UNEXPANDED, UNEXPANDED, 0,
+    ]  # fmt: skip
+    edges: dict[int, list[DirectoryFact]] = {}
+    for one in facts:
+        edges.setdefault(one.object_id, []).append(one)
+    assert path_in(active, BUCKET, 4, "key", edges) == "three/two/four/key"
+    assert path_in(first, BUCKET, 4, "key", edges) == "two/four/key"
+    assert path_in(active, BUCKET, 8, "key", edges) == "…/stray/key"

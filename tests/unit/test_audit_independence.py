@@ -1,0 +1,44 @@
+"""The audit and the judges have no rule in common: what one gets wrong, the other does not."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RULES = {
+    "services.domain.reclaimability",
+    "services.domain.snapshot_chain",
+    "services.domain.chain_view",
+    "services.domain.space_matrix",
+    "services.domain.directory_expansion",
+    "services.domain.snapshot_diff",
+    "streaming.rule",
+    "streaming.judging",
+    "streaming.chain",
+    "streaming.reclaim",
+}
+AUDIT = {f"streaming.{path.stem}" for path in (ROOT / "streaming").glob("audit*.py")}
+
+
+def _imports(module: str) -> set[str]:
+    """The modules of the project that a module imports."""
+    path = ROOT / Path(*module.split(".")).with_suffix(".py")
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in found if (ROOT / Path(*name.split(".")).with_suffix(".py")).exists()}
+
+
+def test_the_audit_shares_no_rule_with_the_judges() -> None:
+    reached, waiting = set[str](), set(AUDIT)
+    while waiting:
+        module = waiting.pop()
+        reached.add(module)
+        waiting |= _imports(module) - reached
+    assert {"streaming.audit", "streaming.audit_blocks", "streaming.audit_facts"} <= AUDIT
+    assert {"schemas.records", "services.domain.table_keys"} <= reached, "imports were not followed"
+    assert not reached & RULES

@@ -1,0 +1,153 @@
+"""Backups on disk: only a complete one counts, nothing is replaced, and what it holds is what was copied."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from schemas.codec import codec
+from schemas.records import PositionRow, ShardState
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
+from services.client.commands.session import Session
+from services.client.main import app
+from services.metadata.tables import TRANSACTION_INFO_KEY
+from services.plane import backups
+from services.plane.backups import Backup, ServiceCopy, find_backup, list_backups, restore_backup
+from services.plane.errors import StackError
+from services.plane.reader_positions import spark_positions
+from services.plane.shard_databases import database_directory, new_database, open_copy, open_database, positions_of
+from services.runtime.errors import StoreError
+from services.runtime.loop import POSITIONS
+from services.storage.rocks_backups import copy_files
+
+
+def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
+    """A backup of metadata alone, as the command leaves it."""
+    store = new_database(database_directory(home, "metadata", 0), "metadata")
+    state = codec(ShardState).encode(ShardState(txn, 1, 0, 0, 0, ""))
+    position = codec(PositionRow).encode(PositionRow(METADATA_COMMANDS.name, "id", txn))
+    store.write(
+        {
+            "transactionInfoTable": {TRANSACTION_INFO_KEY: state},
+            POSITIONS.name: {METADATA_COMMANDS.name.encode(): position},
+        }
+    )
+    store.checkpoint(f"snapshot-{txn}")
+    store.back_up_to(directory / name / "metadata" / "0")
+    store.close()
+    backup = Backup(name, txn, 1, (ServiceCopy("metadata", 0, (), 1),))
+    backups._write_manifest(directory / name, backup)
+    return backup
+
+
+def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
+    assert list_backups(tmp_path / "none") == []
+    older = made_backup(tmp_path / "home", tmp_path / "kept", "older", 7)
+    newer = made_backup(tmp_path / "home", tmp_path / "kept", "newer", 8)
+    assert list_backups(tmp_path / "kept") == [older, newer]
+    assert find_backup(tmp_path / "kept") == newer
+    assert find_backup(tmp_path / "kept", "older") == older
+    (tmp_path / "kept" / "newer" / backups.MANIFEST).unlink()
+    (tmp_path / "kept" / "older").rename(tmp_path / "kept" / ".making-older")
+    with pytest.raises(StackError, match=r"holds no complete backup: make one \(deepclean backup\)"):
+        find_backup(tmp_path / "kept")
+    with pytest.raises(StackError, match="no complete backup newer"):
+        find_backup(tmp_path / "kept", "newer")
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
+    made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    (tmp_path / "kept" / "one" / backups.MANIFEST).write_text("{}")
+    with pytest.raises(StackError, match=r"is not one that this version has written: take that backup out of there\.$"):
+        list_backups(tmp_path / "kept")
+
+
+def test_a_restored_copy_is_the_one_that_was_made_and_leaves_the_backup_alone(tmp_path: Path) -> None:
+    kept, restored = tmp_path / "kept", tmp_path / "restored"
+    backup = made_backup(tmp_path / "home", kept, "one")
+    for place in (restored, tmp_path / "again"):
+        restore_backup(place, kept, backup, ["metadata"])
+        store = open_database(database_directory(place, "metadata", 0), "metadata")
+        assert positions_of(store, "metadata")[METADATA_COMMANDS.name].next_offset == 7
+        assert store.checkpoints() == ["snapshot-7"]
+        store.write({"keyTable": {b"/vol/bucket/key": b"row"}})
+        store.remove_checkpoint("snapshot-7")
+        store.close()
+    copy = open_copy(kept / "one" / "metadata" / "0", "metadata")
+    assert copy.get("keyTable", b"/vol/bucket/key") is None
+    copy.open_checkpoint("snapshot-7").close()
+    copy.close()
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    with pytest.raises(StackError, match="is not empty: move it away first"):
+        restore_backup(tmp_path / "home", tmp_path / "kept", backup, ["metadata"])
+    with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
+        restore_backup(tmp_path / "other", tmp_path / "kept", backup)
+    assert not (tmp_path / "other" / "data").exists()
+
+
+def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+
+    def half(source: Path, target: Path) -> int:
+        copy_files(source, target)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(backups, "copy_files", half)
+    with pytest.raises(StackError, match="is full"):
+        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+    assert not database_directory(tmp_path / "new", "metadata", 0).exists()
+    monkeypatch.undo()
+    assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+
+
+def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
+    store = new_database(tmp_path / "shard", "metadata")
+    store.back_up_to(tmp_path / "copy")
+    with pytest.raises(StoreError, match="is there already"):
+        store.back_up_to(tmp_path / "copy")
+    store.close()
+    with pytest.raises(StoreError, match="holds no database"):
+        open_copy(tmp_path / "nothing", "metadata")
+
+
+def test_spark_is_where_its_last_finished_batch_ended(tmp_path: Path) -> None:
+    assert spark_positions(tmp_path) == {}
+    for folder in ("commits", "offsets"):
+        (tmp_path / folder).mkdir()
+    assert spark_positions(tmp_path) == {}
+    for batch in (9, 10, 11):
+        ends = {DELETED_ENTRIES.name: {"0": batch * 100, "1": 5}}
+        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(ends)}')
+    for batch in (9, 10):
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
+    (tmp_path / "commits" / ".10.crc").write_text("")
+    assert spark_positions(tmp_path) == {
+        ("streaming", DELETED_ENTRIES.name, 0): 1_000,
+        ("streaming", DELETED_ENTRIES.name, 1): 5,
+    }
+    (tmp_path / "offsets" / "10").write_text("v1\nbroken")
+    with pytest.raises(StackError, match="nothing may be trimmed"):
+        spark_positions(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["backup"], "No plane runs on"),
+        (["trim-log"], "No plane runs on"),
+        (["restore-backup"], "holds no complete backup"),
+        (["digest", "0"], "holds no database of metadata"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, arguments, obj=Session(tmp_path))
+    assert result.exit_code == 1
+    assert sentence in result.output
+    assert len(result.output.strip().splitlines()) == 1

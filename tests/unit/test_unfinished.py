@@ -1,0 +1,69 @@
+"""What is begun and not ended pins the log where it began."""
+
+from __future__ import annotations
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    CountRow,
+    CreateBucket,
+    CreateVolume,
+    DeleteKey,
+    PutKey,
+    RollbackRow,
+    ShardState,
+)
+from services.domain.table_keys import ascending_death_key, descending_death_key
+from services.metadata import rollback
+from services.metadata.tables import TRANSACTION_INFO_KEY
+from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from services.storage.memory import MemoryStore
+
+
+def test_the_oldest_of_all_kinds_counts() -> None:
+    store = MemoryStore()
+    assert oldest_unfinished_txn(store) is None
+    count = codec(CountRow).encode(CountRow(1))
+    keys = [key(5, death) for death in (40, 30) for key in (ascending_death_key, descending_death_key)]
+    store.write({"unexpandedTable": dict.fromkeys(keys, count)})
+    assert oldest_unfinished_txn(store) == 30
+    rollbacks = {
+        b"/5/ended": RollbackRow("s1", 1, 2, _last_phase(), b"", 0, 0),
+        b"/5/going-on": RollbackRow("s2", 20, 2, 0, b"", 0, 0),
+    }
+    store.write({"rollbackTable": {key: codec(RollbackRow).encode(row) for key, row in rollbacks.items()}})
+    assert oldest_unfinished_txn(store) == 20
+
+
+def _last_phase() -> int:
+    return next(phase for phase in range(99) if rollback.is_finished(RollbackRow("s", 1, 1, phase, b"", 0, 0)))
+
+
+def test_a_claim_without_a_confirmation_counts() -> None:
+    plane = InMemoryPlane()
+    client = InMemoryClient(plane)
+    for body in (
+        CreateVolume("vol"),
+        CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE),
+        PutKey("vol", "bucket", "key", 5),
+        DeleteKey("vol", "bucket", "key"),
+    ):
+        client.answer(0, client.submit(0, body))
+    store = plane.processes["metadata", 0].store
+    plane.processes = {address: one for address, one in plane.processes.items() if address[0] != "mock_scm"}
+    plane.run_until(lambda: oldest_unfinished_txn(store) is not None)
+    assert oldest_unfinished_txn(store) == 5
+    plane.start("mock_scm", 0)
+    plane.run_until(lambda: oldest_unfinished_txn(store) is None)
+    assert oldest_unfinished_txn(store) is None
+
+
+def test_a_txn_is_never_looked_for_behind_its_command() -> None:
+    store = MemoryStore()
+    assert first_offset_of_txn(store, 7) == 6
+    state = ShardState(1_000_050, 1, 1, 1, 0, "", skipped_txns=1_000_000)
+    store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: codec(ShardState).encode(state)}})
+    assert first_offset_of_txn(store, 1_000_031) == 30
+    assert first_offset_of_txn(store, 12) == 0
