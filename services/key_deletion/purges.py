@@ -53,6 +53,7 @@ class WaitingPurges:
         self._numbers: deque[int] = deque()
         self._window = UndoWindow(undo_window_ms)
         self._in_window: deque[_InWindow] = deque()
+        self._pressing = 0
 
     def __len__(self) -> int:
         return len(self._numbers) + len(self._in_window)
@@ -62,8 +63,14 @@ class WaitingPurges:
         """Purges whose rows may still be brought back."""
         return len(self._in_window)
 
+    @property
+    def are_pressing(self) -> bool:
+        """Whether the first ones were here when a barrier passed: it waits for them."""
+        return self._pressing > 0
+
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
+        """Make what is kept in memory anew. What was pressing is so again when the next barrier passes."""
+        self._pressing = 0
         self._window.restore(tables)
         self._numbers.clear()
         self._in_window.clear()
@@ -94,9 +101,10 @@ class WaitingPurges:
             self._in_window.append(_InWindow(number, newest_death, _UNSET))
 
     def make_due(self, work: Work) -> None:
-        """End every window now."""
+        """End every window now, and let no pace hold back what is here."""
         while self._in_window:
             self._end_window(work)
+        self._pressing = len(self._numbers)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set when the windows end of what has come in, and queue what may not be brought back any more."""
@@ -139,6 +147,7 @@ class WaitingPurges:
                     break
             table.delete(key)
             self._numbers.popleft()
+            self._pressing = max(0, self._pressing - 1)
         return found if taken_rows else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:

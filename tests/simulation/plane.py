@@ -44,6 +44,8 @@ def draw_limits(random: Random) -> Limits:
     return Limits(
         KeyDeletionSettings(
             undo_window_ms=undo_window_ms,
+            max_rows_per_second=random.choice((0, 0, 1)),
+            purge_hours=random.choice(("", "", "3-4")),
             max_task_rows=random.choice((1, 2, 5, 100)),
             max_tasks_in_flight=random.choice((1, 2, 32)),
             max_retries_in_flight=random.choice((1, 4)),
