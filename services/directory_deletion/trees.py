@@ -75,6 +75,7 @@ class Trees:
         self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
         self._window = UndoWindow(settings.undo_window_ms)
+        self._must_end_windows = False
         self._queues: dict[str, DueQueue[bytes]] = {
             TreeState.WAITING: self._to_expand,
             TreeState.EXPANDING: self._timeouts,
@@ -97,6 +98,7 @@ class Trees:
         self._unscheduled.clear()
         self._unheard_deaths.clear()
         self._window.restore(tables)
+        self._must_end_windows = False
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -174,20 +176,22 @@ class Trees:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.due_ms != _AT_ONCE:
                 self._put(row, replace(row, due_ms=_AT_ONCE), work)
-        if self._window.window_ms:
-            self._end_windows(work)
+        self._must_end_windows = self._window.window_ms > 0
 
-    def _end_windows(self, work: Work) -> None:
-        """Have everything expanded now that waits to be."""
+    def _end_windows(self, now_ms: int, work: Work) -> None:
+        """Have everything expanded that waits to be; what was due before keeps its place in front of it."""
+        self._must_end_windows = False
         for key in [*self._to_expand.members(), *self._unscheduled]:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.state == TreeState.WAITING:
                 self._window.ended(row.death, work)
-                if row.due_ms != _AT_ONCE:
-                    self._put(row, replace(row, due_ms=_AT_ONCE), work)
+                if row.due_ms > now_ms:
+                    self._put(row, replace(row, due_ms=now_ms), work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """Set the times of what this unit of work has changed, ask again what is late, start what has room."""
+        if self._must_end_windows:
+            self._end_windows(now_ms, work)
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:

@@ -117,3 +117,17 @@ class TestDirectories:
     def test_that_come_with_a_barrier_are_due_too(self) -> None:
         desk = trees()
         assert bodies(desk.give(judged(deleted_directory(ROOT)), tree_barrier()), ExpandDirectory)
+
+    def test_that_were_due_before_keep_their_place_when_a_barrier_passes(self) -> None:
+        """Or those that sweeps send again and again would keep the last one waiting for ever."""
+        settings = DirectoryDeletionSettings(undo_window_ms=WINDOW_MS, max_expansions_in_flight=1)
+        desk = Desk(lambda: DirectoryDeletionService(settings))
+        desk.give(judged(deleted_directory(ROOT, free=False)), tree_barrier())
+        desk.give(judged(deleted_directory(CHILD, free=False)))
+        desk.wait(10)
+        for other in (1, 2, 3):  # their keys come first
+            sent = desk.give(judged(deleted_directory(other, free=False)), tree_barrier())
+            assert not bodies(sent, ExpandDirectory)
+            desk.wait(10)
+        (expansion,) = bodies(desk.give(expanded(ROOT)), ExpandDirectory)
+        assert expansion.object_id == CHILD
