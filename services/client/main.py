@@ -12,6 +12,7 @@ from services.client.commands import (
     bench,
     bucket,
     consumer,
+    dead_letters,
     deleted,
     directory,
     explain,
@@ -70,6 +71,7 @@ for group, name in (
     (consumer.app, "consumer"),
     (space.app, "space"),
     (deleted.app, "deleted"),
+    (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)
 

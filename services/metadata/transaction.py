@@ -27,6 +27,7 @@ class ShardCounters:
     container_id: int = 0
     claims_stopped: str = ""
     skipped_txns: int = 0
+    stored_bytes: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -41,6 +42,7 @@ class ShardCounters:
             state.container_id,
             state.claims_stopped,
             state.skipped_txns,
+            state.stored_bytes,
         )
 
     def state(self) -> ShardState:
@@ -53,6 +55,7 @@ class ShardCounters:
             self.container_id,
             self.claims_stopped,
             self.skipped_txns,
+            self.stored_bytes,
         )
 
 

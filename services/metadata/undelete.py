@@ -17,7 +17,6 @@ from services.domain.table_keys import flat_key, garbage_key, object_txn
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.figures import MAX_BYTES
 from services.metadata.garbage import DIRECTORY_CELL, note_rename
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
@@ -76,8 +75,6 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     transaction.space.subtract(bucket.object_id, cell, (version.size_bytes, 1, 1, 0, 0))
     transaction.figures.revive(bucket.object_id, version.size_bytes)
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
-    if transaction.figures.live_bytes(bucket.object_id, bucket.used_bytes) > MAX_BYTES:
-        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
     return Committed(back.object_id, back.blocks)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, NoReturn, Self
 
-from schemas.topics import TOPICS
+from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker
 from services.plane.broker_topics import create_topics
@@ -46,7 +46,7 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.kafka import MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
 TOPIC_SETTINGS = {
@@ -54,6 +54,9 @@ TOPIC_SETTINGS = {
     "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
+    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)}
 }
 
 
@@ -173,7 +176,7 @@ class Stack:
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
-        create_topics(self._broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards)
+        create_topics(self._broker.bootstrap_servers, PLANE_TOPICS, self.shards)
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
