@@ -420,7 +420,7 @@ def undelete_ignores_the_expansion(patch: Patch) -> None:
         key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
         table = transaction.work.table(DELETED_DIRECTORY_TABLE)
         row = table.get(key)
-        if row is not None and row.is_expansion_begun and not row.is_expanded:
+        if row is not None and row.is_expansion_begun:
             table.put(key, replace(row, is_expansion_begun=False))
         return original(transaction, bucket, command)
 
