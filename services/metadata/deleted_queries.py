@@ -6,6 +6,7 @@ window, which metadata's settings repeat for this listing alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from heapq import merge
 
@@ -36,6 +37,8 @@ MAX_DIRECTORIES = 100_000
 MAX_DEPTH = 200
 """Directories above an entry that are looked up, some µs each; of a deeper one the path is not told."""
 
+_PLACE = re.compile(r"([0-9]{1,19}):(-?[0-9]{1,19})")
+"""Death and objectID; the epoch of an objectID may make it negative."""
 _Row = DeletedKeyRow | DeletedDirectoryRow
 _RETURNING = {
     Return.ITSELF: Returning.ITSELF,
@@ -69,10 +72,11 @@ def _rows(tables: TablesReader, bucket: BucketRow, start_after: str) -> Iterator
     ids = bucket.volume_id, bucket.object_id
     start = garbage_from(*ids, 0)
     if start_after:
-        death, separator, object_id = start_after.partition(":")
-        if not (separator and death.isdecimal() and object_id.isdecimal() and max(len(death), len(object_id)) < 20):
-            raise ReadError("INVALID_REQUEST", f"start_after is {start_after!r}; write start_after=<death>:<objectID>")
-        start = garbage_key(*ids, int(death), int(object_id)) + b"\0"
+        place = _PLACE.fullmatch(start_after)
+        if place is None:
+            shown = start_after[:100]
+            raise ReadError("INVALID_REQUEST", f"start_after is {shown!r}; write start_after=<death>:<objectID>")
+        start = garbage_key(*ids, int(place[1]), int(place[2])) + b"\0"
     tables_rows: list[Iterator[tuple[bytes, _Row]]] = [
         tables.table(DELETED_TABLE).scan(start, garbage_end(*ids)),
         tables.table(DELETED_DIRECTORY_TABLE).scan(start, garbage_end(*ids)),

@@ -130,6 +130,7 @@ def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None
     assert [deleted] == direct.deleted("vol1", "tree")
     assert (deleted.path, deleted.is_held, deleted.returning) == ("dir/ключ 1&=%", True, "ITSELF")
     assert not over_http.deleted("vol1", "tree", start_after=f"{deleted.death}:{deleted.object_id}")
+    assert not over_http.deleted("vol1", "tree", start_after=f"{deleted.death}:-1")  # negative ids come last
     assert over_http.space("vol1", "tree") == direct.space("vol1", "tree")
     assert over_http.space("vol1", "tree").held_bytes == 1000
 
@@ -237,6 +238,7 @@ def test_refusals_come_back_with_their_code(served: Reads) -> None:
         ("/v1/shards/0/deleted?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
         ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=dir", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=1:", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=-1:2", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/snapshots?volume=vol1&bucket=tree&with_deleted=yes", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/diff?job_id=none&wait_seconds=11", 400, "INVALID_REQUEST"),
     ],
