@@ -231,6 +231,19 @@ class RenameDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelete:
+    """Bring a deleted version or directory back, with its blocks, unless it is claimed already."""
+
+    volume: str
+    bucket: str
+    path: str
+    kind: DeletedKind
+    object_id: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakeSnapshot:
     """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
 
@@ -384,6 +397,7 @@ class MetadataCommand:
         | MakeDirectory
         | DeleteDirectory
         | RenameDirectory
+        | Undelete
         | TakeSnapshot
         | DropSnapshot
         | RollbackPage
@@ -1073,6 +1087,7 @@ class BucketRow:
     snapshot_used_bytes: int
     snapshot_used_namespace: int
     rollback_snapshot_id: str
+    rolled_back_txn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1143,6 +1158,8 @@ class DeletedKeyRow:
     key: KeyRow
     death: int
     snapshots_before_death: int
+    is_overwritten: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1154,6 +1171,8 @@ class DeletedDirectoryRow:
     snapshots_before_death: int
     is_expanded: bool
     child_rows: int
+    is_expansion_begun: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1294,6 +1313,7 @@ class WaitingPurge:
     chain_version: int
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

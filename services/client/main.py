@@ -13,6 +13,7 @@ from services.client.commands import (
     bucket,
     consumer,
     dead_letters,
+    deleted,
     directory,
     explain,
     git,
@@ -47,6 +48,7 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(deleted.undelete)
 app.command()(recovery.backup)
 app.command("restore-backup")(recovery.restore)
 app.command()(recovery.rebuild)
@@ -68,6 +70,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (deleted.app, "deleted"),
     (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
         environment["JAVA_HOME"] = str(spark_java_home(plane.java, plane.home))
     return environment
+
+
+UNDO_WINDOW_MS = 300_000
+"""How long a deletion can be undone on a plane that stays, unless its environment says otherwise."""
+_UNDO_WINDOW_NAMES = tuple(
+    f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
+)
+
+
+def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
+    """The undo window of all services that have to do with it, but for those whose environment sets their own."""
+    return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:
