@@ -348,7 +348,7 @@ class ShardModel:
             entry: Version | _Directory = self._returning_version(number, incarnation, body, is_itself=is_itself)
         else:
             entry = self._returning_tree(incarnation, body)
-        before = self._place_at_death(incarnation, entry) if is_itself else None
+        before = self._place_at_death(incarnation, entry)
         if is_itself and (before is None or before[0] is not parent or before[1] != name):
             self._note_rename(incarnation, self._thing(entry))
         parent.children[name] = entry
@@ -378,13 +378,16 @@ class ShardModel:
         return found[0][1]
 
     def _place_at_death(self, incarnation: Incarnation, entry: Version | _Directory) -> tuple[_Directory, str] | None:
-        """Its directory and name when it died; a file of a deleted tree is still where it was."""
-        for _, tree in incarnation.deleted_trees:
+        """Its directory and name when it died; what died with a tree, the newest it was in, is still where it was."""
+        alone = self._dead_places.pop(entry.number if isinstance(entry, Version) else self._thing(entry), None)
+        if alone is not None:
+            return alone
+        for _, tree in reversed(incarnation.deleted_trees):
             for directory in (tree, *(one for one in _entries(tree) if isinstance(one, _Directory))):
                 for name, child in directory.children.items():
                     if child is entry:
                         return directory, name
-        return self._dead_places.get(entry.number if isinstance(entry, Version) else self._thing(entry))
+        return None
 
     def _check_refusal(self, body: records.Undelete, error: str) -> None:
         """A refusal has a reason that can be seen here, too."""
