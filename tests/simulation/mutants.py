@@ -133,13 +133,13 @@ def position_before_state(patch: Patch) -> None:
     """The position behind the inputs is written first, the state after it."""
     original = loop.Runner._write
 
-    def write(self: loop.Runner, work: Work, progress: Any) -> None:
+    def write(self: loop.Runner, work: Work, progress: Any) -> Any:
         early = Work(self.shard, self.store, RowCache())
         for topic, next_offset in progress.next_offsets.items():
             row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
             early.table(loop.POSITIONS).put(topic.encode(), row)
         early.write()
-        original(self, work, progress)
+        return original(self, work, progress)
 
     patch.setattr(loop.Runner, "_write", write)
 
