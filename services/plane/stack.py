@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import threading
@@ -50,6 +51,8 @@ from services.plane.stack_settings import (
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
+_SERVER_PORTS = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: one of those would hold a port that was just free."""
 TOPIC_SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -278,10 +281,16 @@ def stopping_on_signals() -> Iterator[None]:
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on just now; held open together, so that they differ."""
     with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
+        return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]
+
+
+def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
+    for port in candidates:
+        with contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise StackError(f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: end what holds them.")
 
 
 def _require_free(name: str, port: int) -> None:
