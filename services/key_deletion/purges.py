@@ -155,7 +155,7 @@ class WaitingPurges:
         reclaimable = []
         counted: Counter[str] = Counter()
         kind, judged = purge.rows.kind, names_between(purge.rows, 0, max_rows)
-        for row, before in zip(rows(judged), purge.snapshots_before_death, strict=False):
+        for row, before in zip(rows(judged), purge.snapshots_before_death[:max_rows], strict=True):
             bucket_id, _, birth, death = row
             try:
                 verdict = view.judge(bucket_id, birth, death, before)
