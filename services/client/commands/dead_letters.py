@@ -66,14 +66,20 @@ def list_letters(
 ) -> None:
     """List the dead letters, newest first, and count them by kind."""
     since_ms = 0 if since is None else max(0, SystemClock().now_ms() - since)
-    wanted = {"service": service, "topic": topic, "error": reason, "since_ms": since_ms, "with_resolved": everything}
+    wanted: dict[str, Any] = {
+        "service": service,
+        "topic": topic,
+        "error": reason,
+        "since_ms": since_ms,
+        "with_resolved": everything,
+    }
     with session_of(context) as session:
         shards = range(session.connected().shards)
         letters = [(shard, row) for shard in shards for row in islice(_pages(session, shard, wanted), limit)]
         counts = [
             (shard, count)
             for shard in shards
-            for count in session.connected().snapshots(shard).dead_letter_counts(**wanted)  # type: ignore[arg-type]
+            for count in session.connected().snapshots(shard).dead_letter_counts(**wanted)
         ]
     letters.sort(key=lambda placed: -placed[1].time_ms)
     if as_json:

@@ -62,11 +62,17 @@ class Session:
             self.plane.close()
 
 
+def made_session(context: typer.Context) -> Session:
+    """The command line's session; for a command that connects to nothing, or not this way."""
+    session = context.find_object(Session)
+    assert session is not None  # noqa: S101  the root command makes it
+    return session
+
+
 @contextmanager
 def session_of(context: typer.Context) -> Iterator[Session]:
     """The command line's session, left at the end."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     try:
         yield session
     finally:

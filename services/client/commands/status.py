@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
-from services.client.commands.session import JsonOption, Session
+from services.client.commands.session import JsonOption, made_session
 from services.client.plane_status import (
     OPEN_DEAD_LETTERS,
     LastAudit,
@@ -33,8 +33,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     plane = read_plane_file(session.home)
     if plane is None:
         raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or name another home (--home).")

@@ -12,7 +12,7 @@ from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import FullChain, MetadataCommand, PublishFullChain, SnapshotChainRecord
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.client.commands.output import print_json, print_table
-from services.client.commands.session import JsonOption, Session
+from services.client.commands.session import JsonOption, made_session
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
@@ -39,8 +39,7 @@ def trim_log(
     as_json: JsonOption = False,
 ) -> None:
     """Trim the log up to what readers, backups and unfinished transactions still need."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     plane = running_plane(session.home)
     kept = [found for place in backups or [backups_directory(session.home)] for found in list_backups(place)]
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim")

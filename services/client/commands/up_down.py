@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.client.commands.session import Session
+from services.client.commands.session import made_session
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
 from services.plane.stack_settings import BROKER, STREAMING
@@ -36,7 +36,7 @@ def up(
     ] = False,
 ) -> None:
     """Start a plane that stays: broker, services, Spark. On the same home it goes on where it was."""
-    home = _home(context)
+    home = made_session(context).home
     if is_foreground:
         raise typer.Exit(run_plane(home, shards, base_port))
     log_file = home / "logs" / "plane.log"
@@ -88,7 +88,7 @@ def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile
 
 def down(context: typer.Context) -> None:
     """Stop the plane: Spark, the services, the broker. What it keeps stays."""
-    home = _home(context)
+    home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:
         typer.echo(f"No plane runs on {home}.")
@@ -116,9 +116,3 @@ def _stop_left_behind(plane: PlaneFile) -> None:
         process.identity.send(signal.SIGTERM)
         if not process.identity.await_end(PROCESS_STOP_SECONDS):
             process.identity.send(signal.SIGKILL)
-
-
-def _home(context: typer.Context) -> Path:
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
-    return session.home
