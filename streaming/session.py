@@ -54,6 +54,8 @@ class SessionOptions:
     heap: str = "1g"
     shuffle_partitions: int = 2
     name: str = "deepclean"
+    login_file: Path | None = None
+    """Where Java reads the name and password for the broker (JAAS); on a cluster, on every machine of it."""
 
     @property
     def is_local(self) -> bool:
@@ -89,9 +91,10 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
         "-XX:+UseParallelGC -XX:NewRatio=1"
     )
+    login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
     settings = {
         "spark.driver.memory": options.heap,
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": java_options + login,
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
     }
     if options.is_local:
@@ -100,6 +103,6 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
         settings["spark.executor.extraJavaOptions"] = (
-            f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES}"
+            f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES}{login}"
         )
     return settings

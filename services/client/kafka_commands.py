@@ -19,6 +19,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.credentials import KafkaCredentials
 from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
@@ -64,10 +65,12 @@ class KafkaCommands:
         settle_seconds: float,
         max_unanswered: int,
         check: Callable[[], None],
+        credentials: KafkaCredentials | None = None,
     ) -> None:
         self.client_id = str(uuid4())
         self._name = f"deepclean-client-{self.client_id}"
         self._bootstrap_servers = bootstrap_servers
+        self._credentials = credentials
         self._shards = shards
         self._answer_seconds = answer_seconds
         self._settle_seconds = settle_seconds
@@ -84,7 +87,8 @@ class KafkaCommands:
         self._failure = ""
         self._stop = threading.Event()
         self._producer = Producer(
-            {**_producer_settings(bootstrap_servers, self._name), "on_delivery": self._delivered}, logger=_quiet
+            {**_producer_settings(bootstrap_servers, self._name, credentials), "on_delivery": self._delivered},
+            logger=_quiet,
         )
         self._consumer = self._assigned_consumer()
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
@@ -92,7 +96,9 @@ class KafkaCommands:
 
     def _assigned_consumer(self) -> Consumer:
         """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
-        consumer = Consumer(consumer_configuration(self._bootstrap_servers, self._name), logger=_quiet)
+        consumer = Consumer(
+            consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
+        )
         try:
             deadline = time.monotonic() + CONNECT_SECONDS
             consumer.assign(
@@ -282,9 +288,9 @@ def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
         return None
 
 
-def _producer_settings(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def _producer_settings(bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None) -> dict[str, Any]:
     return {
-        **producer_configuration(bootstrap_servers, client_id),
+        **producer_configuration(bootstrap_servers, client_id, credentials),
         "linger.ms": 2,
         "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from schemas.credentials import KafkaCredentials
 from schemas.records import MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.http_space_reads import HttpSpaceReads
@@ -23,6 +24,8 @@ class PlaneAddress:
     metadata_url: str
     snapshots_url: str
     scm_url: str
+    credentials: KafkaCredentials | None = None
+    http_token: str = field(default="", repr=False)
 
 
 class KafkaPlane:
@@ -43,7 +46,7 @@ class KafkaPlane:
         """``check`` is called while waiting, and raises when there is no use in it any longer."""
         self.address = address
         self.shards = address.shards
-        self._http = http_client()
+        self._http = http_client(address.http_token)
         self._connecting = threading.Lock()
         self._connected: KafkaCommands | None = None
         self._connect = partial(
@@ -54,6 +57,7 @@ class KafkaPlane:
             settle_seconds=settle_seconds,
             max_unanswered=max_unanswered,
             check=check,
+            credentials=address.credentials,
         )
 
     def _commands(self) -> KafkaCommands:

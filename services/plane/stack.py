@@ -21,7 +21,8 @@ from typing import IO, NoReturn, Self
 
 from schemas.topics import TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.plane.broker import HOST, EmbeddedBroker
+from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
+from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
 from services.plane.errors import StackError
 from services.plane.home import home_directory
@@ -35,6 +36,7 @@ from services.plane.plane_file import (
     write_plane_file,
 )
 from services.plane.plane_lock import take_plane_lock
+from services.plane.plane_secrets import client_secrets, plane_security, token_header
 from services.plane.processes import ChildProcess, identify
 from services.plane.stack_settings import (
     BROKER,
@@ -68,8 +70,11 @@ class Stack:
         base_port: int = 0,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
+        is_secured: bool = False,
     ) -> None:
+        """``is_secured`` makes the broker ask who comes, and HTTP for a token; once on, a home stays so."""
         self.home = home.absolute()
+        self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
         self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
         self._base_port = base_port
@@ -150,6 +155,7 @@ class Stack:
             metadata_url=self._urls["metadata"],
             snapshots_url=self._urls["snapshots"],
             scm_url=self._urls["mock_scm"],
+            **client_secrets(self._security),
         )
 
     def url(self, name: str) -> str:
@@ -169,11 +175,15 @@ class Stack:
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
-        self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java)
+        self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
-        create_topics(self._broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards)
+        address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
+        create_topics(address, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards, administrator)
+        if self._security is not None:
+            with quiet_admin(address, administrator) as admin:
+                self._security.admit(admin)
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
@@ -196,7 +206,7 @@ class Stack:
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before
         assert self._java is not None  # noqa: S101  the broker runs on it
-        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java)
+        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java, self._security)
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,
@@ -204,6 +214,7 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
+            ready_headers=token_header(self.home),
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -236,6 +247,7 @@ def running_client(home: Path | None = None) -> KafkaPlane:
             metadata_url=plane.processes["metadata"].url,
             snapshots_url=plane.processes["snapshots"].url,
             scm_url=plane.processes["mock_scm"].url,
+            **client_secrets(plane_security(home or home_directory())),
         )
     )
 

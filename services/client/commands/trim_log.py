@@ -16,6 +16,7 @@ from services.client.commands.session import JsonOption, Session
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
+from services.plane.plane_secrets import administrator
 from services.plane.reader_positions import reader_positions
 from services.plane.trimming import Trim, plan_trims
 from services.runtime.kafka import KafkaLog, producer_configuration
@@ -43,7 +44,7 @@ def trim_log(
     assert session is not None  # noqa: S101  the root command makes it
     plane = running_plane(session.home)
     kept = [found for place in backups or [backups_directory(session.home)] for found in list_backups(place)]
-    log = KafkaLog(plane.bootstrap_servers, "deepclean.trim")
+    log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     if writes_full_chain:
         publish_full_chain(plane)
     trims = planned_trims(plane, log, kept)
@@ -115,7 +116,9 @@ def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
 def publish_full_chain(plane: PlaneFile) -> None:
     """Have metadata write a record of the whole chain of every shard."""
     encoder = codec(MetadataCommand)
-    producer = Producer(producer_configuration(plane.bootstrap_servers, "deepclean.trim"))
+    producer = Producer(
+        producer_configuration(plane.bootstrap_servers, "deepclean.trim", administrator(Path(plane.home)))
+    )
     for shard in range(plane.shards):
         body = encoder.encode(
             MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
