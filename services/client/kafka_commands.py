@@ -24,8 +24,10 @@ from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotComm
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
+from services.runtime.clock import SystemClock
 from services.runtime.errors import DeepcleanError
 from services.runtime.kafka import consumer_configuration, producer_configuration
+from services.runtime.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
@@ -66,9 +68,11 @@ class KafkaCommands:
         max_unanswered: int,
         check: Callable[[], None],
         credentials: KafkaCredentials | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        self.client_id = str(uuid4())
-        self._name = f"deepclean-client-{self.client_id}"
+        self._signer = signer
+        self.client_id = signer.client_id() if signer else str(uuid4())
+        self._name = f"deepclean-client-{self.client_id.replace('/', '-')}"
         self._bootstrap_servers = bootstrap_servers
         self._credentials = credentials
         self._shards = shards
@@ -120,7 +124,7 @@ class KafkaCommands:
             self._await_room(answers)
             number = answers.last_number + 1
             sender = SENDERS.get(type(command), "")
-            value = codec(MetadataCommand).encode(MetadataCommand(shard, self.client_id, number, command, sender))
+            value = self._signed(METADATA_COMMANDS, MetadataCommand(shard, self.client_id, number, command, sender))
             self._send(METADATA_COMMANDS, shard, value, answers, number)
         return number
 
@@ -141,11 +145,14 @@ class KafkaCommands:
                     f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
                 )
             number = answers.last_number + 1
-            value = codec(SnapshotCommand).encode(SnapshotCommand(shard, self.client_id, number, request))
+            value = self._signed(SNAPSHOTS_COMMANDS, SnapshotCommand(shard, self.client_id, number, request))
             self._send(SNAPSHOTS_COMMANDS, shard, value, answers, number)
         seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
         reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
         return reply
+
+    def _signed(self, topic: Topic, command: Any) -> bytes:
+        return signed_command(topic, command, self._signer, SystemClock().now_ms())
 
     def answered_txn(self, shard: int) -> int:
         """The newest txn of a shard of which an answer has come."""

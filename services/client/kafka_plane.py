@@ -13,6 +13,7 @@ from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShar
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.runtime.signing import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class PlaneAddress:
     snapshots_url: str
     scm_url: str
     credentials: KafkaCredentials | None = None
+    signer: Signer | None = None
     http_token: str = field(default="", repr=False)
 
 
@@ -58,6 +60,7 @@ class KafkaPlane:
             max_unanswered=max_unanswered,
             check=check,
             credentials=address.credentials,
+            signer=address.signer,
         )
 
     def _commands(self) -> KafkaCommands:

@@ -21,6 +21,7 @@ from services.client.commands import (
     replay,
     restore,
     retention,
+    secret,
     snapshot,
     space,
     status,
@@ -67,6 +68,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (secret.app, "secret"),
 ):
     app.add_typer(group, name=name)
 

@@ -46,6 +46,7 @@ from schemas.records import (
     RollBackBucket,
     SetConsumer,
     SetRetention,
+    SetSecret,
     Settle,
     SnapshotInfo,
     SnapshotReply,
@@ -75,6 +76,7 @@ NamespaceCommand = (
     | DeleteDirectory
     | RenameDirectory
     | RequeueOrphans
+    | SetSecret
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""
@@ -91,6 +93,7 @@ SnapshotRequest = (
     | DeleteConsumer
     | ExpireSnapshots
     | RollBackBucket
+    | SetSecret
 )
 
 

@@ -4,10 +4,12 @@
     <directory>/streaming.jaas                the same for Java
     <directory>/broker.p12, keystore.password the broker's key        <directory>/ca.pem   its certificate, for clients
     <directory>/http-token                    what every HTTP request carries
+    <directory>/<name>.signing                what a user or a service signs commands with
 
-Everything is made at the first start and kept; a file that is removed is made anew at the next one, which is how a
-secret is changed. Names and passwords of processes are SCRAM, told to the broker by its administrator over TLS, and
-never part of a command line. The administrator is the broker's own: it must be known before anybody can be told.
+Everything is made at the first start and kept. A password, certificate or token that is removed is made anew at the
+next one, which is how it is changed; what is signed with is changed by ``deepclean secret set``. Names and passwords of
+processes are SCRAM, told to the broker by its administrator over TLS, and never part of a command line. The
+administrator is the broker's own: it must be known before anybody can be told.
 """
 
 from __future__ import annotations
@@ -39,12 +41,14 @@ from schemas.credentials import (
     write_login_file,
     write_secret,
 )
+from services.domain.authorization import SERVICES
 from services.plane.errors import StackError, disk_error
 from services.plane.java import JavaRuntime
 
 ANSWER_SECONDS = 30.0
 KEY_SECONDS = 60.0
 PASSWORD_BYTES = 24
+SIGNING_BYTES = 32
 SCRAM_ITERATIONS = 8_192
 CERTIFICATE_DAYS = 3_650
 _SETTINGS = """
@@ -93,6 +97,10 @@ class BrokerSecurity:
         """The credentials of an identity."""
         return read_credentials(self.credentials_file(identity))
 
+    def signing_file(self, name: str) -> Path:
+        """Where the secret is that a user or a service signs commands with."""
+        return self.directory / f"{name}.signing"
+
     def prepare(self, java: JavaRuntime) -> None:
         """Make whatever is missing."""
         try:
@@ -102,6 +110,9 @@ class BrokerSecurity:
                 self._make_certificate(java)
             for identity in (ADMINISTRATOR, *identities()):
                 self._make_credentials(identity)
+            for signer in (ADMINISTRATOR, *sorted(SERVICES)):
+                if not self.signing_file(signer).is_file():
+                    write_secret(self.signing_file(signer), secrets.token_hex(SIGNING_BYTES))
             if not self.token_file.is_file():
                 write_secret(self.token_file, secrets.token_urlsafe(PASSWORD_BYTES))
         except OSError as error:

@@ -5,13 +5,16 @@ A home is secured once that directory is there: whoever starts its broker, with 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TypedDict
 
+from schemas.access import ADMINISTRATOR
 from schemas.credentials import KafkaCredentials, read_secret
 from schemas.http_token import bearer
 from schemas.topics import CLIENTS
 from services.plane.broker_security import BrokerSecurity, administrator_of
+from services.runtime.signing import Signer, read_signing_secret
 
 DIRECTORY_NAME = "secrets"
 
@@ -20,6 +23,7 @@ class ClientSecrets(TypedDict, total=False):
     """What a client of a secured plane brings; nothing for an open one."""
 
     credentials: KafkaCredentials
+    signer: Signer
     http_token: str
 
 
@@ -33,7 +37,23 @@ def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
     """What its clients bring."""
     if security is None:
         return {}
-    return {"credentials": security.credentials(CLIENTS), "http_token": read_secret(security.token_file)}
+    return {
+        "credentials": security.credentials(CLIENTS),
+        "signer": signer_of(security),
+        "http_token": read_secret(security.token_file),
+    }
+
+
+def signer_of(security: BrokerSecurity) -> Signer:
+    """The user who runs a command: DEEPCLEAN_USER, else the administrator."""
+    user = os.environ.get("DEEPCLEAN_USER") or ADMINISTRATOR
+    return Signer(user, read_signing_secret(security.signing_file(user)))
+
+
+def person(home: Path) -> Signer | None:
+    """Who signs what a tool sends to a home's plane; nobody for an open one."""
+    security = plane_security(home)
+    return None if security is None else signer_of(security)
 
 
 def administrator(home: Path) -> KafkaCredentials | None:

@@ -24,6 +24,7 @@ from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
 from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
+from services.plane.enrolment import enrol
 from services.plane.errors import StackError
 from services.plane.home import home_directory
 from services.plane.java import JavaRuntime, find_java
@@ -202,6 +203,9 @@ class Stack:
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
             self._children[name].await_ready(self.require_running)
+        if self._security is not None:
+            with self.client() as client:
+                enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before

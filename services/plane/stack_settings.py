@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.credentials import FILE_VARIABLE
+from services.domain.authorization import SERVICES as SIGNERS
 from services.plane.broker_security import BrokerSecurity
 from services.plane.home import jars_directory
 from services.plane.java import JavaRuntime, spark_java_home
@@ -66,7 +67,9 @@ def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
     """Where a process finds its secrets: the environment names the files, and holds none."""
     if security is None:
         return {}
+    signing = {"DEEPCLEAN_SIGNING_SECRET_FILE": str(security.signing_file(name))} if name in SIGNERS else {}
     return {
+        **signing,
         FILE_VARIABLE: str(security.credentials_file(name)),
         "DEEPCLEAN_HTTP_TOKEN_FILE": str(security.token_file),
     }

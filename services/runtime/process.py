@@ -30,7 +30,7 @@ from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.metrics import RuntimeMetrics
-from services.runtime.secrets import http_token, kafka_credentials
+from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
 from services.storage.store import Store
 
@@ -151,7 +151,8 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         parts = build(settings, registry)
-        log = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
+        kafka = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
+        log = signing(kafka, settings)
         process = ServiceProcess(name, parts, settings, registry, log)
     except (InvalidSettingsError, CredentialsError) as error:
         print(f"{name}: {error}", file=sys.stderr)

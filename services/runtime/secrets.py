@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from schemas.credentials import KafkaCredentials, read_credentials, read_secret
 from schemas.http_token import check_address
+from services.runtime.log import Log
 from services.runtime.settings import ServiceSettings
+from services.runtime.signing import SigningLog, read_signing_secret
 
 
 def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:
@@ -15,6 +17,16 @@ def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:
     """
     file = settings.kafka_credentials_file
     return None if file is None else read_credentials(file)
+
+
+def signing(log: Log, settings: ServiceSettings) -> Log:
+    """The log as this service writes to it: its commands signed, when it has a secret to sign with.
+
+    Raises:
+        CredentialsError: the file cannot be used.
+    """
+    file = settings.signing_secret_file
+    return log if file is None else SigningLog(log, read_signing_secret(file))
 
 
 def http_token(settings: ServiceSettings) -> str:

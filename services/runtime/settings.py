@@ -47,6 +47,9 @@ class ServiceSettings(BaseSettings):
     kafka_credentials_file: Path | None = Field(
         None, description="File with this service's name and password at the broker; none for a broker without."
     )
+    signing_secret_file: Path | None = Field(
+        None, description="File with what this service signs its commands with; none where nobody asks for it."
+    )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
         (0,), description="Shards to run here, separated by commas; each is run by one process only."
     )

@@ -18,6 +18,7 @@ consumerTable        /volume/bucket/consumer  a named reader and its place
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
 rollbackTable        /volume/bucket     a rollback on its way
 goneTable            /volume/bucket/name the last snapshot of a name that has gone
+s3SecretTable        user or service    what it signs commands with
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
 """
@@ -45,6 +46,7 @@ CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
 EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
 GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
+SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
@@ -63,6 +65,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     EXPIRY_TABLE,
     ROLLBACK_TABLE,
     GONE_TABLE,
+    SECRET_TABLE,
     CLIENT_TABLE,
 )
 

@@ -16,10 +16,12 @@ from services.client.commands.session import JsonOption, Session
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
-from services.plane.plane_secrets import administrator
+from services.plane.plane_secrets import administrator, person
 from services.plane.reader_positions import reader_positions
 from services.plane.trimming import Trim, plan_trims
+from services.runtime.clock import SystemClock
 from services.runtime.kafka import KafkaLog, producer_configuration
+from services.runtime.signing import person_command
 
 POLL_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
@@ -120,9 +122,8 @@ def publish_full_chain(plane: PlaneFile) -> None:
         producer_configuration(plane.bootstrap_servers, "deepclean.trim", administrator(Path(plane.home)))
     )
     for shard in range(plane.shards):
-        body = encoder.encode(
-            MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
-        )
+        command = MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
+        body = person_command(command, person(Path(plane.home)), SystemClock().now_ms())
         producer.produce(
             METADATA_COMMANDS.name, body, partition=shard, headers=[(FINGERPRINT_HEADER, encoder.fingerprint)]
         )
