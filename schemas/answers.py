@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schemas.records import DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
+from schemas.records import (
+    DeadLetterRow,
+    DeadLetterState,
+    DirectoryRow,
+    KeyRow,
+    RetentionPolicy,
+    SnapshotListRow,
+    SpaceCellValue,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +183,38 @@ class ScmTotals:
     deleted_bytes: int
     deleted_blocks: int
     waiting_deletions: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterCount:
+    """How many dead letters there are of one kind."""
+
+    service: str
+    topic: str
+    error: str
+    state: DeadLetterState
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterHeader:
+    """One header of a message that was put aside."""
+
+    name: str
+    value_hex: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterBytes:
+    """A dead letter with the message that it is about."""
+
+    letter: DeadLetterRow
+    has_bytes: bool
+    """False once the letter was dealt with: the bytes are in its topic, and where the message came from."""
+    fingerprint_hex: str = ""
+    value_hex: str = ""
+    key_hex: str = ""
+    headers: tuple[DeadLetterHeader, ...] = ()
 
 
 class DiffStatus(StrEnum):

@@ -944,6 +944,28 @@ class RollBackBucket:
     tag: str = ""
 
 
+class DeadLetterState(StrEnum):
+    """Whether anybody has to look at a dead letter.
+
+    OPEN: nobody has dealt with it. RETRIED: the message was sent again. DROPPED: somebody has said that it may stay
+    undone.
+    """
+
+    OPEN = "OPEN"
+    RETRIED = "RETRIED"
+    DROPPED = "DROPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDeadLetter:
+    """Somebody has dealt with a dead letter. The letter itself stays in its topic."""
+
+    number: int
+    state: DeadLetterState
+    who: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
@@ -965,6 +987,7 @@ class SnapshotCommand:
         | DeleteConsumer
         | ExpireSnapshots
         | RollBackBucket
+        | ResolveDeadLetter
         | SetSecret
     )
     sender: str = ""
@@ -1024,6 +1047,14 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """One header of a message."""
+
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that could not be read or applied, as it came. Topic dead-letters."""
 
@@ -1035,6 +1066,9 @@ class DeadLetter:
     message: str
     fingerprint: bytes
     value: bytes
+    size_bytes: int
+    key: bytes
+    headers: tuple[MessageHeader, ...]
 
 
 # Tables of metadata
@@ -1106,6 +1140,15 @@ class KeyRow:
     tag: str
     creation_time_ms: int
     modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStart:
+    """The first fields of a KeyHead: all that the figures count of a version."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1226,6 +1269,7 @@ class ShardState:
     container_id: int
     claims_stopped: str
     skipped_txns: int = 0
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1517,6 +1561,28 @@ class GoneSnapshotRow:
     bucket_id: int
     create_txn: int
     deletion_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    """deadLetterTable: a dead letter without its bytes, and what was done about it."""
+
+    number: int
+    service: str
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    message: str
+    size_bytes: int
+    is_cut: bool
+    time_ms: int
+    attempts: int
+    retry_of: int
+    state: DeadLetterState = DeadLetterState.OPEN
+    who: str = ""
+    reason: str = ""
+    resolved_time_ms: int = -1
 
 
 # More tables of metadata

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.credentials import KafkaCredentials
-from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
+from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
@@ -153,6 +153,24 @@ class KafkaCommands:
 
     def _signed(self, topic: Topic, command: Any) -> bytes:
         return signed_command(topic, command, self._signer, SystemClock().now_ms())
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message as it is given, and wait until the broker has it.
+
+        Raises:
+            UnreachableError: the broker did not take it, or did not say so in time.
+        """
+        named: list[tuple[str, str | bytes | None]] = [(header.name, header.value) for header in headers]
+        with self._sending:
+            self._producer.produce(topic, value, key=key or None, partition=partition, headers=named)
+            if self._producer.flush(self._answer_seconds) or self._failure:
+                raise UnreachableError(
+                    self._failure
+                    or f"the broker at {self._bootstrap_servers} did not take the message within "
+                    f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
+                )
 
     def answered_txn(self, shard: int) -> int:
         """The newest txn of a shard of which an answer has come."""

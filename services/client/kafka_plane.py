@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from schemas.credentials import KafkaCredentials
-from schemas.records import MetadataReply, SnapshotReply
+from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
@@ -81,6 +81,12 @@ class KafkaPlane:
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service, behind all commands before it, and wait for its answer."""
         return self._commands().request(shard, request)
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic, and wait until the broker has it."""
+        self._commands().send_again(topic, partition, value, key, headers)
 
     def _answered_txn(self, shard: int) -> int:
         return 0 if self._connected is None else self._connected.answered_txn(shard)

@@ -12,6 +12,7 @@ from services.client.commands import (
     bench,
     bucket,
     consumer,
+    dead_letters,
     directory,
     explain,
     git,
@@ -69,6 +70,7 @@ for group, name in (
     (consumer.app, "consumer"),
     (space.app, "space"),
     (secret.app, "secret"),
+    (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)
 

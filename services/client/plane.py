@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
+    DeadLetterBytes,
+    DeadLetterCount,
     DiffJob,
     ListedEntry,
     RetentionPreview,
@@ -24,6 +26,7 @@ from schemas.records import (
     CreateSnapshot,
     CreateTag,
     CreateVolume,
+    DeadLetterRow,
     DeleteBucket,
     DeleteConsumer,
     DeleteDirectory,
@@ -35,12 +38,14 @@ from schemas.records import (
     ExpireSnapshots,
     KeyRow,
     MakeDirectory,
+    MessageHeader,
     MetadataReply,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
     RequeueOrphans,
+    ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
@@ -93,6 +98,7 @@ SnapshotRequest = (
     | DeleteConsumer
     | ExpireSnapshots
     | RollBackBucket
+    | ResolveDeadLetter
     | SetSecret
 )
 
@@ -212,6 +218,30 @@ class SnapshotReads(Protocol):
         """Consumers of a bucket, by name."""
         ...
 
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int = 1_000,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first, older than the one numbered ``start_after``."""
+        ...
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        ...
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with the message that it is about; refused with DEAD_LETTER_NOT_FOUND."""
+        ...
+
 
 class ScmReads(Protocol):
     """Reads of one shard's storage container manager."""
@@ -240,6 +270,12 @@ class Plane(Protocol):
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service and wait for its answer."""
+        ...
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic, as it is given; returns when the log has it."""
         ...
 
     def metadata(self, shard: int) -> MetadataReads:

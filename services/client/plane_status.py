@@ -22,7 +22,7 @@ from services.client.http_reads import HttpShard
 SCRAPE_SECONDS = 5.0
 LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
-DEAD_LETTERS = ("deepclean_dead_letters_total", "deepclean_streaming_dead_letters_total")
+OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
 TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
 
 
@@ -85,6 +85,7 @@ class ProcessStatus:
     lag_messages: int
     lag_seconds: float
     dead_letters: int
+    """What it has put aside and nobody has dealt with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +179,24 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     return Scrape(time.monotonic(), tuple(sample for family in families for sample in family.samples))
 
 
-def process_status(name: str, pid: int, url: str, reported: Reported, *, is_alive: bool) -> ProcessStatus:
-    """One process, by its id and by what it reports."""
+def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
+    """How many messages a service has put aside that nobody has dealt with: snapshots keeps count of all."""
+    return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
+
+
+def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
+    """One process, by its id and by what is reported."""
+    own = reported.get(name, _SILENT)
     return ProcessStatus(
         name=name,
         pid=pid,
         is_alive=is_alive,
-        is_answering=reported.now is not None,
+        is_answering=own.now is not None,
         url=url,
-        messages_per_second=reported.rate(*TAKEN_IN),
-        lag_messages=reported.total(*LAG_MESSAGES),
-        lag_seconds=reported.largest(LAG_SECONDS),
-        dead_letters=reported.total(*DEAD_LETTERS),
+        messages_per_second=own.rate(*TAKEN_IN),
+        lag_messages=own.total(*LAG_MESSAGES),
+        lag_seconds=own.largest(LAG_SECONDS),
+        dead_letters=open_dead_letters(reported, name),
     )
 
 

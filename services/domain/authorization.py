@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from schemas.records import SecretRole
 
-LONGEST_NAME = 128
+LONGEST_NAME = 64
+"""A client id is this, a slash and a UUID, and has a bound of its own (``names.MAX_CLIENT_ID_LENGTH``)."""
 SERVICES = frozenset({"snapshots", "key_deletion", "directory_deletion", "mock_scm"})
 """Those who send commands to other services."""
 

@@ -17,6 +17,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.names import is_snapshot_id
 from services.domain.table_keys import bucket_id_key, snapshot_list_key, volume_key
 from services.metadata.access import require_manager
 from services.metadata.buckets import find_bucket
@@ -32,6 +33,8 @@ from services.storage.tables import TablesReader
 def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTaken:
     """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
     work = transaction.work
+    if not is_snapshot_id(command.snapshot_id):
+        raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: take a UUID")
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
         return _taken(transaction, before)

@@ -15,6 +15,7 @@ from schemas.records import (
     DeletedKind,
     FinishRows,
     KeyHead,
+    KeyStart,
     PurgeOutcome,
     RowName,
     RowNames,
@@ -36,7 +37,7 @@ from services.metadata.tables import (
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
 
-_KEY_HEAD = codec(KeyHead)
+_KEY_HEAD, _KEY_START = codec(KeyHead), codec(KeyStart)
 _CLAIMED_ROW = codec(ClaimedRow)
 
 
@@ -86,14 +87,15 @@ class _Claim:
         claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version))
+        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
         self._group(named, version)
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
-        claimed = _claimed_version(self._transaction, key, birth=named[2])
-        if claimed is None:
+        row = self._transaction.work.table(RECLAIM_TABLE).get_encoded(key)
+        claimed = None if row is None else _KEY_HEAD.decode_head(row)
+        if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
             self._group(named, claimed)
@@ -158,13 +160,6 @@ class _Identities:
         return self._identity
 
 
-def _claimed_version(transaction: Transaction, key: bytes, birth: int) -> KeyHead | None:
-    """The claimed version of that birth; None when there is none."""
-    row = transaction.work.table(RECLAIM_TABLE).get_encoded(key)
-    version = None if row is None else _KEY_HEAD.decode_head(row)
-    return version if version is not None and version.birth == birth else None
-
-
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     """Move rows that nobody holds out of reach; every row of the command gets an answer."""
     claim = _Claim(transaction)
@@ -182,8 +177,9 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if identity is None:
                 continue
             key = garbage_key(identity.volume_id, bucket_id, death, object_id)
-            claimed = _claimed_version(transaction, key, birth)
-            if claimed is None:
+            row = claimed_rows.get_encoded(key)
+            claimed = None if row is None else _KEY_START.decode_head(row)
+            if claimed is None or claimed.birth != birth:
                 continue
             claimed_rows.delete(key)
             transaction.figures.finish(bucket_id, claimed.size_bytes)

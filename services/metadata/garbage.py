@@ -11,7 +11,7 @@ from schemas.records import (
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
-    KeyHead,
+    KeyStart,
     RenameRow,
 )
 from services.domain.space_matrix import holders
@@ -28,13 +28,13 @@ RENAME_CELL = (0, 0, 0, 0, 1)
 """What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
 
 
-_KEY_HEAD = codec(KeyHead)
+_KEY_START = codec(KeyStart)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
-def key_cell(key: KeyHead) -> tuple[int, int, int, int, int]:
+def key_cell(size_bytes: int) -> tuple[int, int, int, int, int]:
     """What a version counts in the space matrix."""
-    return key.size_bytes, 1, 1, 0, 0
+    return size_bytes, 1, 1, 0, 0
 
 
 class Death(NamedTuple):
@@ -49,11 +49,12 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyHead:
+def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyStart:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
-    key = _KEY_HEAD.decode_head(row)
-    transaction.figures.bury(bucket_id, key.size_bytes, has_row=key.blocks is not None)
-    if key.blocks is None:
+    key = _KEY_START.decode_head(row)
+    has_blocks = key.size_bytes > 0
+    transaction.figures.bury(bucket_id, key.size_bytes, has_row=has_blocks)
+    if not has_blocks:
         return key
     work = transaction.work
     deleted = _DELETED_KEY_ROW.encode_around(
@@ -61,7 +62,7 @@ def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: byte
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
+    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key.size_bytes))
     transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
     return key
 

@@ -46,7 +46,7 @@ def _rows(question: Question) -> Iterator[TablesReader]:
         return
     try:
         checkpoint = question.store.open_checkpoint(snapshot_id)
-    except KeyError:
+    except (KeyError, ValueError):  # there is none, or there can be none of that name
         raise queries.missing_snapshot(TablesReader(question.store), snapshot_id) from None
     with closing_reader(checkpoint) as tables:
         yield tables

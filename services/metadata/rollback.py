@@ -367,7 +367,9 @@ class _Page:
                 raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; look at it")
             deleted.delete(key)
             self._put_back(here, saved)
-            self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), key_cell(head))
+            self._transaction.space.subtract(
+                bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
+            )
             self._transaction.figures.revive(bucket.object_id, head.size_bytes)
         return None
 

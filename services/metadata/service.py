@@ -19,7 +19,8 @@ from schemas.records import (
     MetadataReply,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
-from services.domain.names import InvalidNameError
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
     buckets,
@@ -178,6 +179,8 @@ class MetadataService:
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
         work, command = transaction.work, message.record
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         expected = _NAMED_SENDERS.get(type(command.body))
         if expected is not None and command.sender != expected:
             raise InvalidMessageError(
@@ -338,6 +341,7 @@ class MetadataService:
         self._written.send(work)
         self._entries.send(work, self._counters.chain_version)
         note_changes(work, self._snapshots)
+        self._counters.stored_bytes += self._figures.moved_stored()
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)
@@ -355,4 +359,4 @@ class MetadataService:
 def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
     if isinstance(outcome, Committed):
         return MetadataReply(command.client_id, command.number, txn, committed=outcome)
-    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), str(outcome))
+    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))

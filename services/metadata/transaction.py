@@ -28,6 +28,7 @@ class ShardCounters:
     container_id: int = 0
     claims_stopped: str = ""
     skipped_txns: int = 0
+    stored_bytes: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -42,6 +43,7 @@ class ShardCounters:
             state.container_id,
             state.claims_stopped,
             state.skipped_txns,
+            state.stored_bytes,
         )
 
     def state(self) -> ShardState:
@@ -54,6 +56,7 @@ class ShardCounters:
             self.container_id,
             self.claims_stopped,
             self.skipped_txns,
+            self.stored_bytes,
         )
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from schemas.answers import (
     BucketSpace,
+    DeadLetterBytes,
+    DeadLetterCount,
     DiffJob,
     ListedEntry,
     RetentionPreview,
@@ -14,12 +16,14 @@ from schemas.answers import (
     SnapshotConsumer,
     SnapshotTag,
 )
-from schemas.codec import codec
+from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
     BlockRun,
     BucketRow,
+    DeadLetterRow,
     DirectoryRow,
     KeyRow,
+    MessageHeader,
     MetadataCommand,
     MetadataReply,
     RetentionPolicy,
@@ -42,8 +46,9 @@ from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
 from services.runtime.signing import Signer, signed_command
+from services.snapshots import dead_letter_queries, retention_queries
 from services.snapshots import queries as snapshot_queries
-from services.snapshots import retention_queries
+from services.snapshots.dead_letter_queries import Wanted
 from services.snapshots.errors import CommandError as SnapshotCommandError
 from services.storage.tables import TablesReader
 
@@ -107,6 +112,13 @@ class InMemoryClient:
                 replies.setdefault(reply.number, reply)
         self._read_to[topic.name, shard] = len(records)
         return replies
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic."""
+        named = [(header.name, header.value) for header in headers]
+        self.plane.log.append(topic, partition, value, dict(named).get(FINGERPRINT_HEADER), key, named)
 
     def metadata(self, shard: int) -> InMemoryMetadataReads:
         """Reads of one shard's metadata."""
@@ -270,6 +282,34 @@ class InMemorySnapshotReads:
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
         """Consumers of a bucket, by name."""
         return retention_queries.list_consumers(self._tables, volume, bucket)
+
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int = 1_000,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first."""
+        wanted = Wanted(service, topic, error, since_ms, with_resolved)
+        return dead_letter_queries.list_letters(self._tables, wanted, start_after, limit)
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        return dead_letter_queries.count_letters(self._tables, Wanted(service, topic, error, since_ms, with_resolved))
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with its message."""
+        try:
+            return dead_letter_queries.letter_bytes(self._tables, number)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
 
 
 class InMemoryScmReads:

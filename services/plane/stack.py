@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, NoReturn, Self
 
-from schemas.topics import TOPICS
+from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
 from services.plane.broker_security import administrator_of
@@ -49,7 +49,7 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.kafka import MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
 TOPIC_SETTINGS = {
@@ -57,6 +57,9 @@ TOPIC_SETTINGS = {
     "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
+    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)}
 }
 
 
@@ -181,7 +184,7 @@ class Stack:
         self._broker.start()
         self._write(PlaneState.STARTING)
         address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
-        create_topics(address, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards, administrator)
+        create_topics(address, PLANE_TOPICS, self.shards, administrator)
         if self._security is not None:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)

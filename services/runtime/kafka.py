@@ -18,12 +18,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
-from services.runtime.log import LogRecord
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
 FLUSH_SECONDS = 15.0
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 
@@ -101,7 +99,7 @@ def producer_configuration(
         "acks": "all",
         "linger.ms": 5,
         "compression.type": "lz4",
-        "message.max.bytes": MAX_MESSAGE_BYTES,
+        "message.max.bytes": MAX_LETTER_MESSAGE_BYTES,
         "delivery.timeout.ms": int(FLUSH_SECONDS * 1000),
         "delivery.report.only.error": True,
         "queue.buffering.max.messages": MAX_QUEUED_MESSAGES,
@@ -125,7 +123,8 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
         return InvariantError(f"{doing}: the broker refuses it ({text}): correct this service's credentials or rights")
     if code in _TOO_LARGE:
         return InvariantError(
-            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}"
+            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}, "
+            f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}"
         )
     return RetryableError(f"{doing}: the broker did not do it ({text}); it is tried again")
 
@@ -258,7 +257,7 @@ class KafkaSource:
         error = message.error()
         if error is not None:
             raise translate(error, f"reading {message.topic()}, partition {message.partition()}")
-        headers = message.headers()
+        headers: Any = message.headers()
         return LogRecord(
             message.topic() or "",
             message.partition() or 0,
@@ -266,6 +265,8 @@ class KafkaSource:
             message.timestamp()[1],
             message.value() or b"",
             None if headers is None else _fingerprint(headers),
+            _key(message),
+            headers or (),
         )
 
     def _commit_for_metrics(self) -> None:
@@ -374,6 +375,11 @@ def _fingerprint(headers: Any) -> bytes | None:
         if name == FINGERPRINT_HEADER:
             return value if isinstance(value, bytes) else b""
     return None
+
+
+def _key(message: Message) -> bytes:
+    key = message.key()
+    return key if isinstance(key, bytes) else b""
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:

@@ -61,8 +61,10 @@ class Access:
         body: Any = command.body
         if role is SecretRole.ADMINISTRATOR or isinstance(body, records.Settle):
             return
-        if isinstance(body, SetSecret):
-            raise CommandError(ErrorCode.PERMISSION_DENIED, f"SetSecret is for administrators, not for {command.user}")
+        if isinstance(body, SetSecret | records.ResolveDeadLetter):
+            raise CommandError(
+                ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
+            )
         owner = self._owner(body.volume, body.bucket)
         if owner is None and isinstance(body, records.CreateSnapshot):
             return  # metadata knows, and its answer decides

@@ -31,6 +31,10 @@ class ErrorCode(StrEnum):
     """The shard has as many tags, consumers or policies as it may have."""
     RETENTION_NOT_FOUND = "RETENTION_NOT_FOUND"
     """The bucket has no retention policy."""
+    DEAD_LETTER_NOT_FOUND = "DEAD_LETTER_NOT_FOUND"
+    """The shard has no dead letter of this number."""
+    DEAD_LETTER_RESOLVED = "DEAD_LETTER_RESOLVED"
+    """Somebody has dealt with it before."""
     INTERNAL_ERROR = "INTERNAL_ERROR"
     """The chain of this shard is corrupted: what Ozone answers then, too."""
 

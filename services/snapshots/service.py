@@ -14,6 +14,7 @@ from schemas.records import (
     ExpireSnapshots,
     MetadataProgress,
     RenameSnapshot,
+    ResolveDeadLetter,
     RollBackBucket,
     RollbackPageDone,
     SetConsumer,
@@ -29,6 +30,7 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import (
+    DEAD_LETTERS,
     METADATA_PROGRESS,
     SNAPSHOT_CHAIN,
     SNAPSHOTS_COMMANDS,
@@ -36,13 +38,15 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SPACE,
 )
-from services.domain.names import InvalidNameError
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.snapshots.access import Access
 from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
+from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
 from services.snapshots.gone import GoneSnapshots
 from services.snapshots.holds import Holds
@@ -72,6 +76,7 @@ _OPERATIONS: dict[type[object], str] = {
     ExpireSnapshots: "expire",
     RollBackBucket: "roll_back",
     SetSecret: "set_secret",
+    ResolveDeadLetter: "resolve_dead_letter",
 }
 FLAGS_SENDER = "key_deletion"
 
@@ -80,7 +85,7 @@ class SnapshotsService:
     """One shard of the snapshots service."""
 
     name = "snapshots"
-    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE)
+    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE, DEAD_LETTERS)
     tables = TABLES
 
     def __init__(self, settings: SnapshotsSettings | None = None, metrics: SnapshotsMetrics | None = None) -> None:
@@ -101,6 +106,7 @@ class SnapshotsService:
         self._gone = GoneSnapshots(settings.max_gone_snapshots)
         self._lifecycle.listeners = [self._gone, self._retention]
         self._chain_check = ChainCheck(self._rows)
+        self._dead_letters = DeadLetters(metrics)
         self._is_started = False
         self._is_memory_doubtful = False
 
@@ -148,6 +154,8 @@ class SnapshotsService:
             self._apply_progress(record, message.timestamp_ms, work)
         elif message.topic is SPACE:
             self._sizes.update(record, work)
+        elif message.topic is DEAD_LETTERS:
+            self._dead_letters.take_in(message, record, work)
         else:
             self._chain_check.follow(record, work)
         self._is_memory_doubtful = False
@@ -157,6 +165,8 @@ class SnapshotsService:
             self._access.check_service(message, command)
             self._apply_flags(command, command.body, work)
             return
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         if self._access.is_on and (denial := self._denial(message, command)):
             # Not remembered: otherwise a stranger could use up a client's numbers.
             self._metrics.refusals.labels(_OPERATIONS[type(command.body)]).inc()
@@ -172,7 +182,7 @@ class SnapshotsService:
             self._carry_out(message, command, work)
         except (CommandError, InvalidNameError) as error:
             self._metrics.refusals.labels(operation).inc()
-            reply = SnapshotReply(command.client_id, command.number, str(error.code), str(error))
+            reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
 
     def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
@@ -215,7 +225,7 @@ class SnapshotsService:
             self._settling.work_was_done(work)
 
     def _carry_out_at_once(self, command: SnapshotCommand, log_time_ms: int, work: Work) -> str:
-        """What changes no snapshot: policies, tags and consumers; says which snapshot it is about, if any."""
+        """What changes no snapshot: policies, tags, consumers, letters; says which snapshot it is about, if any."""
         body = command.body
         if isinstance(body, SetRetention):
             self._retention.set_policy(body, log_time_ms, work)
@@ -231,6 +241,8 @@ class SnapshotsService:
             self._holds.delete_consumer(body, work)
         elif isinstance(body, SetSecret):
             self._access.set_secret(body, work)
+        elif isinstance(body, ResolveDeadLetter):
+            self._dead_letters.resolve(body, log_time_ms, work)
         return ""
 
     def _apply_flags(self, command: SnapshotCommand, flags: SetDeepClean, work: Work) -> None:
@@ -285,6 +297,7 @@ class SnapshotsService:
             self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
+        self._dead_letters.report(work)
         if is_changed:
             self._report_counts(work)
 

@@ -201,6 +201,8 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
     """A head is what longer records begin with, at any depth of first fields."""
     head, key = own_schema("KeyHead")["fields"], own_schema("KeyRow")["fields"]
     assert key[: len(head)] == head
+    start = own_schema("KeyStart")["fields"]
+    assert head[: len(start)] == start
     assert own_schema("DeletedKeyRow")["fields"][0]["type"] == "deepclean.KeyRow"
     assert own_schema("ClaimedRow")["fields"][0]["type"] == "deepclean.DeletedKeyRow"
 
@@ -214,6 +216,8 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim
     assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn)
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
     assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
+    start = records.KeyStart(row.key.object_id, row.key.birth, row.key.size_bytes)
+    assert [codec(records.KeyStart).decode_head(encoded) for encoded in (key, deleted, claimed)] == [start] * 3
 
 
 def test_a_head_that_is_cut_short_is_refused() -> None:

@@ -90,6 +90,7 @@ SNAPSHOTS_TABLE: dict[type[Any], frozenset[str]] = {
     records.SetDeepClean: frozenset({"key_deletion"}),
     records.Settle: frozenset(PEOPLE),
     records.SetSecret: PERSON,
+    records.ResolveDeadLetter: PERSON,
     **dict.fromkeys(BUCKET_COMMANDS, OWNERS),
 }
 

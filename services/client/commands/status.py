@@ -11,10 +11,10 @@ import typer
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, Session
 from services.client.plane_status import (
+    OPEN_DEAD_LETTERS,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
-    Reported,
     backlog,
     disk_use,
     observe_processes,
@@ -58,7 +58,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
             name,
             process.identity.pid,
             process.url or plane.bootstrap_servers,
-            reported.get(name, Reported(None, None)),
+            reported,
             is_alive=process.identity.is_alive(),
         )
         for name, process in plane.processes.items()
@@ -74,7 +74,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         throughput=throughput(reported),
         backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
         disk=disk_use(reported, Path(plane.home)),
-        dead_letters=sum(process.dead_letters for process in processes),
+        dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
