@@ -35,12 +35,14 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.authorization import SERVICES, may_manage, why_not_named
+from services.metadata.digest import digest_shard
 from services.metadata.tables import FILE_TABLE, SECRET_TABLE
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.signers import SIGNED_FOR_MS
 from services.runtime.signing import Signer, person_command, signed_command
 from services.storage.tables import TablesReader
+from tests.shard_copies import rebuilt_digest
 
 VOLUME, BUCKET = "sales", "reports"
 SECRETS = {name: name.encode().ljust(32, b"-") for name in (*sorted(SERVICES), "root", "ann", "bob")}
@@ -372,6 +374,20 @@ def test_secrets_are_known_again_after_a_start() -> None:
     assert secured.is_allowed(METADATA_COMMANDS, "ann", put)
     rows = dict(TablesReader(secured.plane.processes["metadata", 0].store).table(SECRET_TABLE).scan(b"", b"\xff"))
     assert set(rows) == {name.encode() for name in SECRETS}
+
+
+@pytest.mark.parametrize("batch", [1, 3, 2_000])
+def test_a_rebuild_from_the_log_decides_as_the_first_run_did(batch: int) -> None:
+    secured = SecuredPlane()
+    for identity in IDENTITIES:
+        for kind in (records.CreateVolume, records.PutKey, records.ClaimRows, records.StopClaims, records.ResumeClaims):
+            secured.is_allowed(METADATA_COMMANDS, identity, sample(kind))
+    secured.do(SetSecret("ann", SecretRole.USER, b"n" * 32))
+    secured.do(SetSecret("bob", SecretRole.USER, b""))
+    assert secured.is_allowed(METADATA_COMMANDS, "ann", PutKey(VOLUME, BUCKET, "more", 1, ""))
+    assert not secured.is_allowed(METADATA_COMMANDS, "bob", PutKey(VOLUME, BUCKET, "most", 1, ""))
+    lost = digest_shard(secured.plane.processes["metadata", 0].store)
+    assert rebuilt_digest(secured.plane.log, batch).differences(lost) == []
 
 
 def test_a_secret_is_in_no_text_about_it() -> None:
