@@ -239,6 +239,19 @@ class RenameDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelete:
+    """Bring a deleted version or directory back, with its blocks, unless it is claimed already."""
+
+    volume: str
+    bucket: str
+    path: str
+    kind: DeletedKind
+    object_id: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakeSnapshot:
     """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
 
@@ -402,6 +415,7 @@ class MetadataCommand:
         | MakeDirectory
         | DeleteDirectory
         | RenameDirectory
+        | Undelete
         | TakeSnapshot
         | DropSnapshot
         | RollbackPage
@@ -1101,6 +1115,7 @@ class BucketRow:
     snapshot_used_bytes: int
     snapshot_used_namespace: int
     rollback_snapshot_id: str
+    rolled_back_txn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1181,6 +1196,8 @@ class DeletedKeyRow:
     key: KeyRow
     death: int
     snapshots_before_death: int
+    is_overwritten: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1192,6 +1209,8 @@ class DeletedDirectoryRow:
     snapshots_before_death: int
     is_expanded: bool
     child_rows: int
+    is_expansion_begun: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1332,6 +1351,7 @@ class WaitingPurge:
     chain_version: int
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from schemas.answers import (
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -166,6 +167,12 @@ class HttpMetadataReads:
             **_page(start_after, limit),
         }
         entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
+        return entries
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
+        entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
         return entries
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:

@@ -13,6 +13,7 @@ from services.client.commands import (
     bucket,
     consumer,
     dead_letters,
+    deleted,
     directory,
     explain,
     git,
@@ -48,6 +49,7 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(deleted.undelete)
 app.command()(recovery.backup)
 app.command("restore-backup")(recovery.restore)
 app.command()(recovery.rebuild)
@@ -70,6 +72,7 @@ for group, name in (
     (consumer.app, "consumer"),
     (space.app, "space"),
     (secret.app, "secret"),
+    (deleted.app, "deleted"),
     (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)

@@ -13,6 +13,7 @@ from schemas.answers import (
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -55,6 +56,7 @@ from schemas.records import (
     Settle,
     SnapshotInfo,
     SnapshotReply,
+    Undelete,
     UnsetRetention,
     VolumeRow,
 )
@@ -80,6 +82,7 @@ NamespaceCommand = (
     | MakeDirectory
     | DeleteDirectory
     | RenameDirectory
+    | Undelete
     | RequeueOrphans
     | SetSecret
 )
@@ -132,6 +135,10 @@ class MetadataReads(Protocol):
         limit: int = 1_000,
     ) -> list[ListedEntry]:
         """Keys and directories behind a path, in the order of the walk; fewer than the limit at the end."""
+        ...
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``."""
         ...
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:

@@ -114,6 +114,10 @@ class Backlog:
     freed_versions: int
     directories_on_their_way: int
     stores_to_sweep: int
+    purges_in_undo_window: int = 0
+    """Messages to key_deletion whose rows can still be brought back."""
+    purges_held_back: int = 0
+    """Messages that wait for the hours or the rate that key_deletion was set to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,7 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
 def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """What is on its way; sums that metadata cannot give now are 0."""
     sums = _shard_backlogs(metadata_url, shards, token)
+    key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
         pending_bytes=sum(one.pending_bytes for one in sums),
@@ -227,7 +232,9 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
         directories_on_their_way=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
-        stores_to_sweep=reported.get("key_deletion", _SILENT).total("deepclean_key_deletion_sweeps_open"),
+        stores_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
+        purges_in_undo_window=key_deletion.total("deepclean_key_deletion_purges_in_undo_window"),
+        purges_held_back=key_deletion.total("deepclean_key_deletion_purges_held_back"),
     )
 
 

@@ -49,7 +49,15 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyStart:
+def bury_key(
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+) -> KeyStart:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
     key = _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
@@ -58,7 +66,13 @@ def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: byte
         return key
     work = transaction.work
     deleted = _DELETED_KEY_ROW.encode_around(
-        row, {"death": death.txn, "snapshots_before_death": death.snapshots_before}
+        row,
+        {
+            "death": death.txn,
+            "snapshots_before_death": death.snapshots_before,
+            "is_overwritten": is_overwritten,
+            "deletion_time_ms": transaction.log_time_ms,
+        },
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
@@ -71,7 +85,14 @@ def bury_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
 ) -> None:
     """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
-    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=False,
+        child_rows=0,
+        deletion_time_ms=transaction.log_time_ms,
+    )
     _bury(transaction, volume_id, bucket_id, row)
     transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
 
@@ -80,7 +101,15 @@ def bury_expanded_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
 ) -> None:
     """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
-    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=True, child_rows=child_rows)
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=True,
+        child_rows=child_rows,
+        is_expansion_begun=True,
+        deletion_time_ms=transaction.log_time_ms,
+    )
     _bury(transaction, volume_id, bucket_id, row)
 
 

@@ -63,7 +63,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
     if buried is not None:
         death = death_now(transaction, bucket.object_id)
-        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death)
+        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
     if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,

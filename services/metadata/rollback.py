@@ -185,7 +185,7 @@ class _Page:
             phase, start = phase + 1, b""
         bucket = _bucket(self._transaction, self._bucket.object_id)
         if bucket is not None:
-            _set_fence(self._transaction, bucket, "")
+            _set_fence(self._transaction, replace(bucket, rolled_back_txn=self._transaction.txn), "")
         return self._row_at(phase, b"")
 
     def _row_at(self, phase: int, next_key: bytes) -> RollbackRow:

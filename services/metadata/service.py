@@ -33,6 +33,7 @@ from services.metadata import (
     rollback,
     sweeps,
     tree,
+    undelete,
 )
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
@@ -66,6 +67,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
+    records.Undelete: undelete.undelete,
     records.RequeueOrphans: orphans.requeue_orphans,
     records.SetSecret: access.set_secret,
 }

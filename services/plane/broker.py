@@ -19,6 +19,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,17 @@ ATTEMPT_SECONDS = 0.2
 LAST_LINES_BYTES = 256 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One node's place in a cluster of several."""
+
+    number: int
+    """From 1."""
+    cluster_id: str
+    controller_ports: tuple[int, ...]
+    """Of all nodes, in the order of their numbers; each node is one of the controllers."""
+
+
 class EmbeddedBroker:
     """One broker over one directory: ``start`` returns when it answers, ``stop`` when it is gone.
 
@@ -55,6 +67,7 @@ class EmbeddedBroker:
         heap: str = "512m",
         jars: Path | None = None,
         java: JavaRuntime | None = None,
+        node: ClusterNode | None = None,
         ready_seconds: float = 60,
         stop_seconds: float = 20,
         security: BrokerSecurity | None = None,
@@ -69,6 +82,7 @@ class EmbeddedBroker:
         self._jars = jars
         self._java = java
         self._security = security
+        self._node = node
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,6 +93,10 @@ class EmbeddedBroker:
         if self._port == 0:
             raise StackError("The broker has no port yet: start it first.")
         return f"{HOST}:{self._port}"
+
+    @property
+    def _number(self) -> int:
+        return self._node.number if self._node else 1
 
     @property
     def process_id(self) -> int | None:
@@ -92,8 +110,13 @@ class EmbeddedBroker:
 
     def start(self) -> Self:
         """Start and wait until a client gets an answer; raises StackError with what to do if none comes."""
-        if self.is_running:
-            return self
+        if not self.is_running:
+            self.launch()
+            self.await_answer()
+        return self
+
+    def launch(self) -> None:
+        """Start, and wait for nothing: a node of a cluster answers only when most of them run."""
         self._java = self._java or find_java()
         jars = classpath(self._jars or jars_directory(), "kafka")
         try:
@@ -113,12 +136,6 @@ class EmbeddedBroker:
                 )
         except OSError as error:
             raise disk_error(self.directory, error) from error
-        try:
-            self._await_answer()
-        except BaseException:
-            self.kill()
-            raise
-        return self
 
     def stop(self) -> None:
         """Ask it to finish, wait, and end it if it does not; nothing to do if it is not running."""
@@ -163,12 +180,18 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self._port = self._port or self._last_port() or _free_port()
+        self._port = self._port or self._last_port() or free_port()
         _require_free(self._port)
         text = resources.files("services.plane").joinpath("broker.server.properties").read_text()
+        ports = self._node.controller_ports if self._node else (free_port(besides=self._port),)
+        voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
+            "node": self._number,
             "port": self._port,
-            "controller_port": _free_port(besides=self._port),
+            "controller_port": ports[self._number - 1],
+            "voters": voters,
+            "copies": len(ports),
+            "least_copies": len(ports) // 2 + 1,
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
@@ -199,7 +222,7 @@ class EmbeddedBroker:
         """Give a new directory its cluster id; one that has it is left alone."""
         if (self._records / "meta.properties").is_file():
             return
-        cluster = _new_cluster_id()
+        cluster = self._node.cluster_id if self._node else new_cluster_id()
         command = self._command(jars, "kafka.tools.StorageTool", "-Xmx128m", "-XX:TieredStopAtLevel=1")
         try:
             run = subprocess.run(
@@ -233,14 +256,21 @@ class EmbeddedBroker:
             *("-cp", jars, main_class, str(self._properties_file)),
         ]
 
+    def await_answer(self) -> None:
+        """Ask for the cluster's metadata until it is answered; raises StackError if the child ends or time is up."""
+        try:
+            self._await_answer()
+        except BaseException:
+            self.kill()
+            raise
+
     def _await_answer(self) -> None:
-        """Ask for the cluster's metadata until it is answered, the child ends, or time is up."""
         assert self._process is not None  # noqa: S101  start() made it
         deadline = time.monotonic() + self._ready_seconds
         with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
             while time.monotonic() < deadline:
                 with contextlib.suppress(KafkaException):
-                    if admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
+                    if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
                         return
                 status = self._process.poll()
                 if status is not None:
@@ -320,7 +350,7 @@ def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = N
         yield client
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """A random id as Kafka writes it; none that begins like an option, which the storage tool would take it for."""
     while True:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -328,7 +358,7 @@ def _new_cluster_id() -> str:
             return cluster
 
 
-def _free_port(besides: int = 0) -> int:
+def free_port(besides: int = 0) -> int:
     """A port that nobody listens on just now, other than ``besides``."""
     while True:
         with socket.socket() as probe:

@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
 from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
@@ -55,6 +57,7 @@ class InMemoryPlane:
     max_batch_messages: int = 2_000
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     """What services sign their commands with, by name."""
+    undo_window_ms: int = 0
     probes: Mapping[Address, Probe] = field(default_factory=dict)
     log: MemoryLog = field(init=False)
     processes: dict[Address, Process] = field(init=False, default_factory=dict)
@@ -96,8 +99,10 @@ class InMemoryPlane:
             "metadata": MetadataService,
             "snapshots": lambda: SnapshotsService(self.snapshots_settings),
             "streaming": PureJudge,
-            "key_deletion": KeyDeletionService,
-            "directory_deletion": DirectoryDeletionService,
+            "key_deletion": lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=self.undo_window_ms)),
+            "directory_deletion": lambda: DirectoryDeletionService(
+                DirectoryDeletionSettings(undo_window_ms=self.undo_window_ms)
+            ),
             "mock_scm": MockScmService,
         }
         service: Service = makers[name]()

@@ -10,6 +10,7 @@ from schemas.answers import (
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -38,6 +39,7 @@ from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata import queries as metadata_queries
+from services.metadata.deleted_queries import list_deleted
 from services.metadata.diff_api import DiffJobsOfShards
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.errors import CommandError
@@ -151,6 +153,7 @@ class InMemoryMetadataReads:
         self._store = plane.processes["metadata", shard].store
         self._shard = shard
         self._jobs = diffs
+        self._undo_window_ms = plane.undo_window_ms
 
     def _tables(self, snapshot_id: str = "") -> TablesReader:
         if not snapshot_id:
@@ -192,6 +195,15 @@ class InMemoryMetadataReads:
             return metadata_queries.list_entries(tables, row, prefix, start_after, limit)
         except CommandError as error:
             raise _refuse(error) from error
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        tables = self._tables()
+        try:
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
+        return list_deleted(tables, row, start_after, limit, self._undo_window_ms)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """One key or directory."""

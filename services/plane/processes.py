@@ -121,14 +121,14 @@ class ChildProcess:
         """How it ended; None while it runs and before the start."""
         return None if self._process is None else self._process.poll()
 
-    def start(self) -> None:
-        """Start it; what it prints is added to its log."""
+    def start(self, settings: Mapping[str, str] | None = None) -> None:
+        """Start it, with some more settings if so; what it prints is added to its log."""
         try:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command,
-                    env=self._environment,
+                    env={**self._environment, **(settings or {})},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -138,6 +138,7 @@ class ChildProcess:
         except OSError as error:
             raise disk_error(self.log_file, error) from error
         self._identity = identify(self._process.pid)
+        self._is_asked = False
 
     def await_ready(self, check: Callable[[], None] | None = None) -> None:
         """Wait until it says that it is ready; raises StackError when it ends or takes too long.

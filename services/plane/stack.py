@@ -22,6 +22,7 @@ from typing import IO, NoReturn, Self
 from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
+from services.plane.broker_cluster import BrokerCluster
 from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
 from services.plane.enrolment import enrol
@@ -64,7 +65,10 @@ PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
 
 
 class Stack:
-    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on."""
+    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on.
+
+    More ``brokers`` than one make a cluster, which lasts as long as this object: for tests that take one away.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Stack:
         shards: int = 1,
         *,
         base_port: int = 0,
+        brokers: int = 1,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
@@ -84,7 +89,8 @@ class Stack:
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
-        self._broker: EmbeddedBroker | None = None
+        self._brokers = brokers
+        self._broker: EmbeddedBroker | BrokerCluster | None = None
         self._children: dict[str, ChildProcess] = {}
         self._urls: dict[str, str] = {}
         self._state = PlaneState.STARTING
@@ -170,6 +176,12 @@ class Stack:
         """One of the processes: for tests that kill it and start it again."""
         return self._children[name]
 
+    @property
+    def broker(self) -> EmbeddedBroker | BrokerCluster:
+        """The broker, or all of them: for tests that kill it and start it again."""
+        assert self._broker is not None  # noqa: S101  it is started
+        return self._broker
+
     def client(self) -> KafkaPlane:
         """A new client, which notices at once when a process of this plane ends."""
         return KafkaPlane(self.address, check=self.require_running)
@@ -179,7 +191,14 @@ class Stack:
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
-        self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
+        if self._brokers == 1:
+            self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
+        elif self._security is not None:
+            raise StackError(
+                "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
+            )
+        elif self._broker is None:
+            self._broker = BrokerCluster(self.home / "broker", self._brokers, java=self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)

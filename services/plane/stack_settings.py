@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
         FILE_VARIABLE: str(security.credentials_file(name)),
         "DEEPCLEAN_HTTP_TOKEN_FILE": str(security.token_file),
     }
+
+
+UNDO_WINDOW_MS = 300_000
+"""How long a deletion can be undone on a plane that stays, unless its environment says otherwise."""
+_UNDO_WINDOW_NAMES = tuple(
+    f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
+)
+
+
+def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
+    """The undo window of all services that have to do with it, but for those whose environment sets their own."""
+    return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:

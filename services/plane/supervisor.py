@@ -8,16 +8,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from services.plane.errors import StackError
 from services.plane.stack import Stack, stopping_on_signals
+from services.plane.stack_settings import undo_window_settings
 
 
 def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:
     """Run the plane until a signal comes (0) or something fails (1, after one sentence on standard error)."""
-    stack = Stack(home, shards, base_port=base_port, is_secured=is_secured)
+    settings = undo_window_settings(os.environ)
+    stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
     with stopping_on_signals():
         try:
             stack.start()

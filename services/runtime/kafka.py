@@ -143,8 +143,11 @@ class KafkaLog:
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self._credentials = credentials
-        configuration = client_configuration(bootstrap_servers, client_id, credentials)
-        self._admin = AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
+        self._admin = self._new_admin()
+
+    def _new_admin(self) -> AdminClient:
+        configuration = client_configuration(self.bootstrap_servers, self.client_id, self._credentials)
+        return AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The broker's ids of the topics: a topic that was made anew has another one."""
@@ -171,8 +174,14 @@ class KafkaLog:
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
         doing = f"asking for the ends of {topic}, partition {partition}"
-        answers = _asked(lambda: self._admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
-        return int(_asked(answers[place].result, doing).offset)
+        admin = self._admin
+        try:
+            answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
+            return int(_asked(answers[place].result, doing).offset)
+        except RetryableError:
+            # A client keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
+            self._admin = self._new_admin()
+            raise
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
         """Have the broker give up the messages before an offset; for good."""

@@ -16,7 +16,7 @@ import structlog
 
 from schemas.codec import DecodeError, codec
 from schemas.records import PositionRow
-from schemas.topics import BY_NAME, DEAD_LETTERS, SNAPSHOT_CHAIN
+from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
@@ -279,6 +279,8 @@ class Runner:
         self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
+        if SCM_REPLIES.name in batch.messages:
+            self._probe(Point.BETWEEN_SCM_AND_PURGE)
         if self._after_write:
             self._after_write()
         self._outbox.send()

@@ -62,9 +62,10 @@ class ServiceProcess:
         self._stores: dict[int, Store] = {}
         self._starting = set(settings.shards)
         self._lock = threading.Lock()
+        clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
         metrics = RuntimeMetrics(registry, name)
         self._shards = [
-            HostedShard(shard, parts, settings, log, clock or SystemClock(), metrics, self._stop, self._shard_is_ready)
+            HostedShard(shard, parts, settings, log, clock, metrics, self._stop, self._shard_is_ready)
             for shard in settings.shards
         ]
         app = http_app(
@@ -166,6 +167,8 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     for expected in (signal.SIGTERM, signal.SIGINT):
         signal.signal(expected, lambda number, _: signals.put(number))
     _calm_garbage_collector()
+    if settings.crash_at or settings.clock_offset_seconds:
+        logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)
     logger.info("ended", status=status)

@@ -210,7 +210,12 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
 @given(record_values(records.DeletedKeyRow), LONG)
 def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim_txn: int) -> None:
     key = codec(records.KeyRow).encode(row.key)
-    rest = {"death": row.death, "snapshots_before_death": row.snapshots_before_death}
+    rest = {
+        "death": row.death,
+        "snapshots_before_death": row.snapshots_before_death,
+        "is_overwritten": row.is_overwritten,
+        "deletion_time_ms": row.deletion_time_ms,
+    }
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
     claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn})
     assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn)

@@ -72,6 +72,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.MakeDirectory: OWNERS,
     records.DeleteDirectory: OWNERS,
     records.RenameDirectory: OWNERS,
+    records.Undelete: OWNERS,
     records.TakeSnapshot: frozenset({"snapshots"}),
     records.DropSnapshot: frozenset({"snapshots"}),
     records.RollbackPage: frozenset({"snapshots"}),

@@ -123,6 +123,8 @@ def _print(plane: PlaneStatus) -> None:
             ("claimed, not confirmed", _amount(waiting.claimed_bytes, waiting.claimed_versions)),
             ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
             ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
+            ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
+            ("messages held back by hours or rate", f"{waiting.purges_held_back:,}"),
         ],
         "deleted so far": [
             ("held by snapshots", _amount(waiting.held_bytes, waiting.held_versions)),
