@@ -200,7 +200,7 @@ class Keeper:
             self._stop.wait(WATCH_SECONDS)
         with self._lock:
             if self._pid(name) == pid and name in self._without_disk:
-                self._without_disk.discard(name)
+                # It may have met the full disk just before, and still be on its way down: its end remains our doing.
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
     def _watch(self) -> None:
