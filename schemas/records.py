@@ -6,7 +6,7 @@ Records of fixed choices are enumerations whose members are also strings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -16,6 +16,14 @@ class BucketLayout(StrEnum):
     OBJECT_STORE = "OBJECT_STORE"
     FILE_SYSTEM_OPTIMIZED = "FILE_SYSTEM_OPTIMIZED"
     LEGACY = "LEGACY"
+
+
+class SecretRole(StrEnum):
+    """What the holder of a secret is: a user, a user who may do everything, or a service."""
+
+    USER = "USER"
+    ADMINISTRATOR = "ADMINISTRATOR"
+    SERVICE = "SERVICE"
 
 
 class DeletedKind(StrEnum):
@@ -250,6 +258,7 @@ class TakeSnapshot:
     volume: str
     bucket: str
     snapshot_id: str
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +389,15 @@ class RequeueOrphans:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSecret:
+    """Make known, change or take away what somebody signs commands with. Administrators send it."""
+
+    name: str
+    role: SecretRole
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -413,9 +431,13 @@ class MetadataCommand:
         | Barrier
         | RequeueOrphans
         | AcceptLostTail
+        | SetSecret
     )
     sender: str = ""
     wants_reply: bool = True
+    user: str = ""
+    issued_at_ms: int = 0
+    signature: str = ""
 
 
 # Metadata.replies
@@ -518,6 +540,7 @@ class SnapshotTaken:
     referenced_bytes: int
     error: str = ""
     message: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -979,8 +1002,12 @@ class SnapshotCommand:
         | ExpireSnapshots
         | RollBackBucket
         | ResolveDeadLetter
+        | SetSecret
     )
     sender: str = ""
+    user: str = ""
+    issued_at_ms: int = 0
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1027,6 +1054,7 @@ class SnapshotInfo:
     is_exclusive_exact: bool = True
     is_purged: bool = False
     chain_version_of_reset: int = 0
+    owner: str = ""
 
 
 # Dead letters
@@ -1088,6 +1116,16 @@ class BucketRow:
     snapshot_used_namespace: int
     rollback_snapshot_id: str
     rolled_back_txn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    """s3SecretTable: what a user or a service signs commands with."""
+
+    name: str
+    role: SecretRole
+    secret: bytes = field(repr=False)
+    previous_secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

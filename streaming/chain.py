@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.credentials import KafkaCredentials
 from schemas.records import SnapshotChainRecord
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
@@ -30,16 +31,19 @@ MARKERS_PER_POLL = 1_000
 class ChainReader:
     """Reads every shard's markers from the beginning of the topic on."""
 
-    def __init__(self, bootstrap_servers: str, shards: int) -> None:
+    def __init__(self, bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
+        login = credentials.client_settings() if credentials else {}
         self.views = [ChainView() for _ in range(shards)]
         self._next_offsets = [0] * shards
         self._partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(shards)]
         self._pause = threading.Event()
         # Asked by a client of its own: on the consumer's connection the answer would wait behind a fetch.
+        self._login = login
         self._bootstrap_servers = bootstrap_servers
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **login})
         self._consumer = Consumer(
             {
+                **login,
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "deepclean-streaming",  # wanted by the client; no group is joined and nothing stored
                 "enable.auto.commit": False,
@@ -94,7 +98,7 @@ class ChainReader:
                     ) from error
             # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
             self._close_admin()
-            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, **self._login})
             self._pause.wait(RETRY_SECONDS)
 
     def _follow(self, message: Message) -> set[tuple[int, int]]:

@@ -56,6 +56,8 @@ class SessionOptions:
     heap: str = "1g"
     shuffle_partitions: int = 2
     name: str = "deepclean"
+    login_file: Path | None = None
+    """Where Java reads the name and password for the broker (JAAS); on a cluster, on every machine of it."""
 
     @property
     def is_local(self) -> bool:
@@ -90,10 +92,11 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
         f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
     )
+    login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
     java_options = f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} -XX:+UseParallelGC -XX:NewRatio=1"
     settings = {
         "spark.driver.memory": options.heap,
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": java_options + login,
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
     }
     if options.is_local:
@@ -101,5 +104,5 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = limits
+        settings["spark.executor.extraJavaOptions"] = limits + login
     return settings

@@ -22,6 +22,7 @@ from schemas.answers import (
     SnapshotTag,
     StatAnswer,
 )
+from schemas.http_token import bearer
 from schemas.records import (
     BlockRun,
     BucketRow,
@@ -122,9 +123,9 @@ class HttpShard:
             )
 
 
-def http_client() -> httpx.Client:
+def http_client(token: str = "") -> httpx.Client:
     """Connections that the reads of one plane share; the plane is never behind a proxy of the environment."""
-    return httpx.Client(timeout=READ_SECONDS, trust_env=False)
+    return httpx.Client(timeout=READ_SECONDS, trust_env=False, headers=bearer(token))
 
 
 class HttpMetadataReads:

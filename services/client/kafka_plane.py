@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.runtime.signing import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class PlaneAddress:
     metadata_url: str
     snapshots_url: str
     scm_url: str
+    credentials: KafkaCredentials | None = None
+    signer: Signer | None = None
+    http_token: str = field(default="", repr=False)
 
 
 class KafkaPlane:
@@ -43,7 +48,7 @@ class KafkaPlane:
         """``check`` is called while waiting, and raises when there is no use in it any longer."""
         self.address = address
         self.shards = address.shards
-        self._http = http_client()
+        self._http = http_client(address.http_token)
         self._connecting = threading.Lock()
         self._connected: KafkaCommands | None = None
         self._connect = partial(
@@ -54,6 +59,8 @@ class KafkaPlane:
             settle_seconds=settle_seconds,
             max_unanswered=max_unanswered,
             check=check,
+            credentials=address.credentials,
+            signer=address.signer,
         )
 
     def _commands(self) -> KafkaCommands:

@@ -23,6 +23,7 @@ from services.client.commands import (
     replay,
     restore,
     retention,
+    secret,
     snapshot,
     space,
     status,
@@ -70,6 +71,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (secret.app, "secret"),
     (deleted.app, "deleted"),
     (dead_letters.app, "dead-letters"),
 ):

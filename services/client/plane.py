@@ -52,6 +52,7 @@ from schemas.records import (
     RollBackBucket,
     SetConsumer,
     SetRetention,
+    SetSecret,
     Settle,
     SnapshotInfo,
     SnapshotReply,
@@ -83,6 +84,7 @@ NamespaceCommand = (
     | RenameDirectory
     | Undelete
     | RequeueOrphans
+    | SetSecret
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""
@@ -100,6 +102,7 @@ SnapshotRequest = (
     | ExpireSnapshots
     | RollBackBucket
     | ResolveDeadLetter
+    | SetSecret
 )
 
 

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from schemas.answers import ShardBacklog
+from schemas.http_token import bearer
 from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
@@ -164,9 +165,9 @@ class PlaneStatus:
     audits: tuple[LastAudit, ...] = ()
 
 
-def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:
+def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
     """What each process reports, twice, so many seconds apart."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         before = {name: _scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
         return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
@@ -214,9 +215,9 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
     )
 
 
-def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int) -> Backlog:
+def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """What is on its way; sums that metadata cannot give now are 0."""
-    sums = _shard_backlogs(metadata_url, shards)
+    sums = _shard_backlogs(metadata_url, shards, token)
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
@@ -237,8 +238,8 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int) ->
     )
 
 
-def _shard_backlogs(metadata_url: str, shards: int) -> list[ShardBacklog]:
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBacklog]:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         try:
             return [
                 HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)

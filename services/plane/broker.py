@@ -28,6 +28,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from schemas.credentials import KafkaCredentials, write_secret
+from services.plane.broker_security import BrokerSecurity, administrator_of
 from services.plane.errors import StackError, disk_error
 from services.plane.home import jars_directory
 from services.plane.jars import classpath
@@ -68,6 +70,7 @@ class EmbeddedBroker:
         node: ClusterNode | None = None,
         ready_seconds: float = 60,
         stop_seconds: float = 20,
+        security: BrokerSecurity | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.log_file = self.directory / "broker.log"
@@ -78,6 +81,7 @@ class EmbeddedBroker:
         self._heap = heap
         self._jars = jars
         self._java = java
+        self._security = security
         self._node = node
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
@@ -116,6 +120,8 @@ class EmbeddedBroker:
         self._java = self._java or find_java()
         jars = classpath(self._jars or jars_directory(), "kafka")
         try:
+            if self._security is not None:
+                self._security.prepare(self._java)
             self._prepare()
             self._format(jars)
             with self._output_file.open("wb") as output:
@@ -189,7 +195,9 @@ class EmbeddedBroker:
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
-        self._properties_file.write_text(text)
+        if self._security is not None:
+            text = self._security.secured(text)
+        write_secret(self._properties_file, text)
         if self.log_file.is_file():  # so that what it says is about this start
             self.log_file.replace(self.directory / "broker.previous.log")
 
@@ -207,7 +215,7 @@ class EmbeddedBroker:
     def _last_port(self) -> int:
         if not self._properties_file.is_file():
             return 0
-        listener = re.search(r"^listeners=PLAINTEXT://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
+        listener = re.search(r"^listeners=\w+://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
         return int(listener[1]) if listener else 0
 
     def _format(self, jars: str) -> None:
@@ -259,7 +267,7 @@ class EmbeddedBroker:
     def _await_answer(self) -> None:
         assert self._process is not None  # noqa: S101  start() made it
         deadline = time.monotonic() + self._ready_seconds
-        with quiet_admin(self.bootstrap_servers) as admin:
+        with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
             while time.monotonic() < deadline:
                 with contextlib.suppress(KafkaException):
                     if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
@@ -322,7 +330,7 @@ _KNOWN_FAILURES = (
 
 
 @contextlib.contextmanager
-def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
+def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
     """An admin client that tries often and keeps refused connections, expected at a start, to itself."""
     silent = logging.getLogger("deepclean.broker.connections")
     silent.propagate = False
@@ -330,6 +338,7 @@ def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
         silent.addHandler(logging.NullHandler())
     client = AdminClient(
         {
+            **(credentials.client_settings() if credentials else {}),
             "bootstrap.servers": bootstrap_servers,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 100,

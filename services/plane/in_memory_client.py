@@ -47,6 +47,7 @@ from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
+from services.runtime.signing import Signer, signed_command
 from services.snapshots import dead_letter_queries, retention_queries
 from services.snapshots import queries as snapshot_queries
 from services.snapshots.dead_letter_queries import Wanted
@@ -59,7 +60,8 @@ T = TypeVar("T")
 class InMemoryClient:
     """One client of a plane in memory; implements the port ``services.client.plane.Plane``."""
 
-    def __init__(self, plane: InMemoryPlane, client_id: str = "client") -> None:
+    def __init__(self, plane: InMemoryPlane, client_id: str = "client", signer: Signer | None = None) -> None:
+        self._signer = signer
         self.plane = plane
         self.shards = plane.shards
         self._client_id = client_id
@@ -94,7 +96,8 @@ class InMemoryClient:
 
     def _append(self, topic: Topic, shard: int, record: Any) -> None:
         encoder = codec(topic.record)
-        self.plane.log.append(topic.name, shard, encoder.encode(record), encoder.fingerprint)
+        value = signed_command(topic, record, self._signer, self.plane.clock.now_ms())
+        self.plane.log.append(topic.name, shard, value, encoder.fingerprint)
 
     def _wait(self, topic: Topic, shard: int, number: int) -> Any:
         if not self.plane.run_until(lambda: number in self._read(topic, shard)):

@@ -91,12 +91,14 @@ class ChildProcess:
         answer_seconds: float = 90,
         ready_seconds: float = 900,
         stop_seconds: float = 30,
+        ready_headers: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log_file = log_file
         self._command = list(command)
         self._environment = dict(environment)
         self._ready_url = ready_url
+        self._ready_headers = dict(ready_headers or {})
         self._answer_seconds = answer_seconds
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
@@ -147,7 +149,7 @@ class ChildProcess:
         started = time.monotonic()
         limit_seconds, reason = self._answer_seconds, "it does not answer"
         pause = threading.Event()
-        with httpx.Client(timeout=5.0, trust_env=False) as http:
+        with httpx.Client(timeout=5.0, trust_env=False, headers=self._ready_headers) as http:
             while True:
                 try:
                     answer = http.get(self._ready_url)

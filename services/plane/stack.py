@@ -22,9 +22,11 @@ from typing import IO, NoReturn, Self
 
 from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.plane.broker import HOST, EmbeddedBroker
+from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
 from services.plane.broker_cluster import BrokerCluster
+from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
+from services.plane.enrolment import enrol
 from services.plane.errors import StackError
 from services.plane.home import home_directory
 from services.plane.java import JavaRuntime, find_java
@@ -37,6 +39,7 @@ from services.plane.plane_file import (
     write_plane_file,
 )
 from services.plane.plane_lock import take_plane_lock
+from services.plane.plane_secrets import client_secrets, plane_security, token_header
 from services.plane.processes import ChildProcess, identify
 from services.plane.stack_settings import (
     BROKER,
@@ -79,8 +82,11 @@ class Stack:
         brokers: int = 1,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
+        is_secured: bool = False,
     ) -> None:
+        """``is_secured`` makes the broker ask who comes, and HTTP for a token; once on, a home stays so."""
         self.home = home.absolute()
+        self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
         self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
         self._base_port = base_port
@@ -162,6 +168,7 @@ class Stack:
             metadata_url=self._urls["metadata"],
             snapshots_url=self._urls["snapshots"],
             scm_url=self._urls["mock_scm"],
+            **client_secrets(self._security),
         )
 
     def url(self, name: str) -> str:
@@ -188,13 +195,21 @@ class Stack:
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
         if self._brokers == 1:
-            self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java)
+            self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
+        elif self._security is not None:
+            raise StackError(
+                "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
+            )
         elif self._broker is None:
             self._broker = BrokerCluster(self.home / "broker", self._brokers, java=self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
-        create_topics(self._broker.bootstrap_servers, PLANE_TOPICS, self.shards)
+        address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
+        create_topics(address, PLANE_TOPICS, self.shards, administrator)
+        if self._security is not None:
+            with quiet_admin(address, administrator) as admin:
+                self._security.admit(admin)
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
@@ -213,11 +228,14 @@ class Stack:
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
             self._children[name].await_ready(self.require_running)
+        if self._security is not None:
+            with self.client() as client:
+                enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before
         assert self._java is not None  # noqa: S101  the broker runs on it
-        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java)
+        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java, self._security)
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,
@@ -225,6 +243,7 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
+            ready_headers=token_header(self.home),
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -257,6 +276,7 @@ def running_client(home: Path | None = None) -> KafkaPlane:
             metadata_url=plane.processes["metadata"].url,
             snapshots_url=plane.processes["snapshots"].url,
             scm_url=plane.processes["mock_scm"].url,
+            **client_secrets(plane_security(home or home_directory())),
         )
     )
 

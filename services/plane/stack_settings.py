@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.credentials import FILE_VARIABLE
+from services.domain.authorization import SERVICES as SIGNERS
+from services.plane.broker_security import BrokerSecurity
 from services.plane.home import jars_directory
 from services.plane.java import JavaRuntime, spark_java_home
 
@@ -27,6 +30,7 @@ class PlaneSettings:
     bootstrap_servers: str
     shards: int
     java: JavaRuntime
+    security: BrokerSecurity | None = None
 
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
@@ -37,14 +41,17 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
         *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
         *("--shards", str(plane.shards), "--checkpoint", str(plane.home / "data" / STREAMING)),
         *("--jars-directory", str(jars_directory() / "spark"), "--metrics-port", str(port)),
+        *(("--metrics-token-file", str(plane.security.token_file)) if plane.security else ()),
     ]
 
 
 def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
     """Settings of one process, as it reads them from its environment."""
+    secrets = _secret_files(name, plane.security)
     if name == STREAMING:
-        return {"JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
+        return {**secrets, "JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
     environment = {
+        **secrets,
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
         "DEEPCLEAN_SHARDS": ",".join(map(str, range(plane.shards))),
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
@@ -55,6 +62,18 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
         environment["JAVA_HOME"] = str(spark_java_home(plane.java, plane.home))
     return environment
+
+
+def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
+    """Where a process finds its secrets: the environment names the files, and holds none."""
+    if security is None:
+        return {}
+    signing = {"DEEPCLEAN_SIGNING_SECRET_FILE": str(security.signing_file(name))} if name in SIGNERS else {}
+    return {
+        **signing,
+        FILE_VARIABLE: str(security.credentials_file(name)),
+        "DEEPCLEAN_HTTP_TOKEN_FILE": str(security.token_file),
+    }
 
 
 UNDO_WINDOW_MS = 300_000

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.codec import FINGERPRINT_HEADER
+from schemas.credentials import KafkaCredentials
 from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
@@ -50,9 +51,15 @@ _REFUSED = frozenset(
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
 
 
-def client_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
-    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart."""
+def client_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
+    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart.
+
+    Without credentials the broker is spoken to plainly.
+    """
     return {
+        **(credentials.client_settings() if credentials else {}),
         "bootstrap.servers": bootstrap_servers,
         "client.id": client_id,
         "reconnect.backoff.ms": 50,
@@ -61,10 +68,12 @@ def client_configuration(bootstrap_servers: str, client_id: str) -> dict[str, An
     }
 
 
-def consumer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def consumer_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
     """A reader of assigned partitions."""
     return {
-        **client_configuration(bootstrap_servers, client_id),
+        **client_configuration(bootstrap_servers, client_id, credentials),
         "group.id": client_id,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -80,10 +89,12 @@ def consumer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, 
     }
 
 
-def producer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def producer_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
     """A writer whose retries neither repeat nor reorder, and whose messages are on every in-sync replica."""
     return {
-        **client_configuration(bootstrap_servers, client_id),
+        **client_configuration(bootstrap_servers, client_id, credentials),
         "enable.idempotence": True,
         "acks": "all",
         "linger.ms": 5,
@@ -121,14 +132,21 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
 class KafkaLog:
     """All partitions of all topics of one broker or cluster."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        answer_seconds: float = ANSWER_SECONDS,
+        credentials: KafkaCredentials | None = None,
+    ) -> None:
         self._answer_seconds = answer_seconds
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
+        self._credentials = credentials
         self._admin = self._new_admin()
 
     def _new_admin(self) -> AdminClient:
-        configuration = client_configuration(self.bootstrap_servers, self.client_id)
+        configuration = client_configuration(self.bootstrap_servers, self.client_id, self._credentials)
         return AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -176,25 +194,37 @@ class KafkaLog:
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Read one partition of some topics, each from its position on."""
         return KafkaSource(
-            self.bootstrap_servers, self.client_id, partition, {topic: next_offsets.get(topic, 0) for topic in topics}
+            self.bootstrap_servers,
+            self.client_id,
+            partition,
+            {topic: next_offsets.get(topic, 0) for topic in topics},
+            self._credentials,
         )
 
     def open_sink(self) -> KafkaSink:
         """A sink of its own."""
-        return KafkaSink(self.bootstrap_servers, self.client_id)
+        return KafkaSink(self.bootstrap_servers, self.client_id, credentials=self._credentials)
 
 
 class KafkaSource:
     """Reads one partition of some topics. For one thread, but for ``lag``."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, partition: int, next_offsets: dict[str, int]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        partition: int,
+        next_offsets: dict[str, int],
+        credentials: KafkaCredentials | None = None,
+    ) -> None:
         self._partition = partition
         self._next_offsets = next_offsets
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._bootstrap_servers = bootstrap_servers
         self._consumer = Consumer(
-            {**consumer_configuration(bootstrap_servers, client_id), "error_cb": self._on_error}, logger=_logger
+            {**consumer_configuration(bootstrap_servers, client_id, credentials), "error_cb": self._on_error},
+            logger=_logger,
         )
         self._assign()
 
@@ -284,10 +314,11 @@ class KafkaSink:
         client_id: str,
         flush_seconds: float = FLUSH_SECONDS,
         queue_messages: int = MAX_QUEUED_MESSAGES,
+        credentials: KafkaCredentials | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._configuration = {
-            **producer_configuration(bootstrap_servers, client_id),
+            **producer_configuration(bootstrap_servers, client_id, credentials),
             "queue.buffering.max.messages": queue_messages,
             "error_cb": _log_error,
         }

@@ -191,7 +191,7 @@ class Runner:
             if topic is SNAPSHOT_CHAIN:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
             return error
-        return Message(topic, record.offset, record.timestamp_ms, decoded)
+        return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
 
     def _run(self, inputs: Sequence[_Input]) -> None:
         """One unit of work. Messages that cannot be written together are taken one by one, and the guilty put aside.

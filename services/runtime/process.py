@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from schemas.credentials import CredentialsError
 from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.errors import DeepcleanError
@@ -29,6 +30,7 @@ from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
 from services.storage.store import Store
 
@@ -67,7 +69,11 @@ class ServiceProcess:
             for shard in settings.shards
         ]
         app = http_app(
-            registry, self._why_unhealthy, self._why_unready, [*parts.routes(self._stores), copy_route(self._shards)]
+            registry,
+            self._why_unhealthy,
+            self._why_unready,
+            [*parts.routes(self._stores), copy_route(self._shards)],
+            http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)
@@ -146,9 +152,10 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         parts = build(settings, registry)
-        log = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}")
+        kafka = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
+        log = signing(kafka, settings)
         process = ServiceProcess(name, parts, settings, registry, log)
-    except InvalidSettingsError as error:
+    except (InvalidSettingsError, CredentialsError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
     except ServerError as error:

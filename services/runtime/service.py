@@ -26,6 +26,10 @@ class Message(NamedTuple):
     timestamp_ms: int
     """Log append time, as the log gave it."""
     record: Any
+    value: bytes = b""
+    """The record as it came: what a signature is over."""
+    fingerprint: bytes | None = None
+    """The header that says which schema wrote it."""
 
 
 class OutgoingMessage(NamedTuple):

@@ -45,10 +45,19 @@ class ServiceSettings(BaseSettings):
 
     directory: Path = Field(description="Where databases and checkpoints are kept.")
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, separated by commas.")
+    kafka_credentials_file: Path | None = Field(
+        None, description="File with this service's name and password at the broker; none for a broker without."
+    )
+    signing_secret_file: Path | None = Field(
+        None, description="File with what this service signs its commands with; none where nobody asks for it."
+    )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
         (0,), description="Shards to run here, separated by commas; each is run by one process only."
     )
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
+    http_token_file: Path | None = Field(
+        None, description="File with the token that every request must carry; wanted beyond loopback."
+    )
     http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
     max_batch_messages: int = Field(

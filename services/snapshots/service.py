@@ -20,6 +20,7 @@ from schemas.records import (
     SetConsumer,
     SetDeepClean,
     SetRetention,
+    SetSecret,
     Settle,
     SnapshotCommand,
     SnapshotDropped,
@@ -28,11 +29,20 @@ from schemas.records import (
     StopClaims,
     UnsetRetention,
 )
-from schemas.topics import DEAD_LETTERS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
+from schemas.topics import (
+    DEAD_LETTERS,
+    METADATA_PROGRESS,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
+    SNAPSHOTS_INFO,
+    SNAPSHOTS_REPLIES,
+    SPACE,
+)
 from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
+from services.snapshots.access import Access
 from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
@@ -65,6 +75,7 @@ _OPERATIONS: dict[type[object], str] = {
     DeleteConsumer: "delete_consumer",
     ExpireSnapshots: "expire",
     RollBackBucket: "roll_back",
+    SetSecret: "set_secret",
     ResolveDeadLetter: "resolve_dead_letter",
 }
 FLAGS_SENDER = "key_deletion"
@@ -81,6 +92,7 @@ class SnapshotsService:
         settings = settings or SnapshotsSettings()
         metrics = self._metrics = metrics or SnapshotsMetrics(CollectorRegistry())
         self._rows = SnapshotRows()
+        self._access = Access(self._rows)
         self._sizes = Sizes(self._rows)
         self._answers = Answers(settings.remembered_client_ms)
         self._settling = Settling(self._answers, self._own_work, metrics)
@@ -112,6 +124,7 @@ class SnapshotsService:
 
     def _read_memory(self, tables: ReadableTables) -> None:
         self._rows.restore(tables)
+        self._access.restore(tables)
         self._sizes.restore(tables)
         self._settling.restore(tables)
         self._lifecycle.restore(tables)
@@ -149,10 +162,16 @@ class SnapshotsService:
 
     def _apply_command(self, message: Message, command: SnapshotCommand, work: Work) -> None:
         if isinstance(command.body, SetDeepClean):
+            self._access.check_service(message, command)
             self._apply_flags(command, command.body, work)
             return
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
             raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
+        if self._access.is_on and (denial := self._denial(message, command)):
+            # Not remembered: otherwise a stranger could use up a client's numbers.
+            self._metrics.refusals.labels(_OPERATIONS[type(command.body)]).inc()
+            work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
+            return
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
             return
@@ -165,6 +184,14 @@ class SnapshotsService:
             self._metrics.refusals.labels(operation).inc()
             reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
+
+    def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
+        """Why a client's command is not even looked at, if so."""
+        try:
+            self._access.check_client(message, command)
+        except CommandError as error:
+            return error
+        return None
 
     def _check_shard(self, command: SnapshotCommand, work: Work) -> None:
         if command.shard != work.shard:
@@ -212,6 +239,8 @@ class SnapshotsService:
             return self._holds.set_consumer(body, log_time_ms, work).snapshot_id
         elif isinstance(body, DeleteConsumer):
             self._holds.delete_consumer(body, work)
+        elif isinstance(body, SetSecret):
+            self._access.set_secret(body, work)
         elif isinstance(body, ResolveDeadLetter):
             self._dead_letters.resolve(body, log_time_ms, work)
         return ""

@@ -18,6 +18,7 @@ consumerTable        /volume/bucket/consumer  a named reader and its place
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
 rollbackTable        /volume/bucket     a rollback on its way
 goneTable            /volume/bucket/name the last snapshot of a name that has gone
+s3SecretTable        user or service    what it signs commands with
 deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
 letterTable          as deadLetterTable the letter itself, until it is dealt with
 deadLetterPlaceTable service/topic/partition/offset/SHA-256  number of the letter about that message
@@ -50,6 +51,7 @@ CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
 EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
 GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
+SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 DEAD_LETTER_TABLE = TableDefinition("deadLetterTable", records.DeadLetterRow)
 LETTER_TABLE = TableDefinition("letterTable", records.DeadLetter)
 DEAD_LETTER_PLACE_TABLE = TableDefinition("deadLetterPlaceTable", records.CountRow)
@@ -72,6 +74,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     EXPIRY_TABLE,
     ROLLBACK_TABLE,
     GONE_TABLE,
+    SECRET_TABLE,
     DEAD_LETTER_TABLE,
     LETTER_TABLE,
     DEAD_LETTER_PLACE_TABLE,

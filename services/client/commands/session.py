@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from schemas.credentials import CredentialsError
 from schemas.records import MetadataReply, SnapshotReply
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
@@ -117,4 +118,7 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except DeepcleanError as error:
             typer.echo(error_line(error), err=True)
+            raise typer.Exit(1) from error
+        except CredentialsError as error:
+            typer.echo(str(error), err=True)
             raise typer.Exit(1) from error

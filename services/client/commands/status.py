@@ -25,6 +25,7 @@ from services.plane.audit_run import FinishedAudit, last_audits
 from services.plane.backups import backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
+from services.plane.plane_secrets import http_token
 
 
 def status(
@@ -49,7 +50,8 @@ def status(
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
     """How a plane does; rates are measured over some seconds."""
     urls = {name: process.url for name, process in plane.processes.items() if process.url}
-    reported = observe_processes(urls, seconds)
+    token = http_token(Path(plane.home))
+    reported = observe_processes(urls, seconds, token)
     processes = tuple(
         process_status(
             name,
@@ -69,7 +71,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         shards=plane.shards,
         processes=processes,
         throughput=throughput(reported),
-        backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
+        backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
         disk=disk_use(reported, Path(plane.home)),
         dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
         newest_backup=backup.name if backup else "",

@@ -34,11 +34,14 @@ def up(
     is_foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or SIGTERM.")
     ] = False,
+    is_secured: Annotated[
+        bool, typer.Option("--secure", help="Refuse strangers (TLS, passwords, rights, a token); once on, it stays on.")
+    ] = False,
 ) -> None:
     """Start a plane that stays: broker, services, Spark. On the same home it goes on where it was."""
     home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, shards, base_port))
+        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured))
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,7 @@ def up(
                 [
                     *(sys.executable, "-m", "services.plane.supervisor", str(home)),
                     *("--shards", str(shards), "--base-port", str(base_port)),
+                    *(("--secure",) if is_secured else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
