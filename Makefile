@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test up down status bench lint lock
+.PHONY: help setup run test chaos up down status bench lint lock
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
@@ -17,6 +17,10 @@ run: setup ## Replay this repository's history (or REPO=…) on a real broker an
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
 	.venv/bin/pytest $(if $(SEED),--seed=$(SEED))
+
+chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule
+	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(BROKERS),--brokers $(BROKERS)) $(if $(BESIDE),--beside $(BESIDE))
 
 up: setup ## Start a plane that stays
 	.venv/bin/deepclean up

@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schemas.records import DirectoryRow, KeyRow, RetentionPolicy, SnapshotListRow, SpaceCellValue
+from schemas.records import (
+    DeadLetterRow,
+    DeadLetterState,
+    DeletedKind,
+    DirectoryRow,
+    KeyRow,
+    RetentionPolicy,
+    SnapshotListRow,
+    SpaceCellValue,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,42 @@ class StatAnswer:
 
     key: KeyRow | None = None
     directory: DirectoryRow | None = None
+
+
+class Returning(StrEnum):
+    """As what something deleted would come back now."""
+
+    ITSELF = "ITSELF"
+    NEW_OBJECT = "NEW_OBJECT"
+    """With the same blocks, under a new objectID."""
+    ONLY_A_COPY = "ONLY_A_COPY"
+    """Not at all: a snapshot holds it, from which it can be copied."""
+    ONLY_ITS_FILES = "ONLY_ITS_FILES"
+    """Not as a whole: the files of this directory come back one by one, once they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDeletion:
+    """A deleted version or directory that is not claimed."""
+
+    kind: DeletedKind
+    path: str
+    """Where it was when it died; empty when that cannot be told."""
+    name: str
+    """In a tree its last name, else its path."""
+    object_id: int
+    birth: int
+    death: int
+    size_bytes: int
+    """0 for a directory."""
+    tag: str
+    deletion_time_ms: int
+    """When its row came to be: of what was in a directory, when that was expanded."""
+    is_held: bool
+    """Whether a snapshot holds it, so that nobody claims it."""
+    until_ms: int
+    """Not claimed before about then, unless the plane is settled; -1 while a snapshot holds it."""
+    returning: Returning
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +220,38 @@ class ScmTotals:
     deleted_bytes: int
     deleted_blocks: int
     waiting_deletions: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterCount:
+    """How many dead letters there are of one kind."""
+
+    service: str
+    topic: str
+    error: str
+    state: DeadLetterState
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterHeader:
+    """One header of a message that was put aside."""
+
+    name: str
+    value_hex: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterBytes:
+    """A dead letter with the message that it is about."""
+
+    letter: DeadLetterRow
+    has_bytes: bool
+    """False once the letter was dealt with: the bytes are in its topic, and where the message came from."""
+    fingerprint_hex: str = ""
+    value_hex: str = ""
+    key_hex: str = ""
+    headers: tuple[DeadLetterHeader, ...] = ()
 
 
 class DiffStatus(StrEnum):

@@ -6,7 +6,7 @@ Records of fixed choices are enumerations whose members are also strings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -16,6 +16,14 @@ class BucketLayout(StrEnum):
     OBJECT_STORE = "OBJECT_STORE"
     FILE_SYSTEM_OPTIMIZED = "FILE_SYSTEM_OPTIMIZED"
     LEGACY = "LEGACY"
+
+
+class SecretRole(StrEnum):
+    """What the holder of a secret is: a user, a user who may do everything, or a service."""
+
+    USER = "USER"
+    ADMINISTRATOR = "ADMINISTRATOR"
+    SERVICE = "SERVICE"
 
 
 class DeletedKind(StrEnum):
@@ -231,12 +239,26 @@ class RenameDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelete:
+    """Bring a deleted version or directory back, with its blocks, unless it is claimed already."""
+
+    volume: str
+    bucket: str
+    path: str
+    kind: DeletedKind
+    object_id: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakeSnapshot:
     """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
 
     volume: str
     bucket: str
     snapshot_id: str
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +390,15 @@ class RequeueOrphans:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSecret:
+    """Make known, change or take away what somebody signs commands with. Administrators send it."""
+
+    name: str
+    role: SecretRole
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -385,6 +416,7 @@ class MetadataCommand:
         | MakeDirectory
         | DeleteDirectory
         | RenameDirectory
+        | Undelete
         | TakeSnapshot
         | DropSnapshot
         | RollbackPage
@@ -400,9 +432,13 @@ class MetadataCommand:
         | Barrier
         | RequeueOrphans
         | AcceptLostTail
+        | SetSecret
     )
     sender: str = ""
     wants_reply: bool = True
+    user: str = ""
+    issued_at_ms: int = 0
+    signature: str = ""
 
 
 # Metadata.replies
@@ -505,6 +541,7 @@ class SnapshotTaken:
     referenced_bytes: int
     error: str = ""
     message: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -955,6 +992,28 @@ class RollBackBucket:
     tag: str = ""
 
 
+class DeadLetterState(StrEnum):
+    """Whether anybody has to look at a dead letter.
+
+    OPEN: nobody has dealt with it. RETRIED: the message was sent again. DROPPED: somebody has said that it may stay
+    undone.
+    """
+
+    OPEN = "OPEN"
+    RETRIED = "RETRIED"
+    DROPPED = "DROPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDeadLetter:
+    """Somebody has dealt with a dead letter. The letter itself stays in its topic."""
+
+    number: int
+    state: DeadLetterState
+    who: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotCommand:
     """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
@@ -976,8 +1035,13 @@ class SnapshotCommand:
         | DeleteConsumer
         | ExpireSnapshots
         | RollBackBucket
+        | ResolveDeadLetter
+        | SetSecret
     )
     sender: str = ""
+    user: str = ""
+    issued_at_ms: int = 0
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1024,9 +1088,18 @@ class SnapshotInfo:
     is_exclusive_exact: bool = True
     is_purged: bool = False
     chain_version_of_reset: int = 0
+    owner: str = ""
 
 
 # Dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """One header of a message."""
+
+    name: str
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -1041,6 +1114,9 @@ class DeadLetter:
     message: str
     fingerprint: bytes
     value: bytes
+    size_bytes: int
+    key: bytes
+    headers: tuple[MessageHeader, ...]
 
 
 # Tables of metadata
@@ -1073,6 +1149,17 @@ class BucketRow:
     snapshot_used_bytes: int
     snapshot_used_namespace: int
     rollback_snapshot_id: str
+    rolled_back_txn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    """s3SecretTable: what a user or a service signs commands with."""
+
+    name: str
+    role: SecretRole
+    secret: bytes = field(repr=False)
+    previous_secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1105,6 +1192,15 @@ class KeyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyStart:
+    """The first fields of a KeyHead: all that the figures count of a version."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyHead:
     """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
 
@@ -1134,6 +1230,8 @@ class DeletedKeyRow:
     key: KeyRow
     death: int
     snapshots_before_death: int
+    is_overwritten: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1145,6 +1243,8 @@ class DeletedDirectoryRow:
     snapshots_before_death: int
     is_expanded: bool
     child_rows: int
+    is_expansion_begun: bool = False
+    deletion_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1223,6 +1323,7 @@ class ShardState:
     container_id: int
     claims_stopped: str
     skipped_txns: int = 0
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1286,6 +1387,7 @@ class WaitingPurge:
     chain_version: int
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1515,6 +1617,28 @@ class GoneSnapshotRow:
     bucket_id: int
     create_txn: int
     deletion_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    """deadLetterTable: a dead letter without its bytes, and what was done about it."""
+
+    number: int
+    service: str
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    message: str
+    size_bytes: int
+    is_cut: bool
+    time_ms: int
+    attempts: int
+    retry_of: int
+    state: DeadLetterState = DeadLetterState.OPEN
+    who: str = ""
+    reason: str = ""
+    resolved_time_ms: int = -1
 
 
 # More tables of metadata

@@ -59,7 +59,7 @@ DEAD_LETTERS = Topic(
     "dead-letters",
     records.DeadLetter,
     ("metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm"),
-    (CLIENTS,),
+    ("snapshots",),
 )
 
 TOPICS = (

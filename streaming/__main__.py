@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from pathlib import Path
 import structlog
 from prometheus_client import CollectorRegistry
 
+from schemas.credentials import CredentialsError, credentials_of, login_file_of, read_secret
+from schemas.http_token import check_address
 from streaming.errors import StreamingError, TryAgainError
 from streaming.inputs import check_inputs
 from streaming.metrics import MetricsServer, ReclaimMetrics
@@ -63,6 +66,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="serve /metrics, /healthz and /readyz (0: a free one)"
     )
+    parser.add_argument(
+        "--metrics-token-file", type=Path, metavar="FILE", help="token that requests must carry; wanted beyond loopback"
+    )
     return parser.parse_args(arguments)
 
 
@@ -72,14 +78,22 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     Raises:
         StreamingError: why it failed.
     """
+    credentials = credentials_of(os.environ)
+    token = read_secret(options.metrics_token_file) if options.metrics_token_file else ""
+    check_address(options.metrics_address, token)
     metrics = ReclaimMetrics(CollectorRegistry())
     server = None
     if options.metrics_port is not None:
-        server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port)
+        server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port, token)
     try:
-        check_inputs(options.bootstrap_servers, options.shards, options.checkpoint)
+        check_inputs(options.bootstrap_servers, options.shards, options.checkpoint, credentials)
         session_options = SessionOptions(
-            options.jars_directory, options.master, options.heap, max(2, options.shards), "deepclean-reclaim"
+            options.jars_directory,
+            options.master,
+            options.heap,
+            max(2, options.shards),
+            "deepclean-reclaim",
+            login_file_of(os.environ),
         )
         with spark_session(session_options) as session:
             job_options = ReclaimOptions(
@@ -89,6 +103,7 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
                 options.max_messages_per_batch,
                 options.full_batch_messages,
                 options.longest_wait_ms,
+                credentials,
             )
             job = ReclaimJob(session, job_options, metrics)
             try:
@@ -151,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TryAgainError as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN_STATUS
-    except StreamingError as error:
+    except (StreamingError, CredentialsError) as error:
         print(error, file=sys.stderr)
         return STOP_STATUS
     return 0

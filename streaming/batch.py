@@ -33,6 +33,8 @@ The messages of a group are full but for the last.
 
 DEAD_LETTER_BYTES = 900_000
 """A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
+SURROUNDING_BYTES = 50_000
+"""Nor of a key and headers."""
 
 BARRIER = "barrier"
 PREMATURE = "premature"
@@ -74,6 +76,8 @@ class BatchPlan:
             col("offset"),
             col("value"),
             _fingerprint().alias("fingerprint"),
+            col("key").alias("message_key"),
+            col("headers").alias("message_headers"),
         ]
         self._numbered = [col("*"), schemas.number(col("fingerprint")).alias("schema_number")]
         self._decoded = [col("*"), schemas.decode(col("value"), col("schema_number")).alias("entry")]
@@ -81,6 +85,7 @@ class BatchPlan:
         self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
         self._rows = [
             *(col(name) for name in ("shard", "offset", "value", "fingerprint", "is_exact", "has_whole_rows")),
+            *(_unless_readable(name) for name in ("message_key", "message_headers")),
             *(col(f"entry.{name}") for name in ("chain_version", "sweep_id", "sweep_page", "barrier")),
             col("entry.rows.kind"),
             col("object_id"),
@@ -202,6 +207,11 @@ def _has_whole_rows() -> Column:
     return reduce(and_, same)
 
 
+def _unless_readable(name: str) -> Column:
+    """What only a letter about the whole message has: the rows of a good one do without."""
+    return when(col("is_exact") & col("has_whole_rows"), lit(None)).otherwise(col(name)).alias(name)
+
+
 def _object_ids() -> Column:
     """The column that makes the rows; null, which makes one row without any, where nothing can be judged."""
     return when(col("is_exact") & col("has_whole_rows"), col("entry.rows.object_ids"))
@@ -276,22 +286,50 @@ def _dead_letter() -> Column:
         .otherwise(lit("not a DeletedEntries of a schema that is known here; is the producer newer?"))
     )
     is_row = error.isin(UNKNOWN_DEATH_ERROR, LIFETIME_ERROR)
-    came = functions.coalesce(col("value"), lit(b""))
+    came, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
+    headers = _letter_headers()
     is_cut = ~is_row & (functions.length(came) > DEAD_LETTER_BYTES)
     cut = functions.format_string("; only the first of its %d bytes are here", functions.length(came))
+    is_bare = _size(headers) + functions.length(key) > SURROUNDING_BYTES
+    bare = lit("; its key and headers are not here")
+    value = when(is_row, _one_row()).otherwise(came)
     fields = {
         "service": lit("streaming"),
         "topic": lit(DELETED_ENTRIES.name),
         "partition": col("shard"),
         "offset": col("offset"),
         "error": error,
-        "message": functions.concat(message, when(is_cut, cut).otherwise(lit(""))),
+        "message": functions.concat(
+            message, when(is_cut, cut).otherwise(lit("")), when(is_bare, bare).otherwise(lit(""))
+        ),
         "fingerprint": when(is_row, lit(codec(DeletedEntries).fingerprint)).otherwise(
             functions.coalesce(col("fingerprint"), lit(b""))
         ),
-        "value": when(is_row, _one_row()).when(is_cut, functions.substring(came, 1, DEAD_LETTER_BYTES)).otherwise(came),
+        "value": when(is_cut, functions.substring(came, 1, DEAD_LETTER_BYTES)).otherwise(value),
+        "size_bytes": functions.length(value).cast("long"),
+        "key": when(is_bare, lit(b"")).otherwise(key),
+        "headers": when(is_bare, functions.slice(headers, 1, 0)).otherwise(headers),
     }
     return _struct(fields)
+
+
+def _letter_headers() -> Column:
+    """The headers of a message as a letter has them."""
+    none = functions.array().cast("array<struct<key:string,value:binary>>")
+    found = functions.coalesce(col("message_headers"), none)
+    return functions.transform(
+        found,
+        lambda header: _struct({"name": header["key"], "value": functions.coalesce(header["value"], lit(b""))}),
+    )
+
+
+def _size(headers: Column) -> Column:
+    """Bytes of headers."""
+    return functions.aggregate(
+        headers,
+        lit(0),
+        lambda total, header: total + functions.octet_length(header["name"]) + functions.length(header["value"]),
+    )
 
 
 def _one_row() -> Column:

@@ -7,6 +7,7 @@ knows.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -14,26 +15,35 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.credentials import KafkaCredentials
 from schemas.records import SnapshotChainRecord
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
 from streaming.errors import ChainError, TryAgainError
 
 ANSWER_SECONDS = 30.0
+RETURN_SECONDS = 15.0
+"""How long a broker may be away: waiting for one that is started again costs less than starting Spark again."""
+RETRY_SECONDS = 0.2
 MARKERS_PER_POLL = 1_000
 
 
 class ChainReader:
     """Reads every shard's markers from the beginning of the topic on."""
 
-    def __init__(self, bootstrap_servers: str, shards: int) -> None:
+    def __init__(self, bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
+        login = credentials.client_settings() if credentials else {}
         self.views = [ChainView() for _ in range(shards)]
         self._next_offsets = [0] * shards
         self._partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(shards)]
+        self._pause = threading.Event()
         # Asked by a client of its own: on the consumer's connection the answer would wait behind a fetch.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._login = login
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **login})
         self._consumer = Consumer(
             {
+                **login,
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "deepclean-streaming",  # wanted by the client; no group is joined and nothing stored
                 "enable.auto.commit": False,
@@ -66,16 +76,30 @@ class ChainReader:
         return changed
 
     def _ends(self) -> list[int]:
-        try:
-            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            answers = self._admin.list_offsets(dict.fromkeys(self._partitions, latest), request_timeout=ANSWER_SECONDS)
-            ends = [answers[partition].result().offset for partition in self._partitions]
-        except KafkaException as error:
-            raise TryAgainError(f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({error}).") from error
+        ends = self._answered_ends()
         for shard, (have, end) in enumerate(zip(self._next_offsets, ends, strict=True)):
             if end < have:
                 raise ChainError(shard, f"it was read up to offset {have}, but it ends at {end} now")
         return ends
+
+    def _answered_ends(self) -> list[int]:
+        """The ends as the broker says them: one that has just started knows neither leaders nor epochs for a while."""
+        deadline = time.monotonic() + RETURN_SECONDS
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = dict.fromkeys(self._partitions, latest)
+        while True:
+            try:
+                answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
+                return [answers[partition].result().offset for partition in self._partitions]
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise TryAgainError(
+                        f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({error}): see if the broker runs."
+                    ) from error
+            # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
+            self._close_admin()
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, **self._login})
+            self._pause.wait(RETRY_SECONDS)
 
     def _follow(self, message: Message) -> set[tuple[int, int]]:
         shard, error = message.partition(), message.error()
@@ -101,6 +125,9 @@ class ChainReader:
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
+        self._close_admin()
+
+    def _close_admin(self) -> None:
         self._admin.__exit__(None, None, None)  # it has no other way to be closed
 
 

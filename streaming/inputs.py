@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from schemas.credentials import KafkaCredentials
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from streaming.errors import StopError, TopicError, TryAgainError
 
@@ -21,14 +22,16 @@ TOPIC_IDS_FILE = "topics.json"
 _INPUTS = (DELETED_ENTRIES.name, SNAPSHOT_CHAIN.name)
 
 
-def check_inputs(bootstrap_servers: str, shards: int, checkpoint: Path) -> None:
+def check_inputs(
+    bootstrap_servers: str, shards: int, checkpoint: Path, credentials: KafkaCredentials | None = None
+) -> None:
     """Refuse topics that are missing, are not the ones of the checkpoint, or have other partitions than shards.
 
     Raises:
         TopicError: a person has to say what is to be done.
         TryAgainError: the broker did not answer.
     """
-    ids = _topic_ids(bootstrap_servers, shards)
+    ids = _topic_ids(bootstrap_servers, shards, credentials)
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         file = checkpoint / TOPIC_IDS_FILE
@@ -54,8 +57,9 @@ def made_anew(topic: str, checkpoint: Path) -> TopicError:
     )
 
 
-def _topic_ids(bootstrap_servers: str, shards: int) -> dict[str, str]:
-    with AdminClient({"bootstrap.servers": bootstrap_servers}) as admin:
+def _topic_ids(bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None) -> dict[str, str]:
+    login = credentials.client_settings() if credentials else {}
+    with AdminClient({"bootstrap.servers": bootstrap_servers, **login}) as admin:
         answers = admin.describe_topics(TopicCollection(list(_INPUTS)), request_timeout=ANSWER_SECONDS)
         return {name: _topic_id(name, answer, bootstrap_servers, shards) for name, answer in answers.items()}
 

@@ -11,6 +11,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
+from schemas.http_token import UNAUTHORIZED, is_authorized
 from streaming.batch import BatchOutcome
 from streaming.rule import HELD, RECLAIMABLE
 
@@ -84,7 +85,8 @@ class _SilentHandler(WSGIRequestHandler):
 class MetricsServer:
     """``/metrics``, ``/healthz`` and ``/readyz`` on a port, in threads."""
 
-    def __init__(self, registry: CollectorRegistry, address: str, port: int) -> None:
+    def __init__(self, registry: CollectorRegistry, address: str, port: int, token: str = "") -> None:
+        self._token = token
         self.is_alive: Callable[[], bool] = lambda: True
         self.is_ready: Callable[[], bool] = lambda: False
         self._metrics = make_wsgi_app(registry)
@@ -94,6 +96,9 @@ class MetricsServer:
         self._thread.start()
 
     def _answer(self, environment: dict[str, Any], start_response: Any) -> Any:
+        if not is_authorized(self._token, environment.get("HTTP_AUTHORIZATION", "")):
+            start_response("401 Unauthorized", [("Content-Type", "text/plain"), ("WWW-Authenticate", "Bearer")])
+            return [UNAUTHORIZED.encode()]
         match environment["PATH_INFO"]:
             case "/metrics":
                 return self._metrics(environment, start_response)

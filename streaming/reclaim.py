@@ -25,7 +25,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from schemas.access import STREAMING, group_prefix
 from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.credentials import KafkaCredentials
 from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
 from schemas.topics import DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.row_columns import NO_ROWS
@@ -55,14 +57,22 @@ class ReclaimOptions:
     """A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
     longest_wait_ms: int = 200
     """A batch costs some 80 ms of processor time however little it holds: under load fewer and fuller ones do more."""
+    credentials: KafkaCredentials | None = None
+    """Who the job is at the broker; the password reaches Spark by its login file, not by these options."""
+
+    def broker_settings(self) -> dict[str, str]:
+        """How Spark's source and sink reach the broker."""
+        login = self.credentials.spark_settings() if self.credentials else {}
+        return {**login, "kafka.bootstrap.servers": self.bootstrap_servers}
 
 
 class BarrierSender:
     """Publishes barriers to the three topics behind which something may wait for them."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> None:
+        login = credentials.client_settings() if credentials else {}
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
+            {**login, "bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
         )
 
     def send(self, barriers: tuple[PlacedBarrier, ...], versions: list[int]) -> None:
@@ -106,9 +116,9 @@ class ReclaimJob:
         self._options = options
         self._metrics = metrics
         self._plan = BatchPlan()
-        self._chain = ChainReader(options.bootstrap_servers, options.shards)
+        self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
         self._view = ViewTable(session, self._chain.views)
-        self._barriers = BarrierSender(options.bootstrap_servers)
+        self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
         self._query: StreamingQuery | None = None
         self._failure: StreamingError | None = None
         self._is_stopping = False
@@ -132,7 +142,8 @@ class ReclaimJob:
 
     def _source_options(self) -> dict[str, str]:
         return {
-            "kafka.bootstrap.servers": self._options.bootstrap_servers,
+            **self._options.broker_settings(),
+            "groupIdPrefix": group_prefix(STREAMING),
             "subscribe": DELETED_ENTRIES.name,
             "startingOffsets": "earliest",
             "failOnDataLoss": "true",
@@ -148,7 +159,7 @@ class ReclaimJob:
 
     def _sink_options(self) -> dict[str, str]:
         return {
-            "kafka.bootstrap.servers": self._options.bootstrap_servers,
+            **self._options.broker_settings(),
             "kafka.acks": "all",
             "kafka.enable.idempotence": "true",
         }

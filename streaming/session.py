@@ -18,6 +18,8 @@ from streaming.errors import StopError
 LOOPBACK = "127.0.0.1"
 LONGEST_STRING_BYTES = 65_536
 """A string field that claims to be longer is broken bytes: without a bound, it would be given that much memory."""
+LONGEST_LIST = 100_000
+"""So is a list that claims more items: a message has a thousand rows. Room is made for them before they are read."""
 
 _SETTINGS = {
     # One plan for every batch, compiled once; planning again after each stage costs more than it saves here.
@@ -54,6 +56,8 @@ class SessionOptions:
     heap: str = "1g"
     shuffle_partitions: int = 2
     name: str = "deepclean"
+    login_file: Path | None = None
+    """Where Java reads the name and password for the broker (JAAS); on a cluster, on every machine of it."""
 
     @property
     def is_local(self) -> bool:
@@ -84,14 +88,15 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
 
 
 def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Path) -> dict[str, str]:
-    java_options = (
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()} "
+    limits = (
         f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
-        "-XX:+UseParallelGC -XX:NewRatio=1"
+        f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
     )
+    login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
+    java_options = f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} -XX:+UseParallelGC -XX:NewRatio=1"
     settings = {
         "spark.driver.memory": options.heap,
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": java_options + login,
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
     }
     if options.is_local:
@@ -99,7 +104,5 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = (
-            f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES}"
-        )
+        settings["spark.executor.extraJavaOptions"] = limits + login
     return settings

@@ -11,7 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import (
     BucketSpace,
+    DeadLetterBytes,
+    DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -19,9 +22,11 @@ from schemas.answers import (
     SnapshotTag,
     StatAnswer,
 )
+from schemas.http_token import bearer
 from schemas.records import (
     BlockRun,
     BucketRow,
+    DeadLetterRow,
     DirectoryRow,
     KeyRow,
     RetentionPolicy,
@@ -118,9 +123,9 @@ class HttpShard:
             )
 
 
-def http_client() -> httpx.Client:
+def http_client(token: str = "") -> httpx.Client:
     """Connections that the reads of one plane share; the plane is never behind a proxy of the environment."""
-    return httpx.Client(timeout=READ_SECONDS, trust_env=False)
+    return httpx.Client(timeout=READ_SECONDS, trust_env=False, headers=bearer(token))
 
 
 class HttpMetadataReads:
@@ -162,6 +167,12 @@ class HttpMetadataReads:
             **_page(start_after, limit),
         }
         entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
+        return entries
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
+        entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
         return entries
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
@@ -269,6 +280,39 @@ class HttpSnapshotReads:
             if len(page) < MAX_PAGE_ROWS:
                 return consumers
 
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int = 1_000,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first."""
+        parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
+        if start_after is not None:
+            parameters["start_after"] = start_after
+        letters: list[DeadLetterRow] = self._shard.get(
+            "/dead-letters", list[DeadLetterRow], {**parameters, "limit": limit}
+        )
+        return letters
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
+        counts: list[DeadLetterCount] = self._shard.get("/dead-letters/counts", list[DeadLetterCount], parameters)
+        return counts
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with its message."""
+        letter: DeadLetterBytes = self._shard.get("/dead-letter", DeadLetterBytes, {"number": number})
+        return letter
+
 
 class HttpScmReads:
     """Reads of one shard's storage container manager."""
@@ -295,6 +339,11 @@ def _page(start_after: str, limit: int) -> dict[str, str | int]:
 
 def _bucket_page(volume: str, bucket: str, start_after: str) -> dict[str, str | int]:
     return {"volume": volume, "bucket": bucket, **_page(start_after, MAX_PAGE_ROWS)}
+
+
+def _letters(service: str, topic: str, error: str, since_ms: int, *, with_resolved: bool) -> dict[str, str | int]:
+    flag = "true" if with_resolved else "false"
+    return {"service": service, "topic": topic, "error": error, "since_ms": since_ms, "with_resolved": flag}
 
 
 def _place(volume: str, bucket: str, snapshot_id: str) -> dict[str, str | int]:

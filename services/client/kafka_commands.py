@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -19,12 +19,15 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
-from schemas.records import MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
+from schemas.credentials import KafkaCredentials
+from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
+from services.runtime.clock import SystemClock
 from services.runtime.errors import DeepcleanError
 from services.runtime.kafka import consumer_configuration, producer_configuration
+from services.runtime.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
@@ -64,10 +67,14 @@ class KafkaCommands:
         settle_seconds: float,
         max_unanswered: int,
         check: Callable[[], None],
+        credentials: KafkaCredentials | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        self.client_id = str(uuid4())
-        self._name = f"deepclean-client-{self.client_id}"
+        self._signer = signer
+        self.client_id = signer.client_id() if signer else str(uuid4())
+        self._name = f"deepclean-client-{self.client_id.replace('/', '-')}"
         self._bootstrap_servers = bootstrap_servers
+        self._credentials = credentials
         self._shards = shards
         self._answer_seconds = answer_seconds
         self._settle_seconds = settle_seconds
@@ -84,7 +91,8 @@ class KafkaCommands:
         self._failure = ""
         self._stop = threading.Event()
         self._producer = Producer(
-            {**_producer_settings(bootstrap_servers, self._name), "on_delivery": self._delivered}, logger=_quiet
+            {**_producer_settings(bootstrap_servers, self._name, credentials), "on_delivery": self._delivered},
+            logger=_quiet,
         )
         self._consumer = self._assigned_consumer()
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
@@ -92,7 +100,9 @@ class KafkaCommands:
 
     def _assigned_consumer(self) -> Consumer:
         """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
-        consumer = Consumer(consumer_configuration(self._bootstrap_servers, self._name), logger=_quiet)
+        consumer = Consumer(
+            consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
+        )
         try:
             deadline = time.monotonic() + CONNECT_SECONDS
             consumer.assign(
@@ -114,7 +124,7 @@ class KafkaCommands:
             self._await_room(answers)
             number = answers.last_number + 1
             sender = SENDERS.get(type(command), "")
-            value = codec(MetadataCommand).encode(MetadataCommand(shard, self.client_id, number, command, sender))
+            value = self._signed(METADATA_COMMANDS, MetadataCommand(shard, self.client_id, number, command, sender))
             self._send(METADATA_COMMANDS, shard, value, answers, number)
         return number
 
@@ -135,11 +145,32 @@ class KafkaCommands:
                     f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
                 )
             number = answers.last_number + 1
-            value = codec(SnapshotCommand).encode(SnapshotCommand(shard, self.client_id, number, request))
+            value = self._signed(SNAPSHOTS_COMMANDS, SnapshotCommand(shard, self.client_id, number, request))
             self._send(SNAPSHOTS_COMMANDS, shard, value, answers, number)
         seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
         reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
         return reply
+
+    def _signed(self, topic: Topic, command: Any) -> bytes:
+        return signed_command(topic, command, self._signer, SystemClock().now_ms())
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message as it is given, and wait until the broker has it.
+
+        Raises:
+            UnreachableError: the broker did not take it, or did not say so in time.
+        """
+        named: list[tuple[str, str | bytes | None]] = [(header.name, header.value) for header in headers]
+        with self._sending:
+            self._producer.produce(topic, value, key=key or None, partition=partition, headers=named)
+            if self._producer.flush(self._answer_seconds) or self._failure:
+                raise UnreachableError(
+                    self._failure
+                    or f"the broker at {self._bootstrap_servers} did not take the message within "
+                    f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
+                )
 
     def answered_txn(self, shard: int) -> int:
         """The newest txn of a shard of which an answer has come."""
@@ -282,9 +313,9 @@ def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
         return None
 
 
-def _producer_settings(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def _producer_settings(bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None) -> dict[str, Any]:
     return {
-        **producer_configuration(bootstrap_servers, client_id),
+        **producer_configuration(bootstrap_servers, client_id, credentials),
         "linger.ms": 2,
         "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
     }

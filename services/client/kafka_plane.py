@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
-from schemas.records import MetadataReply, SnapshotReply
+from schemas.credentials import KafkaCredentials
+from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.runtime.signing import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class PlaneAddress:
     metadata_url: str
     snapshots_url: str
     scm_url: str
+    credentials: KafkaCredentials | None = None
+    signer: Signer | None = None
+    http_token: str = field(default="", repr=False)
 
 
 class KafkaPlane:
@@ -43,7 +48,7 @@ class KafkaPlane:
         """``check`` is called while waiting, and raises when there is no use in it any longer."""
         self.address = address
         self.shards = address.shards
-        self._http = http_client()
+        self._http = http_client(address.http_token)
         self._connecting = threading.Lock()
         self._connected: KafkaCommands | None = None
         self._connect = partial(
@@ -54,6 +59,8 @@ class KafkaPlane:
             settle_seconds=settle_seconds,
             max_unanswered=max_unanswered,
             check=check,
+            credentials=address.credentials,
+            signer=address.signer,
         )
 
     def _commands(self) -> KafkaCommands:
@@ -74,6 +81,12 @@ class KafkaPlane:
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service, behind all commands before it, and wait for its answer."""
         return self._commands().request(shard, request)
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic, and wait until the broker has it."""
+        self._commands().send_again(topic, partition, value, key, headers)
 
     def _answered_txn(self, shard: int) -> int:
         return 0 if self._connected is None else self._connected.answered_txn(shard)

@@ -12,6 +12,8 @@ from services.client.commands import (
     bench,
     bucket,
     consumer,
+    dead_letters,
+    deleted,
     directory,
     explain,
     git,
@@ -22,6 +24,7 @@ from services.client.commands import (
     replay,
     restore,
     retention,
+    secret,
     snapshot,
     space,
     status,
@@ -48,6 +51,7 @@ app.command()(up_down.up)
 app.command()(up_down.down)
 app.command()(status.status)
 app.command()(restore.restore)
+app.command()(deleted.undelete)
 app.command()(recovery.backup)
 app.command("restore-backup")(recovery.restore)
 app.command()(recovery.rebuild)
@@ -71,6 +75,9 @@ for group, name in (
     (consumer.app, "consumer"),
     (space.app, "space"),
     (ledger.app, "ledger"),
+    (secret.app, "secret"),
+    (deleted.app, "deleted"),
+    (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)
 

@@ -10,7 +10,10 @@ from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
+    DeadLetterBytes,
+    DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
@@ -24,6 +27,7 @@ from schemas.records import (
     CreateSnapshot,
     CreateTag,
     CreateVolume,
+    DeadLetterRow,
     DeleteBucket,
     DeleteConsumer,
     DeleteDirectory,
@@ -35,20 +39,24 @@ from schemas.records import (
     ExpireSnapshots,
     KeyRow,
     MakeDirectory,
+    MessageHeader,
     MetadataReply,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
     RequeueOrphans,
+    ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
     SetConsumer,
     SetRetention,
+    SetSecret,
     Settle,
     SnapshotInfo,
     SnapshotReply,
+    Undelete,
     UnsetRetention,
     VolumeRow,
 )
@@ -74,7 +82,9 @@ NamespaceCommand = (
     | MakeDirectory
     | DeleteDirectory
     | RenameDirectory
+    | Undelete
     | RequeueOrphans
+    | SetSecret
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""
@@ -91,6 +101,8 @@ SnapshotRequest = (
     | DeleteConsumer
     | ExpireSnapshots
     | RollBackBucket
+    | ResolveDeadLetter
+    | SetSecret
 )
 
 
@@ -123,6 +135,10 @@ class MetadataReads(Protocol):
         limit: int = 1_000,
     ) -> list[ListedEntry]:
         """Keys and directories behind a path, in the order of the walk; fewer than the limit at the end."""
+        ...
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``."""
         ...
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
@@ -209,6 +225,30 @@ class SnapshotReads(Protocol):
         """Consumers of a bucket, by name."""
         ...
 
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int = 1_000,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first, older than the one numbered ``start_after``."""
+        ...
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        ...
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with the message that it is about; refused with DEAD_LETTER_NOT_FOUND."""
+        ...
+
 
 class ScmReads(Protocol):
     """Reads of one shard's storage container manager."""
@@ -237,6 +277,12 @@ class Plane(Protocol):
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service and wait for its answer."""
+        ...
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic, as it is given; returns when the log has it."""
         ...
 
     def metadata(self, shard: int) -> MetadataReads:

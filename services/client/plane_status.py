@@ -15,13 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from schemas.answers import ShardBacklog
+from schemas.http_token import bearer
 from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
 SCRAPE_SECONDS = 5.0
 LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
-DEAD_LETTERS = ("deepclean_dead_letters_total", "deepclean_streaming_dead_letters_total")
+OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
 TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
 
 
@@ -84,6 +85,7 @@ class ProcessStatus:
     lag_messages: int
     lag_seconds: float
     dead_letters: int
+    """What it has put aside and nobody has dealt with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,10 @@ class Backlog:
     freed_versions: int
     directories_on_their_way: int
     stores_to_sweep: int
+    purges_in_undo_window: int = 0
+    """Messages to key_deletion whose rows can still be brought back."""
+    purges_held_back: int = 0
+    """Messages that wait for the hours or the rate that key_deletion was set to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +165,9 @@ class PlaneStatus:
     audits: tuple[LastAudit, ...] = ()
 
 
-def observe_processes(urls: Mapping[str, str], seconds: float) -> dict[str, Reported]:
+def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
     """What each process reports, twice, so many seconds apart."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         before = {name: _scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
         return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
@@ -177,18 +183,24 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     return Scrape(time.monotonic(), tuple(sample for family in families for sample in family.samples))
 
 
-def process_status(name: str, pid: int, url: str, reported: Reported, *, is_alive: bool) -> ProcessStatus:
-    """One process, by its id and by what it reports."""
+def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
+    """How many messages a service has put aside that nobody has dealt with: snapshots keeps count of all."""
+    return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
+
+
+def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
+    """One process, by its id and by what is reported."""
+    own = reported.get(name, _SILENT)
     return ProcessStatus(
         name=name,
         pid=pid,
         is_alive=is_alive,
-        is_answering=reported.now is not None,
+        is_answering=own.now is not None,
         url=url,
-        messages_per_second=reported.rate(*TAKEN_IN),
-        lag_messages=reported.total(*LAG_MESSAGES),
-        lag_seconds=reported.largest(LAG_SECONDS),
-        dead_letters=reported.total(*DEAD_LETTERS),
+        messages_per_second=own.rate(*TAKEN_IN),
+        lag_messages=own.total(*LAG_MESSAGES),
+        lag_seconds=own.largest(LAG_SECONDS),
+        dead_letters=open_dead_letters(reported, name),
     )
 
 
@@ -203,9 +215,10 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
     )
 
 
-def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int) -> Backlog:
+def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """What is on its way; sums that metadata cannot give now are 0."""
-    sums = _shard_backlogs(metadata_url, shards)
+    sums = _shard_backlogs(metadata_url, shards, token)
+    key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
         pending_bytes=sum(one.pending_bytes for one in sums),
@@ -219,12 +232,14 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int) ->
         directories_on_their_way=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
-        stores_to_sweep=reported.get("key_deletion", _SILENT).total("deepclean_key_deletion_sweeps_open"),
+        stores_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
+        purges_in_undo_window=key_deletion.total("deepclean_key_deletion_purges_in_undo_window"),
+        purges_held_back=key_deletion.total("deepclean_key_deletion_purges_held_back"),
     )
 
 
-def _shard_backlogs(metadata_url: str, shards: int) -> list[ShardBacklog]:
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBacklog]:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         try:
             return [
                 HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)

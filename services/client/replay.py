@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from schemas import records
 from schemas.answers import ListedEntry
@@ -82,6 +83,8 @@ class Replay:
     _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
+    _name: str = field(default_factory=lambda: uuid4().hex)
+    """Part of what its settles are called: a late answer about another run's must not count for this one's."""
 
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
         """Execute operations in order; yields a line for each refusal, observation and answer, in order."""
@@ -163,7 +166,7 @@ class Replay:
         """Wait until there is nothing more that the plane can do; says how many rounds that took."""
         self._settles += 1
         return max(
-            self.plane.request(shard, Settle(f"settle-{self._settles}-shard-{shard}")).rounds
+            self.plane.request(shard, Settle(f"settle-{self._name}-{self._settles}-shard-{shard}")).rounds
             for shard in range(self.plane.shards)
         )
 

@@ -23,6 +23,8 @@ class DirectoryDeletionSettings:
     longest_blocked_ms: int = 3_600_000
     answer_timeout_ms: int = 600_000
     """When an answer is this late the question is asked again: a net, since no message is lost."""
+    undo_window_ms: int = 0
+    """How long a deleted directory waits before it is expanded, so that it can be brought back as a whole."""
 
 
 def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:

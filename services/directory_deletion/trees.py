@@ -1,4 +1,6 @@
-"""Deleted directories on their way: expanded at once whatever their verdict, purged when nobody holds them.
+"""Deleted directories on their way: expanded whatever their verdict, purged when nobody holds them.
+
+They are expanded at once, or at the end of the undo window: until then a tree can be brought back as a whole.
 
 A directory's own row goes last: metadata keeps it while the row of a sub-directory of the same deletion is left. It
 is BLOCKED then and stays in the table, however long a snapshot holds that child. Each purge names the parent, and a
@@ -36,6 +38,7 @@ from services.domain.reclaimability import LifetimeError, Verdict
 from services.runtime.counts import count_done
 from services.runtime.due import DueQueue
 from services.runtime.service import Work
+from services.runtime.undo_window import UndoWindow
 
 logger = structlog.get_logger(__name__)
 
@@ -71,6 +74,8 @@ class Trees:
         self._timeouts: DueQueue[bytes] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
+        self._window = UndoWindow(settings.undo_window_ms)
+        self._must_end_windows = False
         self._queues: dict[str, DueQueue[bytes]] = {
             TreeState.WAITING: self._to_expand,
             TreeState.EXPANDING: self._timeouts,
@@ -92,6 +97,8 @@ class Trees:
             queue.clear()
         self._unscheduled.clear()
         self._unheard_deaths.clear()
+        self._window.restore(tables)
+        self._must_end_windows = False
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -169,9 +176,22 @@ class Trees:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.due_ms != _AT_ONCE:
                 self._put(row, replace(row, due_ms=_AT_ONCE), work)
+        self._must_end_windows = self._window.window_ms > 0
+
+    def _end_windows(self, now_ms: int, work: Work) -> None:
+        """Have everything expanded that waits to be; what was due before keeps its place in front of it."""
+        self._must_end_windows = False
+        for key in [*self._to_expand.members(), *self._unscheduled]:
+            row = work.table(TREE_TABLE).get(key)
+            if row is not None and row.state == TreeState.WAITING:
+                self._window.ended(row.death, work)
+                if row.due_ms > now_ms:
+                    self._put(row, replace(row, due_ms=now_ms), work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """Set the times of what this unit of work has changed, ask again what is late, start what has room."""
+        if self._must_end_windows:
+            self._end_windows(now_ms, work)
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
@@ -187,6 +207,7 @@ class Trees:
                 break
             row = work.table(TREE_TABLE).get(waiting)
             if row is not None:
+                self._window.ended(row.death, work)
                 self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
         while self._purge_some(view, now_ms, work):
             pass
@@ -276,7 +297,7 @@ class Trees:
         pause_ms = self._settings.answer_timeout_ms
         if row.state == TreeState.WAITING:
             # First come, first served: sweeps bring the same held ones again and again, ahead of all others by key.
-            pause_ms = 0
+            pause_ms = 0 if self._window.is_over(row.death) else self._window.window_ms
         elif row.state == TreeState.BLOCKED:
             pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
         self._put(row, replace(row, due_ms=now_ms + pause_ms), work)

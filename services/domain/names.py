@@ -8,6 +8,10 @@ MIN_NAME_LENGTH = 3
 MAX_NAME_LENGTH = 63
 MAX_KEY_BYTES = 4_096
 MAX_LABEL_LENGTH = 128
+MAX_SNAPSHOT_ID_LENGTH = 64
+MAX_CLIENT_ID_LENGTH = 128
+MAX_OWNER_LENGTH = 255
+MAX_KEY_TAG_LENGTH = 1_024
 SNAPSHOT_INDICATOR = ".snapshot"
 
 _ALLOWED = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
@@ -54,6 +58,19 @@ def check_bucket_name(name: str) -> None:
 def check_snapshot_name(name: str) -> None:
     """Refuse a snapshot name that breaks the rules."""
     _check_resource_name("snapshot", name, "INVALID_SNAPSHOT_ERROR")
+
+
+def is_snapshot_id(snapshot_id: str) -> bool:
+    """Whether a text can be a snapshot's id, which names a directory of files on every disk."""
+    return 1 <= len(snapshot_id) <= MAX_SNAPSHOT_ID_LENGTH and snapshot_id.isascii() and snapshot_id.isprintable()
+
+
+def check_length(what: str, text: str, max_length: int) -> None:
+    """Refuse a text that is kept with every row, listed with thousands of others, and longer than anybody needs."""
+    if len(text) > max_length:
+        raise InvalidNameError(
+            "INVALID_REQUEST", f"{what} has {len(text)} characters; at most {max_length} are allowed"
+        )
 
 
 def check_label(kind: str, name: str) -> None:

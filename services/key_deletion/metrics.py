@@ -69,8 +69,20 @@ class KeyDeletionMetrics:
         )
         self.waiting_purges = Gauge(
             "deepclean_key_deletion_waiting_purges",
-            "Purges that wait for the chain or for room.",
+            "Purges that wait for the chain or for room, and are not held back.",
             ["shard"],
+            registry=registry,
+        )
+        self.purges_in_undo_window = Gauge(
+            "deepclean_key_deletion_purges_in_undo_window",
+            "Purges whose rows can still be brought back, and wait for that reason alone.",
+            ["shard"],
+            registry=registry,
+        )
+        self.purges_held_back = Gauge(
+            "deepclean_key_deletion_purges_held_back",
+            "Purges that wait for the hours or the rate of the settings, by reason.",
+            ["shard", "reason"],
             registry=registry,
         )
         self.sweeps_open = Gauge(

@@ -1,9 +1,13 @@
-"""Purges that came in: they wait until this judge knows enough and has room, then each row is judged again."""
+"""Purges that came in: they wait for the end of their undo window, until this judge knows enough, and until it has
+room; then each row is judged again.
+
+A purge waits as a whole, so that the window costs a number for each message and nothing for each row.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -24,6 +28,7 @@ from services.key_deletion.tables import BEYOND, FIRST, PURGE, WAITING_TABLE, Ta
 from services.runtime.counts import next_number
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
+from services.runtime.undo_window import UndoWindow
 
 logger = structlog.get_logger(__name__)
 
@@ -36,19 +41,53 @@ class JudgedRows:
     first_judge_version: int
 
 
-class WaitingPurges:
-    """The queue of purges, first come first served."""
+_UNSET = 0
 
-    def __init__(self, metrics: KeyDeletionMetrics) -> None:
+
+@dataclass(slots=True)
+class _InWindow:
+    """A purge in its undo window."""
+
+    number: int
+    newest_death: int
+    due_ms: int
+
+
+class WaitingPurges:
+    """The queue of purges, first come first served, behind those whose rows may still be brought back."""
+
+    def __init__(self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0) -> None:
         self._metrics = metrics
         self._numbers: deque[int] = deque()
+        self._window = UndoWindow(undo_window_ms)
+        self._in_window: deque[_InWindow] = deque()
+        self._pressing = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._numbers) + len(self._in_window)
+
+    @property
+    def in_undo_window(self) -> int:
+        """Purges whose rows may still be brought back."""
+        return len(self._in_window)
+
+    @property
+    def are_pressing(self) -> bool:
+        """Whether the first ones were here when a barrier passed: it waits for them."""
+        return self._pressing > 0
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
-        self._numbers = deque(number_of_key(key) for key, _ in tables.table(WAITING_TABLE).scan(FIRST, BEYOND))
+        """Make what is kept in memory anew. What was pressing is so again when the next barrier passes."""
+        self._pressing = 0
+        self._window.restore(tables)
+        self._numbers.clear()
+        self._in_window.clear()
+        for key, purge in tables.table(WAITING_TABLE).scan(FIRST, BEYOND):
+            number = number_of_key(key)
+            if purge.due_ms and self._window.window_ms:
+                self._in_window.append(_InWindow(number, max(purge.rows.deaths), purge.due_ms))
+            else:
+                self._numbers.append(number)
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
         """Queue a purge.
@@ -63,7 +102,35 @@ class WaitingPurges:
         number = next_number(PURGE, work)
         waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
         work.table(WAITING_TABLE).put(number_key(number), waiting)
-        self._numbers.append(number)
+        newest_death = max(purge.rows.deaths)
+        if self._window.is_over(newest_death):
+            self._numbers.append(number)
+        else:
+            self._in_window.append(_InWindow(number, newest_death, _UNSET))
+
+    def make_due(self, work: Work) -> None:
+        """End every window now, and let no pace hold back what is here."""
+        while self._in_window:
+            self._end_window(work)
+        self._pressing = len(self._numbers)
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        """Set when the windows end of what has come in, and queue what may not be brought back any more."""
+        table = work.table(WAITING_TABLE)
+        for waiting in reversed(self._in_window):
+            if waiting.due_ms != _UNSET:
+                break  # it and all before it came earlier
+            waiting.due_ms = now_ms + self._window.window_ms
+            purge = table.get(number_key(waiting.number))
+            if purge is not None:
+                table.put(number_key(waiting.number), replace(purge, due_ms=waiting.due_ms))
+        while self._in_window and self._in_window[0].due_ms <= now_ms:
+            self._end_window(work)
+
+    def _end_window(self, work: Work) -> None:
+        ended = self._in_window.popleft()
+        self._window.ended(ended.newest_death, work)
+        self._numbers.append(ended.number)
 
     def take(self, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
         """Reclaimable rows for one task, from as many purges as fit whole; None when no purge may be judged yet.
@@ -90,6 +157,7 @@ class WaitingPurges:
                     break
             table.delete(key)
             self._numbers.popleft()
+            self._pressing = max(0, self._pressing - 1)
         return JudgedRows(found, first_judge_version) if taken_rows else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
@@ -97,7 +165,7 @@ class WaitingPurges:
         reclaimable = []
         counted: Counter[str] = Counter()
         kind, judged = purge.rows.kind, names_between(purge.rows, 0, max_rows)
-        for row, before in zip(rows(judged), purge.snapshots_before_death, strict=False):
+        for row, before in zip(rows(judged), purge.snapshots_before_death[:max_rows], strict=True):
             bucket_id, _, birth, death = row
             try:
                 verdict = view.judge(bucket_id, birth, death, before)

@@ -38,6 +38,7 @@ from schemas.topics import (
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.pace import HeldBackBy, Pace
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.stores import Stores
@@ -63,8 +64,11 @@ class KeyDeletionService:
         metrics = metrics or KeyDeletionMetrics(CollectorRegistry())
         self._metrics = metrics
         self._chain = ChainFollower()
-        self._purges = WaitingPurges(metrics)
+        self._purges = WaitingPurges(metrics, settings.undo_window_ms)
         self._tasks = Tasks(settings, metrics)
+        self._pace = Pace(settings)
+        self._held_back_by: HeldBackBy | None = None
+        self._reported_held_back_by: HeldBackBy | None = None
         self._sweeps = Sweeps(settings, metrics)
         self._stores = Stores(self._sweeps, settings, metrics)
         self._is_stale = False
@@ -145,6 +149,7 @@ class KeyDeletionService:
         both = joined(barrier, topic, work) if barrier is not None else None
         if both is None:
             return
+        self._purges.make_due(work)
         self._tasks.make_due(work)
         self._sweeps.make_due(work)
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + self._work(work))))
@@ -162,21 +167,39 @@ class KeyDeletionService:
         if self._is_stale:
             self._rebuild(work)
         self._tasks.tick(now_ms, work)
+        self._purges.tick(now_ms, work)
         view = self._chain.view
-        while self._tasks.has_room:
+        self._held_back_by = None
+        while self._tasks.has_room and len(self._purges):
+            held_back_by = self._pace.held_back_by(now_ms)
+            if held_back_by is not None and not self._purges.are_pressing:
+                self._held_back_by = held_back_by
+                break
             found = self._purges.take(view, self._tasks.max_rows, work)
             if found is None:
                 break
             if row_count(found.rows):
                 self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
-        self._stores.tick(now_ms, view, work)
-        self._sweeps.tick(now_ms, work)
+                self._pace.started(row_count(found.rows), now_ms)
+        # While rows are held back a sweep would only send them once more.
+        if self._held_back_by is None:
+            self._stores.tick(now_ms, view, work)
+        self._sweeps.tick(now_ms, work, may_start=self._held_back_by is None)
 
     def end_batch(self, work: Work) -> None:
         """Report."""
-        if work.is_changed() or not self._is_reported:
+        if work.is_changed() or self._held_back_by is not self._reported_held_back_by or not self._is_reported:
             self._is_reported = True
+            self._reported_held_back_by = self._held_back_by
             shard = str(work.shard)
-            self._metrics.waiting_purges.labels(shard).set(len(self._purges))
+            self._report_purges(shard)
             self._tasks.report(shard)
             self._sweeps.report(shard)
+
+    def _report_purges(self, shard: str) -> None:
+        """Those that are held back on purpose apart from those that wait for something that has to come."""
+        ready = len(self._purges) - self._purges.in_undo_window
+        self._metrics.waiting_purges.labels(shard).set(0 if self._held_back_by else ready)
+        self._metrics.purges_in_undo_window.labels(shard).set(self._purges.in_undo_window)
+        for reason in HeldBackBy:
+            self._metrics.purges_held_back.labels(shard, reason.value).set(ready * (reason is self._held_back_by))

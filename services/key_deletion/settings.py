@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from services.domain.purge_hours import purge_hours
+
+
+def _checked_hours(text: str) -> str:
+    """The text itself, when it names periods of a day."""
+    purge_hours(text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,12 @@ class KeyDeletionSettings:
     longest_sweep_again_ms: int = 60_000
     safety_sweep_interval_ms: int = 3_600_000
     """How often every bucket that ever had a snapshot is swept as a whole."""
+    undo_window_ms: int = 0
+    """How long rows wait before they are claimed, so that they can be brought back; a settle ends it at once."""
+    max_rows_per_second: int = 0
+    """Rows that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
+    purge_hours: Annotated[str, AfterValidator(_checked_hours)] = ""
+    """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty for the whole day."""
 
 
 def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:

@@ -139,6 +139,7 @@ class Stores:
             pause_ms = backoff_ms(
                 self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, store.attempt
             )
+            pause_ms = max(pause_ms, self._settings.undo_window_ms)  # before that it would only find the same rows
             rows = RowRange.of(sweep)
             self._sweeps.queue(store.bucket_id, store.snapshot_id, rows, sweep.reset_version, work, pause_ms)
         elif sweep.reset_version == store.reset_version:

@@ -178,7 +178,7 @@ class Sweeps:
             self._queue.set(key, 0)
         self._pauses_ms.clear()
 
-    def tick(self, now_ms: int, work: Work) -> None:
+    def tick(self, now_ms: int, work: Work, *, may_start: bool = True) -> None:
         """Set the times of what this unit of work has changed, begin again what is late, start what is due."""
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
@@ -188,7 +188,7 @@ class Sweeps:
         self._pauses_ms.clear()
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._begin_again(self._rows[late], work)
-        while len(self._running) < self._settings.max_sweeps_in_flight:
+        while may_start and len(self._running) < self._settings.max_sweeps_in_flight:
             due = self._queue.pop_due(now_ms)
             if due is None:
                 break

@@ -26,8 +26,11 @@ _TABLES = """
     CREATE TABLE versions (object INT, birth INT, bucket INT, born INT, died INT, death INT, rollback TEXT,
                            container INT, first_block INT, blocks INT, block_bytes INT, bytes INT,
                            claim INT, previous INT, next INT, finish INT, held_claim INT, holder INT,
-                           entered INT DEFAULT 0, PRIMARY KEY (object, birth)) WITHOUT ROWID;
+                           back INT DEFAULT 0, entered INT DEFAULT 0, PRIMARY KEY (object, birth)) WITHOUT ROWID;
     CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
+    CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
+                              PRIMARY KEY (object, birth, txn)) WITHOUT ROWID;
+    CREATE TABLE trees (object INT, death INT, bucket INT, died INT, PRIMARY KEY (object, death)) WITHOUT ROWID;
     CREATE TABLE claims (txn INTEGER PRIMARY KEY, time_ms INT, chain_version INT, task INT, first_judge INT,
                          second_judge INT);
     CREATE TABLE finishes (txn INTEGER PRIMARY KEY, time_ms INT);
@@ -69,7 +72,24 @@ class Version(NamedTuple):
     finish_txn: int | None
     held_claim_txn: int | None
     holder_txn: int | None
+    back_txn: int
     entered: int
+
+
+class Asked(NamedTuple):
+    """A claim of the log asked for a version when nobody held it: by which death it named it, and between what."""
+
+    claim_txn: int
+    death: int
+    previous_txn: int
+    next_txn: int
+
+
+class Tree(NamedTuple):
+    """A directory that was deleted: of which bucket, and at which offset."""
+
+    bucket_id: int
+    died: int
 
 
 class Claim(NamedTuple):
@@ -135,23 +155,39 @@ class History:
             (now.offset, parent_id, name),
         )
 
-    def leave_tree(self, directory_id: int, now: Moment) -> int:
-        """Whatever is below a directory is not there any more, and dies; says how many bytes that were."""
-        for table in ("tree", "dying"):
-            self._run(f"DROP TABLE IF EXISTS temp.{table}")
+    def leave_tree(self, bucket_id: int, directory_id: int, now: Moment) -> None:
+        """A directory is deleted: whatever is below it is not there any more, and dies."""
+        self._run("INSERT INTO trees VALUES (?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset))
+        self._run("DROP TABLE IF EXISTS temp.tree")
         self._run(_DIRECTORIES_BELOW, (directory_id,))
         self._run(
-            "CREATE TEMP TABLE dying AS SELECT v.object, v.birth, v.bytes FROM tree "
-            "CROSS JOIN entries AS e ON e.parent = tree.id "
-            "CROSS JOIN versions AS v ON v.object = e.object AND v.birth = e.birth "
-            "WHERE e.until IS NULL AND e.is_directory = 0"
-        )
-        self._run(
-            "UPDATE versions SET died = ?, death = ? WHERE (object, birth) IN (SELECT object, birth FROM dying)",
+            "UPDATE versions SET died = ?, death = ? WHERE (object, birth) IN (SELECT e.object, e.birth FROM tree "
+            "CROSS JOIN entries AS e ON e.parent = tree.id WHERE e.until IS NULL AND e.is_directory = 0)",
             (now.offset, now.txn),
         )
         self._run("UPDATE entries SET until = ? WHERE until IS NULL AND parent IN (SELECT id FROM tree)", (now.offset,))
-        return sum(size for (size,) in self._run("SELECT bytes FROM dying"))
+
+    def tree(self, directory_id: int, death: int) -> Tree | None:
+        """A directory that was deleted at a txn, unless it has come back."""
+        found = self._run(
+            "SELECT bucket, died FROM trees WHERE object = ? AND death = ?", (directory_id, death)
+        ).fetchone()
+        return None if found is None else Tree(*found)
+
+    def bring_back_tree(self, directory_id: int, death: int, tree: Tree, now: Moment) -> None:
+        """What died below a directory with it lives on; the directory itself gets its place apart.
+
+        One command deletes one directory: whatever left at its offset was below.
+        """
+        self._run("DELETE FROM trees WHERE object = ? AND death = ?", (directory_id, death))
+        self._run(
+            "UPDATE entries SET until = NULL WHERE bucket = ? AND until = ? AND object <> ?", (*tree, directory_id)
+        )
+        self._run(
+            "UPDATE versions SET died = NULL, death = NULL, claim = NULL, back = ? "
+            "WHERE bucket = ? AND died = ? AND finish IS NULL",
+            (now.txn, *tree),
+        )
 
     def roll_back(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
         """A bucket is again what it was at an offset: what came since dies, what went since is back."""
@@ -186,8 +222,9 @@ class History:
             (now.offset, now.txn, rollback_id),
         )
         self._run(
-            "UPDATE versions SET died = NULL, death = NULL, rollback = NULL WHERE died IS NOT NULL "
-            "AND (object, birth) IN (SELECT object, birth FROM back WHERE is_directory = 0)"
+            "UPDATE versions SET died = NULL, death = NULL, rollback = NULL, back = ? WHERE died IS NOT NULL "
+            "AND (object, birth) IN (SELECT object, birth FROM back WHERE is_directory = 0)",
+            (now.txn,),
         )
 
     # Versions
@@ -212,17 +249,31 @@ class History:
             (now.offset, now.txn, object_id, birth),
         )
 
+    def bring_back(self, version: Version, now: Moment) -> None:
+        """A dead version lives on, and whoever asked for it before has asked in vain."""
+        name = (version.object_id, version.birth)
+        self._run(
+            "UPDATE versions SET died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, "
+            "next = NULL, back = ? WHERE object = ? AND birth = ?",
+            (now.txn, *name),
+        )
+        self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", name)
+
+    def hand_over(self, version: Version, object_id: int, now: Moment) -> None:
+        """A dead version's blocks are those of a new one from now on, and the old one is no more."""
+        self._run(
+            "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
+            "SELECT ?, ?, bucket, ?, container, first_block, blocks, block_bytes, bytes FROM versions "
+            "WHERE object = ? AND birth = ?",
+            (object_id, now.txn, now.offset, version.object_id, version.birth),
+        )
+        for table in ("versions", "asked_again"):
+            self._run(f"DELETE FROM {table} WHERE object = ? AND birth = ?", (version.object_id, version.birth))  # noqa: S608  names of ours
+
     def version(self, object_id: int, birth: int) -> Version | None:
         """A version, whatever has become of it."""
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
-
-    def live_bytes(self, bucket_id: int) -> int:
-        """Bytes of all that a bucket shows now."""
-        sizes = self._run(
-            "SELECT bytes FROM versions WHERE bucket = ? AND died IS NULL AND finish IS NULL", (bucket_id,)
-        )
-        return sum(size for (size,) in sizes)  # not SQL's sum, which ends at 2^63-1
 
     def kept(self, bucket_id: int) -> Iterator[tuple[int | None]]:
         """First blocks of all versions of a bucket that have a row: those that live, and dead ones with blocks."""
@@ -238,12 +289,26 @@ class History:
         """The log has a claim."""
         self._run("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", claim)
 
-    def claim(self, version: Version, death: int, claim_txn: int, previous_txn: int, next_txn: int) -> None:
-        """A dead version that nobody holds is claimed."""
-        self._run(
-            "UPDATE versions SET death = ?, claim = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
-            (death, claim_txn, previous_txn, next_txn, version.object_id, version.birth),
-        )
+    def ask(self, version: Version, asked: Asked) -> None:
+        """A claim asks for a dead version that nobody holds. Whether it got it, its ledger record says."""
+        if version.claim_txn is None:
+            self._run(
+                "UPDATE versions SET claim = ?, death = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
+                (*asked, version.object_id, version.birth),
+            )
+        else:
+            name = (version.object_id, version.birth)
+            self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*name, *asked))
+
+    def asked(self, version: Version, claim_txn: int) -> Asked | None:
+        """What a claim asked for that could have got a version; None when it could not, or did not ask."""
+        if version.claim_txn == claim_txn:
+            return Asked(claim_txn, version.death or 0, version.previous_txn or 0, version.next_txn or 0)
+        found = self._run(
+            "SELECT txn, death, previous, next FROM asked_again WHERE object = ? AND birth = ? AND txn = ?",
+            (version.object_id, version.birth, claim_txn),
+        ).fetchone()
+        return None if found is None else Asked(*found)
 
     def note_held(self, version: Version, claim_txn: int, holder_txn: int) -> None:
         """Somebody asks for a version that a snapshot holds."""

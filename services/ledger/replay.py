@@ -2,6 +2,10 @@
 
 It knows which commands are refused, since only the others get a txn; but of what the judges know it knows nothing: no
 chain view, no interval of txns, no garbage tables. A deleted tree dies at once here, whenever it is expanded there.
+So whether an undelete came too late is read from metadata's answer, and checked against what lived and died here.
+
+What a claim asks for is noted with who held it then. Whether metadata let it have that is not asked: a row of the
+ledger names its claim.
 """
 
 from __future__ import annotations
@@ -12,10 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas import records
-from schemas.records import BlockRun, BucketLayout, DeletedKind, MetadataCommand, RowNames
-from services.domain.names import InvalidNameError, check_bucket_name, check_key_path, check_volume_name
+from schemas.records import BlockRun, BucketLayout, DeletedKind, MetadataCommand, MetadataReply, RowNames
+from services.domain.names import (
+    MAX_CLIENT_ID_LENGTH,
+    MAX_KEY_TAG_LENGTH,
+    MAX_OWNER_LENGTH,
+    InvalidNameError,
+    check_bucket_name,
+    check_key_path,
+    check_length,
+    check_volume_name,
+    is_snapshot_id,
+)
 from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id
-from services.ledger.history import Claim, Entry, History, Moment, Version
+from services.ledger.history import Asked, Claim, Entry, History, Moment, Version
+from services.ledger.report import Finding, FindingKind
+from services.ledger.strangers import Secrets, Signed
 
 HOUR_MS = 3_600_000
 MAX_BYTES = 2**63 - 1
@@ -28,10 +44,19 @@ class UnknownCommandError(Exception):
     """A command that this replay was not taught: whatever follows would be numbered wrong."""
 
 
-_WITHOUT_TXN = (
-    *(records.Barrier, records.GrantContainer, records.StopClaims, records.ResumeClaims),
-    *(records.PublishFullChain, records.AcceptLostTail),
-)
+_PERSON = ""
+_WITHOUT_TXN: Mapping[type[Any], tuple[str, ...]] = {
+    records.Barrier: ("snapshots", "key_deletion", "directory_deletion"),
+    records.GrantContainer: ("mock_scm",),
+    records.StopClaims: ("snapshots", _PERSON),
+    records.ResumeClaims: (_PERSON,),
+    records.PublishFullChain: (_PERSON,),
+    records.AcceptLostTail: (_PERSON,),
+}
+"""What steers the shard, and who may send it."""
+
+Answers = Callable[[int], MetadataReply | None]
+"""What metadata answered at a txn; None when the txn was not given to a command that was answered."""
 
 
 class _RefusedError(Exception):
@@ -49,7 +74,6 @@ class _Bucket:
     bucket_id: int
     is_tree: bool
     fence: str = ""
-    live_bytes: int = 0
     is_deleted: bool = False
     offsets: list[int] = field(default_factory=list)
     txns: list[int] = field(default_factory=list)
@@ -66,17 +90,32 @@ class _Rollback:
 
 
 class LogReplay:
-    """One shard, from an empty disk on. ``rollback_ends`` says on which page each rollback ended."""
+    """One shard, from an empty disk on.
 
-    def __init__(self, shard: int, history: History, rollback_ends: Mapping[str, int]) -> None:
+    ``rollback_ends`` says on which page each rollback ended, ``answers`` what metadata answered; ``note`` is told what
+    should not have been done.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        history: History,
+        rollback_ends: Mapping[str, int],
+        answers: Answers = lambda txn: None,  # noqa: ARG005  a log without an undelete needs none
+        note: Callable[[Finding], None] = lambda finding: None,  # noqa: ARG005
+    ) -> None:
         self.history = history
+        self._answers = answers
+        self._note = note
         self.txn = 0
         self.commands = 0
         self.lost_tail_offset: int | None = None
         self._shard = shard
         self._rollback_ends = rollback_ends
         self._log_time_ms = self._epoch = self._chain_version = self._container_id = 0
+        self._stored_bytes = 0
         self._is_stopped = False
+        self._secrets = Secrets()
         self._volumes: dict[str, int] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self._by_id: dict[int, _Bucket] = {}
@@ -99,6 +138,7 @@ class LogReplay:
             records.DeleteDirectory: self._delete_directory,
             records.RenameDirectory: self._rename_directory,
             records.RequeueOrphans: self._requeue_orphans,
+            records.SetSecret: self._set_secret,
         }
         self._service_commands: Mapping[type[Any], tuple[str, Callable[[Any], None]]] = {
             records.TakeSnapshot: ("snapshots", self._take),
@@ -111,23 +151,23 @@ class LogReplay:
             records.PurgeDirectories: ("directory_deletion", self._nothing),
         }
 
-    def apply(self, offset: int, timestamp_ms: int, command: MetadataCommand | None) -> None:
+    def apply(self, offset: int, timestamp_ms: int, signed: Signed | None) -> None:
         """Take in the next command; None for one that cannot be read.
 
         Raises:
             UnknownCommandError: nothing can be said of what follows.
         """
         self.commands += 1
-        if command is None or self.lost_tail_offset is not None:
+        if signed is None or self.lost_tail_offset is not None:
             return
         before_ms, self._time_ms = self._log_time_ms, max(self._log_time_ms, timestamp_ms)
         self._now = Moment(offset, self.txn + 1)
         self._objects = 0
         try:
-            if type(command.body) in self._client_commands:
-                self._apply_client_command(command)
+            if type(signed.command.body) in (*self._client_commands, records.Undelete):
+                self._apply_client_command(signed)
             else:
-                self._apply_service_command(command)
+                self._apply_internal_command(signed)
         except _PutAsideError:
             return
         self._log_time_ms = self._time_ms
@@ -135,14 +175,19 @@ class LogReplay:
             oldest_ms = self._time_ms - HOUR_MS
             self._clients = {client: seen for client, seen in self._clients.items() if seen[1] >= oldest_ms}
 
-    def _apply_client_command(self, command: MetadataCommand) -> None:
-        if isinstance(command.body, records.RequeueOrphans) and command.sender != "audit":
+    def _apply_client_command(self, signed: Signed) -> None:
+        command = signed.command
+        is_audit = command.sender == "audit" or not isinstance(command.body, records.RequeueOrphans)
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH or not is_audit:
             raise _PutAsideError
-        if command.number:
-            if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
-                return
-            self._clients[command.client_id] = (command.number, self._time_ms)
+        if self._secrets.are_asked_for and not self._secrets.allow_client(signed, self._time_ms):
+            return
+        if command.number and not self._is_new(command):
+            return
         if command.shard != self._shard:
+            return
+        if isinstance(command.body, records.Undelete):
+            self._undelete(command, command.body)
             return
         try:
             self._client_commands[type(command.body)](command.body)
@@ -150,27 +195,41 @@ class LogReplay:
             return
         self.txn = self._now.txn
 
-    def _apply_service_command(self, command: MetadataCommand) -> None:
-        if command.shard != self._shard:
+    def _is_new(self, command: MetadataCommand) -> bool:
+        """Whether a client's command is none that it has sent before."""
+        if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
+            return False
+        self._clients[command.client_id] = (command.number, self._time_ms)
+        return True
+
+    def _apply_internal_command(self, signed: Signed) -> None:
+        command, body = signed.command, signed.command.body
+        is_allowed = not self._secrets.are_asked_for or self._secrets.allow_internal(signed, self._time_ms)
+        is_in_place = not isinstance(body, records.AcceptLostTail) or body.offset == self._now.offset
+        if not is_in_place or not is_allowed or command.shard != self._shard:
             raise _PutAsideError
-        body = command.body
         if type(body) in self._service_commands:
             sender, carry_out = self._service_commands[type(body)]
             if command.sender != sender:
                 raise _PutAsideError
             carry_out(body)
             self.txn = self._now.txn
-        elif isinstance(body, records.GrantContainer) and command.sender == "mock_scm":
+        elif type(body) in _WITHOUT_TXN:
+            if command.sender not in _WITHOUT_TXN[type(body)] or (command.user and not self._is_new(command)):
+                raise _PutAsideError
+            self._steer(body)
+        else:
+            raise UnknownCommandError(f"offset {self._now.offset} holds a {type(body).__name__}")
+
+    def _steer(self, body: Any) -> None:
+        """Carry out what steers the shard itself."""
+        if isinstance(body, records.GrantContainer):
             self._container_id = max(self._container_id, body.container_id)
-        elif isinstance(body, records.StopClaims) and command.sender in ("snapshots", ""):
-            self._is_stopped = True
-        elif isinstance(body, records.ResumeClaims) and not command.sender:
-            self._is_stopped = False
-        elif isinstance(body, records.AcceptLostTail) and not command.sender and body.offset == self._now.offset:
+        elif isinstance(body, (records.StopClaims, records.ResumeClaims)):
+            self._is_stopped = isinstance(body, records.StopClaims)
+        elif isinstance(body, records.AcceptLostTail):
             # What the lost commands did is in the database and in no log: from here on nothing can be replayed.
             self.lost_tail_offset = self._now.offset
-        elif not isinstance(body, _WITHOUT_TXN):
-            raise UnknownCommandError(f"offset {self._now.offset} holds a {type(body).__name__}")
 
     def _nothing(self, body: Any) -> None:
         """It takes a txn, and changes neither what lives nor what is claimed."""
@@ -183,13 +242,15 @@ class LogReplay:
 
     def _create_volume(self, body: records.CreateVolume) -> None:
         check_volume_name(body.volume)
+        check_length("an owner", body.owner, MAX_OWNER_LENGTH)
         _require(body.volume not in self._volumes)
         self._volumes[body.volume] = self._new_object_id()
+        self._secrets.owners[body.volume] = body.owner
 
     def _delete_volume(self, body: records.DeleteVolume) -> None:
         _require(body.volume in self._volumes)
         _require(not any(volume == body.volume for volume, _ in self._buckets))
-        del self._volumes[body.volume]
+        del self._volumes[body.volume], self._secrets.owners[body.volume]
 
     def _create_bucket(self, body: records.CreateBucket) -> None:
         check_bucket_name(body.bucket)
@@ -221,6 +282,7 @@ class LogReplay:
     def _put_key(self, body: records.PutKey) -> None:
         bucket = self._bucket(body)
         check_key_path(body.key, is_tree=bucket.is_tree)
+        check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
         blocks = self._blocks(body)
         parent_id, missing, name = bucket.bucket_id, list[str](), body.key
         if bucket.is_tree:
@@ -229,10 +291,8 @@ class LogReplay:
         there = None if missing else self.history.find(parent_id, name)
         _require(there is None or not there.is_directory)
         _require(len(missing) + (there is None) <= MAX_OBJECTS)
-        before = None if there is None else self.history.version(there.object_id, there.birth)
-        live_bytes = bucket.live_bytes + body.size_bytes - (before.size_bytes if before else 0)
-        _require(live_bytes <= MAX_BYTES)
-        bucket.live_bytes = live_bytes
+        _require(self._stored_bytes + body.size_bytes <= MAX_BYTES)
+        self._stored_bytes += body.size_bytes
         for made in missing:
             parent_id = self._add_directory(bucket, parent_id, made)
         if there is not None:
@@ -295,10 +355,8 @@ class LogReplay:
         assert found is not None  # noqa: S101  it was required
         if found.is_directory:
             _require(is_recursive or not self.history.has_children(found.object_id))
-            bucket.live_bytes -= self.history.leave_tree(found.object_id, self._now)
+            self.history.leave_tree(bucket.bucket_id, found.object_id, self._now)
         else:
-            version = self.history.version(found.object_id, found.birth)
-            bucket.live_bytes -= version.size_bytes if version else 0
             self.history.die(found.object_id, found.birth, self._now)
         self.history.leave(parent_id, name, self._now)
 
@@ -370,11 +428,86 @@ class LogReplay:
             self.history.write(body.bucket_id, orphan, txn - 1, run.size_bytes, run, self._now)
             self.history.die(orphan, txn - 1, self._now)
 
+    # What comes back
+
+    def _undelete(self, command: MetadataCommand, body: records.Undelete) -> None:
+        answer = self._answers(self._now.txn)
+        is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
+        if answer is None or not is_mine or answer.committed is None:
+            return
+        bucket = self._buckets.get((body.volume, body.bucket))
+        try:
+            _require(bucket is not None and not bucket.fence)
+            assert bucket is not None  # noqa: S101  it was required
+            if body.kind is DeletedKind.DIRECTORY:
+                self._undelete_tree(bucket, body)
+            else:
+                self._undelete_key(bucket, body, answer.committed.object_id)
+        except (_RefusedError, InvalidNameError):
+            self._note_return(bucket, body, "was brought back, and was not there to come back, or its place was taken")
+        self.txn = self._now.txn
+
+    def _undelete_key(self, bucket: _Bucket, body: records.Undelete, answered_id: int) -> None:
+        version = self._dead(bucket.bucket_id, body.object_id, body.birth, body.death)
+        _require(version is not None and version.died is not None and version.finish_txn is None)
+        assert version is not None  # noqa: S101  it was required
+        assert version.died is not None  # noqa: S101  it was required
+        parent_id, name = self._free_place(bucket, body.path)
+        if answered_id == body.object_id:
+            if bucket.offsets and bucket.offsets[-1] > version.died:
+                self._note_return(bucket, body, "was brought back as itself, though a snapshot was taken since it died")
+            self.history.bring_back(version, self._now)
+            entry = Entry(version.object_id, version.birth, is_directory=False)
+        else:
+            _require(answered_id == self._new_object_id())
+            if bisect_left(bucket.offsets, version.born) < bisect_left(bucket.offsets, version.died):
+                self._note_return(bucket, body, "was given another name, though a snapshot held it under its own")
+            self.history.hand_over(version, answered_id, self._now)
+            entry = Entry(answered_id, self._now.txn, is_directory=False)
+        self.history.add(bucket.bucket_id, parent_id, name, entry, self._now)
+
+    def _undelete_tree(self, bucket: _Bucket, body: records.Undelete) -> None:
+        tree = self.history.tree(body.object_id, body.death)
+        _require(tree is not None and tree.bucket_id == bucket.bucket_id)
+        assert tree is not None  # noqa: S101  it was required
+        parent_id, name = self._free_place(bucket, body.path)
+        if bucket.offsets and bucket.offsets[-1] > tree.died:
+            self._note_return(bucket, body, "was brought back, though a snapshot was taken since it died")
+        self.history.bring_back_tree(body.object_id, body.death, tree, self._now)
+        back = Entry(body.object_id, 0, is_directory=True)
+        self.history.add(bucket.bucket_id, parent_id, name, back, self._now)
+
+    def _free_place(self, bucket: _Bucket, path: str) -> tuple[int, str]:
+        """Where something goes that comes back; directories that are missing on the way are made."""
+        check_key_path(path, is_tree=bucket.is_tree)
+        if not bucket.is_tree:
+            _require(self.history.find(bucket.bucket_id, path) is None)
+            return bucket.bucket_id, path
+        directory, _, name = path.rpartition("/")
+        parent_id, missing = self._walk(bucket, directory)
+        _require(bool(missing) or self.history.find(parent_id, name) is None)
+        for made in missing:
+            parent_id = self._add_directory(bucket, parent_id, made)
+        return parent_id, name
+
+    def _note_return(self, bucket: _Bucket | None, body: records.Undelete, reason: str) -> None:
+        bucket_id = bucket.bucket_id if bucket else 0
+        name = (bucket_id, body.object_id, body.birth, body.death)
+        self._note(Finding(FindingKind.BROUGHT_BACK, *name, 0, 0, f"txn {self._now.txn}: {body.path} {reason}"))
+
+    def _set_secret(self, body: records.SetSecret) -> None:
+        _require(self._secrets.set(body))
+
     # Snapshots
 
     def _take(self, body: records.TakeSnapshot) -> None:
+        if not is_snapshot_id(body.snapshot_id):
+            raise _PutAsideError
         bucket = self._buckets.get((body.volume, body.bucket))
         if body.snapshot_id in self._snapshots or bucket is None or bucket.fence:
+            return
+        is_asked = self._secrets.are_asked_for and body.user
+        if is_asked and not self._secrets.may_manage(body.user, body.volume):
             return
         self._snapshots[body.snapshot_id] = bucket
         bucket.offsets.append(self._now.offset)
@@ -404,7 +537,6 @@ class LogReplay:
             bucket.fence = body.snapshot_id
             rollback = self._rollbacks[name] = _Rollback(0, [], is_finished=False)
             self.history.roll_back(body.bucket_id, bucket.offsets[-1], body.rollback_id, self._now)
-            bucket.live_bytes = self.history.live_bytes(body.bucket_id)
         elif rollback.is_finished or body.page != rollback.page + 1:
             return
         rollback.page = body.page
@@ -432,7 +564,7 @@ class LogReplay:
 
     def _claim_one(self, bucket_id: int, named_id: int, birth: int, death: int) -> None:
         version, bucket = self._dead(bucket_id, named_id, birth, death), self._by_id.get(bucket_id)
-        if version is None or bucket is None or version.claim_txn is not None or version.died is None:
+        if version is None or bucket is None or version.died is None or version.claim_txn == self._now.txn:
             return
         after_birth = bisect_left(bucket.offsets, version.born)
         before_death = bisect_left(bucket.offsets, version.died)
@@ -441,7 +573,7 @@ class LogReplay:
             return
         previous_txn = bucket.txns[before_death - 1] if before_death else 0
         next_txn = bucket.txns[after_birth] if after_birth < len(bucket.txns) else 0
-        self.history.claim(version, death, self._now.txn, previous_txn, next_txn)
+        self.history.ask(version, Asked(self._now.txn, death, previous_txn, next_txn))
 
     def _dead(self, bucket_id: int, named_id: int, birth: int, death: int) -> Version | None:
         """A dead version with blocks, by its name."""
@@ -450,7 +582,7 @@ class LogReplay:
             return None
         # A rollback buries page by page, and all at once here: any of its pages may be the death.
         pages = self._pages.get(version.rollback, set()) if version.rollback else set()
-        return version if death == version.death or (death in pages and version.claim_txn is None) else None
+        return version if death == version.death or death in pages else None
 
     def _finish(self, body: records.FinishRows) -> None:
         _check_whole(body.rows)
@@ -460,6 +592,7 @@ class LogReplay:
                 version = self._dead(*named)
                 if version is not None and version.claim_txn is not None and version.finish_txn is None:
                     self.history.finish(version, self._now.txn)
+                    self._stored_bytes -= version.size_bytes
 
 
 def _require(is_so: bool) -> None:

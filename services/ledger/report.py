@@ -9,11 +9,12 @@ MAX_EXAMPLES = 1_000
 
 
 class FindingKind(StrEnum):
-    """What is wrong with a row of the ledger, or for want of one; the worst first."""
+    """What is wrong with a row of the ledger, for want of one, or with an undelete; the worst first."""
 
     FREED_WHILE_LIVE = "FREED_WHILE_LIVE"
     FREED_WHILE_HELD = "FREED_WHILE_HELD"
     UNKNOWN_VERSION = "UNKNOWN_VERSION"
+    BROUGHT_BACK = "BROUGHT_BACK"
     NOT_CLAIMED = "NOT_CLAIMED"
     TWICE = "TWICE"
     NOT_FINISHED = "NOT_FINISHED"

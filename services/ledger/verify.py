@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemas.records import LedgerRows
-from services.ledger.history import History, Version
+from services.ledger.history import Asked, History, Version
 from services.ledger.report import Finding, FindingKind, VerifyReport
 from services.ledger.rows import LedgerError, LedgerRow, ledger_rows
 
@@ -55,38 +55,45 @@ class Verification:
 
     def _wrong(self, row: LedgerRow, version: Version | None) -> Iterator[tuple[FindingKind, str]]:
         if version is None or version.bucket_id != row.bucket_id or version.first_local_id is None:
-            yield FindingKind.UNKNOWN_VERSION, "the log never made it in that bucket with blocks"
-        elif version.held_claim_txn is not None and version.claim_txn != row.claim.claim_txn:
+            yield (
+                FindingKind.UNKNOWN_VERSION,
+                "the log never made it in that bucket with blocks, or gave those to another",
+            )
+            return
+        claim_txn = row.claim.claim_txn
+        asked = self._history.asked(version, claim_txn)
+        if version.died is None:
+            yield FindingKind.FREED_WHILE_LIVE, "it is in the active namespace"
+        elif claim_txn < version.back_txn:
+            yield FindingKind.FREED_WHILE_LIVE, f"it came back at txn {version.back_txn}, after its claim"
+        elif asked is None and version.held_claim_txn is not None:
             yield (
                 FindingKind.FREED_WHILE_HELD,
                 f"asked for at txn {version.held_claim_txn}, when the snapshot of txn {version.holder_txn} held it",
             )
-        elif version.died is None:
-            yield FindingKind.FREED_WHILE_LIVE, "it is in the active namespace"
-        elif version.claim_txn is None:
-            yield FindingKind.NOT_CLAIMED, "it is dead, and nobody ever claimed it"
+        elif asked is None:
+            yield FindingKind.NOT_CLAIMED, f"it is dead, and no claim of txn {claim_txn} asked for it"
         elif version.finish_txn is None:
             yield FindingKind.NOT_FINISHED, "it is claimed, and no command has finished it"
         else:
-            yield from self._differences(row, version)
+            yield from self._differences(row, version, asked)
 
-    def _differences(self, row: LedgerRow, version: Version) -> Iterator[tuple[FindingKind, str]]:
-        claim = self._history.claim_of(version.claim_txn or 0)
+    def _differences(self, row: LedgerRow, version: Version, asked: Asked) -> Iterator[tuple[FindingKind, str]]:
+        claim = self._history.claim_of(asked.claim_txn)
         facts = row.claim
-        if claim is None:  # a version's claim is one of the log's
+        if claim is None:  # whatever was asked for was asked for by one of the log's
             raise AssertionError(version)
         pairs: tuple[tuple[str, Any, Any], ...] = (
-            ("death", row.death, version.death),
+            ("death", row.death, asked.death),
             ("container", row.container_id, version.container_id),
             ("first block", row.first_local_id, version.first_local_id),
             ("blocks", row.block_count, version.block_count),
             ("bytes a block", row.block_size_bytes, version.block_size_bytes),
             ("bytes", row.size_bytes, version.size_bytes),
-            ("claim", facts.claim_txn, claim.txn),
             ("time of the claim", facts.claim_time_ms, claim.time_ms),
             ("chain version", facts.chain_version, claim.chain_version),
-            ("snapshot before the death", facts.previous_txn, version.previous_txn),
-            ("snapshot after the birth", facts.next_txn, version.next_txn),
+            ("snapshot before the death", facts.previous_txn, asked.previous_txn),
+            ("snapshot after the birth", facts.next_txn, asked.next_txn),
             ("task", facts.task, claim.task),
             ("first judge's chain version", facts.first_judge_version, claim.first_judge_version),
             ("second judge's chain version", facts.second_judge_version, claim.second_judge_version),

@@ -27,11 +27,12 @@ from services.storage.store import Store
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
     """The parts of this service."""
     metrics = MetadataMetrics(registry)
-    diffs = DiffJobsOfShards(read_limits(MetadataSettings, "metadata"), SnapshotDiffMetrics(registry))
+    limits = read_limits(MetadataSettings, "metadata")
+    diffs = DiffJobsOfShards(limits, SnapshotDiffMetrics(registry))
 
     def watched_routes(stores: Stores) -> list[Route]:
         metrics.watch(stores, settings.shards)
-        return [*routes(stores), *diff_routes(stores, diffs), *audit_api.routes(stores)]
+        return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_api.routes(stores)]
 
     return ServiceParts(
         make_service=lambda _: MetadataService(),

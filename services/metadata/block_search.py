@@ -1,4 +1,5 @@
-"""Which version owns a block. A block's id tells the txn that wrote it, which is the birth of its version.
+"""Which version owns a block. A block's id tells the txn that wrote it, which is the birth of its version, unless that
+came back later as a new object.
 
 No table is ordered by birth, so the search goes through the versions of a bucket, or of the shard when none is named:
 the claimed ones, the deleted ones, then the live ones. It goes page by page, and stops at the first that fits.
@@ -119,7 +120,7 @@ def _search(
             return None, f"{place}:{key.hex()}"
         version = _key_of(row)
         blocks = version.blocks
-        if version.birth == birth and blocks is not None:
+        if blocks is not None and local_id_txn(blocks.first_local_id) == birth:
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:
                 identity = _identity(tables, key, place)
                 return (None if identity is None else _Found(identity, row)), ""

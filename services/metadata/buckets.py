@@ -15,7 +15,7 @@ from schemas.records import (
     DeleteVolume,
     VolumeRow,
 )
-from services.domain.names import check_bucket_name, check_volume_name
+from services.domain.names import MAX_OWNER_LENGTH, check_bucket_name, check_length, check_volume_name
 from services.domain.table_keys import bucket_id_key, bucket_key, flat_key, tree_key, volume_key
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import (
@@ -48,6 +48,7 @@ def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
 def create_volume(transaction: Transaction, command: CreateVolume) -> Committed:
     """Make a volume."""
     check_volume_name(command.volume)
+    check_length("an owner", command.owner, MAX_OWNER_LENGTH)
     table = transaction.work.table(VOLUME_TABLE)
     key = volume_key(command.volume)
     if table.get(key) is not None:

@@ -17,11 +17,13 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import SNAPSHOT_CHAIN
-from services.domain.table_keys import bucket_id_key, snapshot_list_key
+from services.domain.names import is_snapshot_id
+from services.domain.table_keys import bucket_id_key, snapshot_list_key, volume_key
+from services.metadata.access import require_manager
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError
 from services.metadata.rollback import is_rolled_back_to
-from services.metadata.tables import BUCKET_ID_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
+from services.metadata.tables import BUCKET_ID_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvalidMessageError
 from services.storage.store import Store
@@ -31,10 +33,14 @@ from services.storage.tables import TablesReader
 def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTaken:
     """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
     work = transaction.work
+    if not is_snapshot_id(command.snapshot_id):
+        raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: take a UUID")
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
         return _taken(transaction, before)
     try:
+        if transaction.signers.is_on and command.user:
+            require_manager(transaction, command.user, command.volume)
         bucket = find_bucket(work, command.volume, command.bucket)
     except CommandError as error:
         return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
@@ -71,7 +77,13 @@ def _taken(transaction: Transaction, row: SnapshotListRow) -> SnapshotTaken:
         creation_time_ms=row.creation_time_ms,
         chain_version=row.chain_version,
         referenced_bytes=row.referenced_bytes,
+        owner=_owner(transaction, identity.volume if identity else ""),
     )
+
+
+def _owner(transaction: Transaction, volume: str) -> str:
+    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) if volume else None
+    return row.owner if row else ""
 
 
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:

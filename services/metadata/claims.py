@@ -88,7 +88,7 @@ class _Claim:
         end = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
         work.table(RECLAIM_TABLE).put_encoded(key, row + end)
         # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version))
+        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
         self._group(named, version)
 

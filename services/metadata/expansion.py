@@ -79,7 +79,16 @@ class _Page:
                 break
             work.table(DIRECTORY_TABLE).delete(key)
             bury_directory(self._transaction, *ids, child, death)
-            made.append(DeletedDirectoryRow(child, death.txn, death.snapshots_before, is_expanded=False, child_rows=0))
+            made.append(
+                DeletedDirectoryRow(
+                    child,
+                    death.txn,
+                    death.snapshots_before,
+                    is_expanded=False,
+                    child_rows=0,
+                    deletion_time_ms=self._transaction.log_time_ms,
+                )
+            )
             self.directories += 1
         for key, file in work.table(FILE_TABLE).scan_encoded(*children):
             if not self._take(len(key) + len(file)):
@@ -102,7 +111,7 @@ class _Page:
     def _save(self, row: DeletedDirectoryRow, made: int, *, is_expanded: bool) -> None:
         ids = (self._identity.volume_id, self._identity.bucket_id)
         key = garbage_key(*ids, row.death, row.directory.object_id)
-        saved = replace(row, is_expanded=is_expanded, child_rows=row.child_rows + made)
+        saved = replace(row, is_expanded=is_expanded, child_rows=row.child_rows + made, is_expansion_begun=True)
         self._transaction.work.table(DELETED_DIRECTORY_TABLE).put(key, saved)
         if is_expanded:
             self._transaction.space.unexpanded_changed(self._transaction.work, self._identity.bucket_id, row.death, -1)

@@ -11,6 +11,7 @@ from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABL
 from services.runtime.service import Work
 
 MAX_BYTES = 2**63 - 1
+"""What all versions of a shard that are not freed may have together: then no sum of sizes needs more than 64 bits."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
@@ -20,22 +21,26 @@ class BucketFigures:
     def __init__(self) -> None:
         self._used: BatchSums[int] = BatchSums()
         self._accounts: BatchSums[int] = BatchSums()
+        self._stored: BatchSums[None] = BatchSums()
         self._last_txn: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
         self._used.clear()
         self._accounts.clear()
+        self._stored.clear()
         self._last_txn.clear()
 
     def undo_message(self) -> None:
         """The present message was not applied."""
         self._used.undo_message()
         self._accounts.undo_message()
+        self._stored.undo_message()
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Bytes and names that have become live."""
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
+        self._stored.add(None, (size_bytes,))
 
     def bury(self, bucket_id: int, size_bytes: int, *, has_row: bool) -> None:
         """One key or directory has died; without a row in a garbage table it is just gone."""
@@ -61,11 +66,12 @@ class BucketFigures:
         """SCM has confirmed a claimed version."""
         self._accounts.add(bucket_id, (-size_bytes, -1, size_bytes, 1))
         self._used.add(bucket_id, (0, 0, -size_bytes, -1))
+        self._stored.add(None, (-size_bytes,))
 
-    def live_bytes(self, bucket_id: int, written_bytes: int) -> int:
-        """Live bytes of a bucket with what this batch has moved, given what is written."""
-        moved = self._used.of(bucket_id)
-        return written_bytes + moved[0] if moved else written_bytes
+    def moved_stored(self) -> int:
+        """By how much this batch has changed the bytes of the shard that are put and not freed."""
+        moved = self._stored.of(None)
+        return moved[0] if moved else 0
 
     def moved_live(self) -> tuple[int, int]:
         """Bytes and names that the present message has taken off the live figures."""
@@ -78,6 +84,7 @@ class BucketFigures:
             self._last_txn[bucket_id] = txn
         self._used.keep_message()
         self._accounts.keep_message()
+        self._stored.keep_message()
 
     def write(self, work: Work) -> None:
         """Write the changed figures."""
@@ -90,7 +97,7 @@ class BucketFigures:
             after = AccountRow(
                 before.claimed_bytes + claimed_bytes,
                 before.claimed_versions + claimed_versions,
-                before.freed_bytes + freed_bytes,
+                min(before.freed_bytes + freed_bytes, MAX_BYTES),  # it only ever grows, and stays where it ends
                 before.freed_versions + freed_versions,
             )
             accounts.put(key, after)

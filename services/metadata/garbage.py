@@ -11,7 +11,7 @@ from schemas.records import (
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
-    KeyHead,
+    KeyStart,
     RenameRow,
 )
 from services.domain.space_matrix import holders
@@ -28,13 +28,13 @@ RENAME_CELL = (0, 0, 0, 0, 1)
 """What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
 
 
-_KEY_HEAD = codec(KeyHead)
+_KEY_START = codec(KeyStart)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
-def key_cell(key: KeyHead) -> tuple[int, int, int, int, int]:
+def key_cell(size_bytes: int) -> tuple[int, int, int, int, int]:
     """What a version counts in the space matrix."""
-    return key.size_bytes, 1, 1, 0, 0
+    return size_bytes, 1, 1, 0, 0
 
 
 class Death(NamedTuple):
@@ -49,19 +49,34 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(transaction: Transaction, volume_id: int, bucket_id: int, row: bytes, death: Death) -> KeyHead:
+def bury_key(
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+) -> KeyStart:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
-    key = _KEY_HEAD.decode_head(row)
-    transaction.figures.bury(bucket_id, key.size_bytes, has_row=key.blocks is not None)
-    if key.blocks is None:
+    key = _KEY_START.decode_head(row)
+    has_blocks = key.size_bytes > 0
+    transaction.figures.bury(bucket_id, key.size_bytes, has_row=has_blocks)
+    if not has_blocks:
         return key
     work = transaction.work
     deleted = _DELETED_KEY_ROW.encode_around(
-        row, {"death": death.txn, "snapshots_before_death": death.snapshots_before}
+        row,
+        {
+            "death": death.txn,
+            "snapshots_before_death": death.snapshots_before,
+            "is_overwritten": is_overwritten,
+            "deletion_time_ms": transaction.log_time_ms,
+        },
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key))
+    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key.size_bytes))
     transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
     return key
 
@@ -70,7 +85,14 @@ def bury_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
 ) -> None:
     """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
-    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=False, child_rows=0)
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=False,
+        child_rows=0,
+        deletion_time_ms=transaction.log_time_ms,
+    )
     _bury(transaction, volume_id, bucket_id, row)
     transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
 
@@ -79,7 +101,15 @@ def bury_expanded_directory(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
 ) -> None:
     """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
-    row = DeletedDirectoryRow(directory, death.txn, death.snapshots_before, is_expanded=True, child_rows=child_rows)
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=True,
+        child_rows=child_rows,
+        is_expansion_begun=True,
+        deletion_time_ms=transaction.log_time_ms,
+    )
     _bury(transaction, volume_id, bucket_id, row)
 
 

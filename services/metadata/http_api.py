@@ -7,21 +7,27 @@ from contextlib import contextmanager
 
 from starlette.routing import Route
 
-from schemas.answers import BucketSpace, ListedEntry, ShardBacklog, StatAnswer
+from schemas.answers import BucketSpace, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
 from services.domain.table_keys import volume_key
 from services.metadata import queries, space_api
+from services.metadata.deleted_queries import list_deleted
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
 from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
 
 
-def routes(stores: Stores) -> list[Route]:
+def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
     """All reads of the shards that this process serves."""
 
     def applied_txn(tables: TablesReader) -> int:
         return queries.shard_state(tables).txn
+
+    def deleted(question: Question) -> list[ListedDeletion]:
+        with closing_reader(question.store.reading()) as tables:
+            bucket = _bucket_row(question, tables)
+            return list_deleted(tables, bucket, question.text("start_after", ""), question.limit(), undo_window_ms)
 
     return [
         read_route("/state", stores, _state, ShardState, applied_txn=applied_txn),
@@ -30,6 +36,7 @@ def routes(stores: Stores) -> list[Route]:
         read_route("/buckets", stores, _buckets, list[BucketRow], applied_txn=applied_txn),
         read_route("/bucket", stores, _bucket, BucketRow, applied_txn=applied_txn),
         read_route("/entries", stores, _entries, list[ListedEntry], applied_txn=applied_txn),
+        read_route("/deleted", stores, deleted, list[ListedDeletion], applied_txn=applied_txn),
         read_route("/stat", stores, _stat, StatAnswer, applied_txn=applied_txn),
         read_route("/space", stores, _space, BucketSpace, applied_txn=applied_txn),
         *space_api.routes(stores, applied_txn),
@@ -46,7 +53,7 @@ def _rows(question: Question) -> Iterator[TablesReader]:
         return
     try:
         checkpoint = question.store.open_checkpoint(snapshot_id)
-    except KeyError:
+    except (KeyError, ValueError):  # there is none, or there can be none of that name
         raise queries.missing_snapshot(TablesReader(question.store), snapshot_id) from None
     with closing_reader(checkpoint) as tables:
         yield tables

@@ -14,7 +14,7 @@ from schemas.records import (
     PutKey,
     RenameKey,
 )
-from services.domain.names import check_key_path
+from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
@@ -34,6 +34,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     check_key_path(command.key, is_tree=is_tree)
+    check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
     blocks = _blocks(transaction, command)
     if is_tree:
         place = tree.place_for_file(transaction, bucket, command.key)
@@ -62,9 +63,12 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
     if buried is not None:
         death = death_now(transaction, bucket.object_id)
-        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death)
-    if transaction.figures.live_bytes(bucket.object_id, bucket.used_bytes) > MAX_BYTES:
-        raise CommandError(ErrorCode.INVALID_REQUEST, "the bucket would hold more than 2^63-1 bytes")
+        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
+    if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"shard {transaction.shard} would store more than 2^63-1 bytes, with what is deleted and not yet freed",
+        )
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
     return Committed(object_id, blocks)

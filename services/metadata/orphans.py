@@ -161,7 +161,6 @@ def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, dea
     row = DeletedKeyRow(key, death.txn, death.snapshots_before)
     transaction.work.table(DELETED_TABLE).put(garbage_key(*ids, death.txn, key.object_id), row)
     transaction.figures.adopt(identity.bucket_id, run.size_bytes)
-    head = KeyHead(key.object_id, key.birth, key.size_bytes, run)
-    transaction.space.add(identity.bucket_id, NOBODY, key_cell(head))
+    transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes))
     entry = (identity.bucket_id, key.object_id, key.birth, *death)
     transaction.entries.add(DeletedKind.KEY, entry)

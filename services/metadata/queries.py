@@ -7,6 +7,9 @@ can be reached from the bucket's root: a row below a directory that is deleted i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
 from schemas.records import (
@@ -43,7 +46,10 @@ from services.metadata.tables import (
     VOLUME_TABLE,
 )
 from services.storage.store import prefix_end
-from services.storage.tables import TablesReader
+from services.storage.tables import TableReader, TablesReader
+
+V = TypeVar("V")
+_FIRST_PAGE_ROWS, _LARGEST_PAGE_ROWS = 8, 1_024
 
 
 def shard_state(tables: TablesReader) -> ShardState:
@@ -125,50 +131,75 @@ def _text_end(bucket: BucketRow, prefix: str) -> bytes:
     return flat_key(bucket.volume, bucket.bucket, prefix) + b"\xff"
 
 
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A directory that is being walked."""
+
+    rows: Iterator[DirectoryRow | KeyRow]
+    base: str
+    """Its path, with a slash behind it; empty for the root."""
+    after: tuple[bytes, ...]
+    """Names, from here downwards, of the path behind which the listing goes on; none when all of it lies behind."""
+
+
 def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str) -> Iterator[ListedEntry]:
-    """Depth first, names of one directory in the order of their bytes; a directory before what is in it."""
-    after_key = tuple(name.encode() for name in after.split("/")) if after else ()
-    stack = [_children(tables, bucket, bucket.object_id, "")]
+    """Depth first, names of one directory in the order of their bytes; a directory before what is in it.
+
+    What is before the start or beside the prefix is not read, so that a page costs what it has, wherever it is.
+    """
+    after_names = tuple([name.encode() for name in after.split("/")]) if after else ()
+    stack = [_level(tables, bucket, bucket.object_id, "", prefix, after_names)]
     while stack:
-        entry = next(stack[-1], None)
-        if entry is None:
+        level = stack[-1]
+        row = next(level.rows, None)
+        if row is None:
             stack.pop()
             continue
-        row, path = entry
-        is_directory = isinstance(row, DirectoryRow)
-        position = tuple(name.encode() for name in path.split("/"))
-        if (
-            is_directory
-            and (path.startswith(prefix) or prefix.startswith(f"{path}/"))
-            and not _is_behind(position, after_key)
-        ):
-            stack.append(_children(tables, bucket, row.object_id, f"{path}/"))
-        if path.startswith(prefix) and position > after_key:
+        path = level.base + row.name
+        is_on_the_way = bool(level.after) and row.name.encode() == level.after[0]
+        if isinstance(row, DirectoryRow):
+            below = level.after[1:] if is_on_the_way else ()
+            stack.append(_level(tables, bucket, row.object_id, f"{path}/", prefix, below))
+        if path.startswith(prefix) and not is_on_the_way:
             yield _directory_entry(path, row) if isinstance(row, DirectoryRow) else _key_entry(path, row)
 
 
-def _is_behind(position: tuple[bytes, ...], after: tuple[bytes, ...]) -> bool:
-    """Whether all that is below a directory comes before the point where a listing goes on."""
-    return bool(after) and position < after[: len(position)]
+def _level(
+    tables: TablesReader, bucket: BucketRow, directory_id: int, base: str, prefix: str, after: tuple[bytes, ...]
+) -> _Level:
+    """The part of a directory in which something can have the prefix, from the first name that is wanted on."""
+    all_names = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
+    name, slash, _ = prefix[len(base) :].partition("/")
+    start = all_names + name.encode()
+    end = start + (b"\0" if slash else b"\xff") if name or slash else prefix_end(all_names)
+    return _Level(_children(tables, max(start, all_names + after[0]) if after else start, end), base, after)
 
 
-def _children(
-    tables: TablesReader, bucket: BucketRow, directory_id: int, base: str
-) -> Iterator[tuple[DirectoryRow | KeyRow, str]]:
+def _children(tables: TablesReader, start: bytes, end: bytes) -> Iterator[DirectoryRow | KeyRow]:
     """Files and directories of one directory, merged by name."""
-    start = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
-    end = prefix_end(start)
-    directories = tables.table(DIRECTORY_TABLE).scan(start, end)
-    files = tables.table(FILE_TABLE).scan(start, end)
+    directories = _in_pages(tables.table(DIRECTORY_TABLE), start, end)
+    files = _in_pages(tables.table(FILE_TABLE), start, end)
     directory, file = next(directories, None), next(files, None)
     while directory is not None or file is not None:
         if file is None or (directory is not None and directory[0] < file[0]):
             assert directory is not None  # noqa: S101 the loop's condition says so
-            yield directory[1], base + directory[1].name
+            yield directory[1]
             directory = next(directories, None)
         else:
-            yield file[1], base + file[1].name
+            yield file[1]
             file = next(files, None)
+
+
+def _in_pages(table: TableReader[V], start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+    """Rows of a range, some at a time: a walk is within as many directories as its path is long, and one that kept
+    an iterator of the database open in each would hold a block of each file there."""
+    count = _FIRST_PAGE_ROWS
+    while True:
+        page = list(islice(table.scan(start, end), count))
+        yield from page
+        if len(page) < count:
+            return
+        start, count = page[-1][0] + b"\0", min(2 * count, _LARGEST_PAGE_ROWS)
 
 
 def _key_entry(path: str, row: KeyRow) -> ListedEntry:

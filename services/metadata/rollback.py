@@ -185,7 +185,7 @@ class _Page:
             phase, start = phase + 1, b""
         bucket = _bucket(self._transaction, self._bucket.object_id)
         if bucket is not None:
-            _set_fence(self._transaction, bucket, "")
+            _set_fence(self._transaction, replace(bucket, rolled_back_txn=self._transaction.txn), "")
         return self._row_at(phase, b"")
 
     def _row_at(self, phase: int, next_key: bytes) -> RollbackRow:
@@ -367,7 +367,9 @@ class _Page:
                 raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; look at it")
             deleted.delete(key)
             self._put_back(here, saved)
-            self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), key_cell(head))
+            self._transaction.space.subtract(
+                bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
+            )
             self._transaction.figures.revive(bucket.object_id, head.size_bytes)
         return None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schemas.records import Barrier, DeletedEntries, DeletedKind
+from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
 from schemas.topics import DELETED_ENTRIES
-from services.domain.row_columns import NO_ROWS, names_of_kind
+from services.domain.row_columns import NO_ROWS
 from services.runtime.service import Work
 
 MAX_ROWS_PER_MESSAGE = 1_000
@@ -69,6 +69,5 @@ class SentEntries:
 def _messages(page: _Page, entries: list[Entry], chain_version: int) -> Iterator[DeletedEntries]:
     kind, sweep_id, sweep_page = page
     for start in range(0, len(entries), MAX_ROWS_PER_MESSAGE):
-        some = entries[start : start + MAX_ROWS_PER_MESSAGE]
-        names = names_of_kind(kind, [entry[:4] for entry in some])
-        yield DeletedEntries(chain_version, names, tuple([entry[4] for entry in some]), sweep_id, sweep_page)
+        *names, befores = zip(*entries[start : start + MAX_ROWS_PER_MESSAGE], strict=True)
+        yield DeletedEntries(chain_version, RowNames(kind, *names), befores, sweep_id, sweep_page)

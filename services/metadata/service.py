@@ -19,8 +19,10 @@ from schemas.records import (
     MetadataReply,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
-from services.domain.names import InvalidNameError
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
+    access,
     buckets,
     checkpoints,
     claims,
@@ -31,6 +33,7 @@ from services.metadata import (
     rollback,
     sweeps,
     tree,
+    undelete,
 )
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
@@ -41,6 +44,7 @@ from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.tables import (
+    SECRET_TABLE,
     TABLES,
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
@@ -49,6 +53,7 @@ from services.metadata.transaction import ShardCounters, Transaction
 from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
+from services.runtime.signers import Signers
 from services.storage.tables import TablesReader
 
 _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = {
@@ -62,7 +67,9 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,
     records.RenameDirectory: tree.rename_directory,
+    records.Undelete: undelete.undelete,
     records.RequeueOrphans: orphans.requeue_orphans,
+    records.SetSecret: access.set_secret,
 }
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered as a client's are, and yet come from one sender alone."""
@@ -76,6 +83,8 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
+_ALWAYS_ANSWERED = (records.Undelete,)
+"""Whoever reads the log again cannot tell without the answer whether it came in time."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     Barrier: ("snapshots", "key_deletion", "directory_deletion"),
@@ -106,6 +115,7 @@ class MetadataService:
         self._entries = SentEntries()
         self._directories = DirectoryPaths()
         self._clients = ClientNumbers()
+        self._signers = Signers()
         self._transaction: Transaction | None = None
         self._dropped: list[str] = []
         self.unneeded_changes: list[tuple[bytes, bytes]] = []
@@ -123,6 +133,7 @@ class MetadataService:
         self._entries.clear()
         self._directories.clear()
         self._clients.clear()
+        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
         self._transaction = None
         self._dropped.clear()
         self.unneeded_changes = unneeded_changes(tables)
@@ -140,8 +151,10 @@ class MetadataService:
         transaction = self._begin(work, log_time_ms)
         try:
             if type(command.body) in _CLIENT_HANDLERS:
-                self._apply_client_command(command, transaction)
+                self._apply_client_command(message, transaction)
             else:
+                if self._signers.is_on:
+                    access.check_internal(transaction, message, command)
                 self._apply_service_command(command, transaction)
         except BaseException:
             self._undo()
@@ -163,17 +176,25 @@ class MetadataService:
                 self._written,
                 self._entries,
                 self._directories,
+                signers=self._signers,
             )
         transaction.begin(self._counters, log_time_ms)
         return transaction
 
-    def _apply_client_command(self, command: MetadataCommand, transaction: Transaction) -> None:
-        work = transaction.work
+    def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
+        work, command = transaction.work, message.record
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         expected = _NAMED_SENDERS.get(type(command.body))
         if expected is not None and command.sender != expected:
             raise InvalidMessageError(
                 f"{type(command.body).__name__} comes from {expected}, not from {command.sender!r}"
             )
+        if self._signers.is_on and (denial := self._denial(message, transaction)):
+            # Not remembered: otherwise a stranger could use up a client's numbers.
+            if command.wants_reply:
+                work.send(METADATA_REPLIES, _reply(command, 0, denial))
+            return
         client = command.client_id.encode()
         if command.number:
             last, reply = self._clients.last(work, client)
@@ -182,11 +203,19 @@ class MetadataService:
                 return
         outcome = self._carry_out(command, transaction)
         encoded = b""
-        if command.wants_reply:
+        if command.wants_reply or isinstance(command.body, _ALWAYS_ANSWERED):
             encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             self._clients.applied(client, command.number, transaction.log_time_ms, encoded)
+
+    def _denial(self, message: Message, transaction: Transaction) -> CommandError | None:
+        """Why a client's command is not even looked at, if so."""
+        try:
+            access.check_client(transaction, message, message.record)
+        except CommandError as error:
+            return error
+        return None
 
     def _answer_again(self, command: MetadataCommand, last: int, answer: bytes, work: Work) -> None:
         if not command.wants_reply:
@@ -276,6 +305,8 @@ class MetadataService:
         body = command.body
         if command.sender not in _CONTROL_SENDERS.get(type(body), ()):
             raise InvalidMessageError(f"{type(body).__name__} does not come from {command.sender or 'a client'}")
+        if command.user:
+            self._count_once(command, transaction)
         if isinstance(body, Barrier):
             self._pass_barrier(body, transaction)
         elif isinstance(body, records.GrantContainer):
@@ -288,6 +319,13 @@ class MetadataService:
             lost_tail.accept(transaction, body)
         else:
             checkpoints.publish_full_chain(transaction)
+
+    def _count_once(self, command: MetadataCommand, transaction: Transaction) -> None:
+        """A person's signed command is carried out once, whoever sends it again."""
+        client = command.client_id.encode()
+        if command.number <= self._clients.last(transaction.work, client)[0]:
+            raise InvalidMessageError(f"number {command.number} of {command.user} was applied already")
+        self._clients.applied(client, command.number, transaction.log_time_ms, b"")
 
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
         """Send a barrier on behind everything before it: out to streaming, or back to snapshots."""
@@ -307,6 +345,7 @@ class MetadataService:
         self._written.send(work)
         self._entries.send(work, self._counters.chain_version)
         note_changes(work, self._snapshots)
+        self._counters.stored_bytes += self._figures.moved_stored()
         self._figures.write(work)
         self._space.write(work)
         self._space.send(work, self._counters.txn)
@@ -324,4 +363,4 @@ class MetadataService:
 def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
     if isinstance(outcome, Committed):
         return MetadataReply(command.client_id, command.number, txn, committed=outcome)
-    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), str(outcome))
+    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))

@@ -1,4 +1,4 @@
-"""Limits of metadata's diffs. Nothing that a command does depends on them."""
+"""Limits of metadata's diffs, and what listings say. Nothing that a command does depends on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """How much is spent on diffs, for each shard. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
+    """How much is spent on diffs, for each shard, and what reads tell. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
 
     diff_threads: int = 1
     """Diffs that are made at the same time. Each takes processor time from the shard's writer."""
@@ -21,3 +21,5 @@ class MetadataSettings:
     """How long a diff can be read after its end. Ozone: 7 days."""
     diff_kept_count: int = 1_000
     """How many that have ended are kept; the oldest go first, those that were rejected too."""
+    undo_window_ms: int = 0
+    """The undo window of the deletion services, repeated for the listing of what can be brought back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
@@ -14,6 +14,7 @@ from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.written_blocks import WrittenBlocks
 from services.runtime.service import Work
+from services.runtime.signers import Signers
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class ShardCounters:
     container_id: int = 0
     claims_stopped: str = ""
     skipped_txns: int = 0
+    stored_bytes: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -41,6 +43,7 @@ class ShardCounters:
             state.container_id,
             state.claims_stopped,
             state.skipped_txns,
+            state.stored_bytes,
         )
 
     def state(self) -> ShardState:
@@ -53,6 +56,7 @@ class ShardCounters:
             self.container_id,
             self.claims_stopped,
             self.skipped_txns,
+            self.stored_bytes,
         )
 
 
@@ -74,6 +78,7 @@ class Transaction:
     txn: int = 0
     log_time_ms: int = 0
     objects: int = 0
+    signers: Signers = field(default_factory=Signers)
 
     def begin(self, counters: ShardCounters, log_time_ms: int) -> None:
         """Take up the next command."""

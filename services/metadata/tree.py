@@ -27,6 +27,15 @@ from services.storage.store import prefix_end
 from services.storage.tables import TableDefinition
 
 
+class DirectoryPlace(NamedTuple):
+    """Where a directory's row goes: its key, its directory and name; and how many directories were made for it."""
+
+    db_key: bytes
+    parent_id: int
+    name: str
+    made_directories: int
+
+
 class Place(NamedTuple):
     """Where a key's row goes: its table and key, its directory and name; and how many directories were made for it."""
 
@@ -61,6 +70,16 @@ def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Pl
     if transaction.work.table(DIRECTORY_TABLE).get(key) is not None:
         raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory")
     return Place(FILE_TABLE, key, parent_id, name, made)
+
+
+def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryPlace:
+    """Where a directory of this path goes, which must be free; missing directories on the way are made."""
+    directory, _, name = path.rpartition("/")
+    parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
+    key, work = row_key(bucket, parent_id, name), transaction.work
+    if work.table(DIRECTORY_TABLE).get(key) is not None or work.table(FILE_TABLE).get(key) is not None:
+        raise CommandError(ErrorCode.FILE_ALREADY_EXISTS, f"there is a {path} already: name another path (--to)")
+    return DirectoryPlace(key, parent_id, name, made)
 
 
 def _make_directories(

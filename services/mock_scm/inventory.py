@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from schemas.records import (
+    BlockGroups,
     BlockRun,
     BlocksWritten,
     ContainerRow,
@@ -15,7 +16,7 @@ from schemas.records import (
     InventoryRow,
     ScmState,
 )
-from services.domain.row_columns import BlockGroup
+from services.domain.row_columns import BlockGroup, check_lengths, group_columns
 from services.mock_scm.metrics import GroupOutcome
 from services.mock_scm.tables import (
     CONTAINER_TABLE,
@@ -33,6 +34,8 @@ from services.storage.tables import TablesReader
 logger = structlog.get_logger(__name__)
 
 NO_STATE = ScmState(0, 0, 0, 0, 0, 0, 0)
+MAX_NUMBER = 2**63 - 1
+"""Of an id or a figure. Figures that only ever grow stay there."""
 
 
 def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
@@ -56,12 +59,14 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     for run in runs:
         inventory.put(inventory_key(run), InventoryRow(written.bucket_id, run))
     size_bytes, block_count = sum(run.size_bytes for run in runs), sum(run.block_count for run in runs)
+    if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
+        raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
     before = _container(written.container_id, work)
     container = ContainerRow(
         written.container_id,
         before.block_count + block_count,
         before.used_bytes + size_bytes,
-        before.written_bytes + size_bytes,
+        min(before.written_bytes + size_bytes, MAX_NUMBER),
     )
     _put_container(container, work)
     is_full = written.container_id == state.container_id and container.written_bytes >= container_size_bytes
@@ -85,7 +90,40 @@ def _runs(written: BlocksWritten) -> list[BlockRun]:
     columns = (written.first_local_ids, written.block_counts, written.block_sizes_bytes, written.sizes_bytes)
     if len({len(column) for column in columns}) > 1:
         raise InvalidMessageError("the lists of written blocks are not as long as each other: each version is in all")
-    return [BlockRun(written.container_id, *values) for values in zip(*columns, strict=True)]
+    runs = [BlockRun(written.container_id, *values) for values in zip(*columns, strict=True)]
+    for run in runs:
+        check_run(run)
+    return runs
+
+
+def check_run(run: BlockRun) -> None:
+    """Refuse a run that cannot be: what has no blocks, no size, or ids beyond the last one.
+
+    Raises:
+        InvalidMessageError: it is such a run.
+    """
+    if (
+        min(run.container_id, run.first_local_id) < 0
+        or min(run.block_count, run.block_size_bytes, run.size_bytes) < 1
+        or last_local_id(run) > MAX_NUMBER
+    ):
+        raise InvalidMessageError(f"no blocks are like this: {run}")
+
+
+def check_groups(groups: BlockGroups) -> None:
+    """Refuse groups of which a run cannot be, or whose lists are not as long as each other.
+
+    Raises:
+        InvalidMessageError: there is such a run.
+    """
+    check_lengths(*group_columns(groups))
+    if not groups.first_local_ids:
+        return
+    lasts = [first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True)]
+    least_id = min((*groups.container_ids, *groups.first_local_ids))
+    least_size = min((*groups.block_counts, *groups.block_sizes_bytes, *groups.sizes_bytes))
+    if least_id < 0 or least_size < 1 or max(lasts) > MAX_NUMBER:
+        raise InvalidMessageError("there is a group whose blocks cannot be: no blocks, no size, or ids beyond the last")
 
 
 def last_local_id(run: BlockRun) -> int:
@@ -133,8 +171,8 @@ def _log_deletion(removed: dict[int, list[BlockRun]], work: Work) -> list[bytes]
             deletion_txn=deletion_txn,
             inventory_bytes=state.inventory_bytes - size_bytes,
             inventory_blocks=state.inventory_blocks - block_count,
-            deleted_bytes=state.deleted_bytes + size_bytes,
-            deleted_blocks=state.deleted_blocks + block_count,
+            deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
+            deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
         ),
         work,
     )

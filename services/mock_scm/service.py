@@ -27,7 +27,7 @@ from schemas.records import (
     WaitingDeletion,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
-from services.domain.row_columns import BlockGroup, block_groups, check_lengths, group_columns
+from services.domain.row_columns import BlockGroup, block_groups
 from services.mock_scm import inventory
 from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
@@ -43,6 +43,7 @@ from services.mock_scm.tables import (
     deletion_key,
     order_of_key,
 )
+from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 
@@ -120,6 +121,9 @@ class MockScmService:
                 self._delete(row.command, work)
 
     def _take_deletion(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
+        if command.task < 0 or command.attempt < 0:
+            raise InvalidMessageError(f"task {command.task}, attempt {command.attempt}: neither is below 0")
+        inventory.check_groups(command.groups)
         if self.switches.delay_ms <= 0:
             self._delete_when_known(command, work)
             return
@@ -131,7 +135,6 @@ class MockScmService:
     def _delete_when_known(self, command: DeleteBlocks, work: Work) -> None:
         """A block that was not reported yet cannot be told from one that is deleted already: wait for the report."""
         groups = command.groups
-        check_lengths(*group_columns(groups))
         lasts = (first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True))
         newest = max(lasts, default=0)
         if newest <= inventory.scm_state(work).mark_local_id:

@@ -75,7 +75,7 @@ class Auditor:
         """
         audit_id, started = uuid.uuid4().hex, time.time()
         with (
-            http_client() as http,
+            http_client(self.address.http_token) as http,
             tempfile.TemporaryDirectory(prefix="deepclean-audit-") as scratch,
             self._copies(http, shard, audit_id, progress) as copies,
         ):

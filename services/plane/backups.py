@@ -28,6 +28,7 @@ from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import PlaneFile
+from services.plane.plane_secrets import token_header
 from services.plane.shard_databases import database_directory, open_copy, positions_of
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.errors import StoreError
@@ -191,7 +192,7 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
     try:
-        with httpx.Client(timeout=ASK_SECONDS, trust_env=False) as http:
+        with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error

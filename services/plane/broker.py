@@ -19,6 +19,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from schemas.credentials import KafkaCredentials, write_secret
+from services.plane.broker_security import BrokerSecurity, administrator_of
 from services.plane.errors import StackError, disk_error
 from services.plane.home import jars_directory
 from services.plane.jars import classpath
@@ -37,6 +40,17 @@ FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
 ATTEMPT_SECONDS = 0.2
 LAST_LINES_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One node's place in a cluster of several."""
+
+    number: int
+    """From 1."""
+    cluster_id: str
+    controller_ports: tuple[int, ...]
+    """Of all nodes, in the order of their numbers; each node is one of the controllers."""
 
 
 class EmbeddedBroker:
@@ -53,8 +67,10 @@ class EmbeddedBroker:
         heap: str = "512m",
         jars: Path | None = None,
         java: JavaRuntime | None = None,
+        node: ClusterNode | None = None,
         ready_seconds: float = 60,
         stop_seconds: float = 20,
+        security: BrokerSecurity | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.log_file = self.directory / "broker.log"
@@ -65,6 +81,8 @@ class EmbeddedBroker:
         self._heap = heap
         self._jars = jars
         self._java = java
+        self._security = security
+        self._node = node
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +93,10 @@ class EmbeddedBroker:
         if self._port == 0:
             raise StackError("The broker has no port yet: start it first.")
         return f"{HOST}:{self._port}"
+
+    @property
+    def _number(self) -> int:
+        return self._node.number if self._node else 1
 
     @property
     def process_id(self) -> int | None:
@@ -88,11 +110,18 @@ class EmbeddedBroker:
 
     def start(self) -> Self:
         """Start and wait until a client gets an answer; raises StackError with what to do if none comes."""
-        if self.is_running:
-            return self
+        if not self.is_running:
+            self.launch()
+            self.await_answer()
+        return self
+
+    def launch(self) -> None:
+        """Start, and wait for nothing: a node of a cluster answers only when most of them run."""
         self._java = self._java or find_java()
         jars = classpath(self._jars or jars_directory(), "kafka")
         try:
+            if self._security is not None:
+                self._security.prepare(self._java)
             self._prepare()
             self._format(jars)
             with self._output_file.open("wb") as output:
@@ -107,12 +136,6 @@ class EmbeddedBroker:
                 )
         except OSError as error:
             raise disk_error(self.directory, error) from error
-        try:
-            self._await_answer()
-        except BaseException:
-            self.kill()
-            raise
-        return self
 
     def stop(self) -> None:
         """Ask it to finish, wait, and end it if it does not; nothing to do if it is not running."""
@@ -157,16 +180,24 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self._port = self._port or self._last_port() or _free_port()
+        self._port = self._port or self._last_port() or free_port()
         _require_free(self._port)
         text = resources.files("services.plane").joinpath("broker.server.properties").read_text()
+        ports = self._node.controller_ports if self._node else (free_port(besides=self._port),)
+        voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
+            "node": self._number,
             "port": self._port,
-            "controller_port": _free_port(besides=self._port),
+            "controller_port": ports[self._number - 1],
+            "voters": voters,
+            "copies": len(ports),
+            "least_copies": len(ports) // 2 + 1,
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
-        self._properties_file.write_text(text)
+        if self._security is not None:
+            text = self._security.secured(text)
+        write_secret(self._properties_file, text)
         if self.log_file.is_file():  # so that what it says is about this start
             self.log_file.replace(self.directory / "broker.previous.log")
 
@@ -184,14 +215,14 @@ class EmbeddedBroker:
     def _last_port(self) -> int:
         if not self._properties_file.is_file():
             return 0
-        listener = re.search(r"^listeners=PLAINTEXT://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
+        listener = re.search(r"^listeners=\w+://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
         return int(listener[1]) if listener else 0
 
     def _format(self, jars: str) -> None:
         """Give a new directory its cluster id; one that has it is left alone."""
         if (self._records / "meta.properties").is_file():
             return
-        cluster = _new_cluster_id()
+        cluster = self._node.cluster_id if self._node else new_cluster_id()
         command = self._command(jars, "kafka.tools.StorageTool", "-Xmx128m", "-XX:TieredStopAtLevel=1")
         try:
             run = subprocess.run(
@@ -225,14 +256,21 @@ class EmbeddedBroker:
             *("-cp", jars, main_class, str(self._properties_file)),
         ]
 
+    def await_answer(self) -> None:
+        """Ask for the cluster's metadata until it is answered; raises StackError if the child ends or time is up."""
+        try:
+            self._await_answer()
+        except BaseException:
+            self.kill()
+            raise
+
     def _await_answer(self) -> None:
-        """Ask for the cluster's metadata until it is answered, the child ends, or time is up."""
         assert self._process is not None  # noqa: S101  start() made it
         deadline = time.monotonic() + self._ready_seconds
-        with quiet_admin(self.bootstrap_servers) as admin:
+        with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
             while time.monotonic() < deadline:
                 with contextlib.suppress(KafkaException):
-                    if admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
+                    if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
                         return
                 status = self._process.poll()
                 if status is not None:
@@ -292,7 +330,7 @@ _KNOWN_FAILURES = (
 
 
 @contextlib.contextmanager
-def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
+def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
     """An admin client that tries often and keeps refused connections, expected at a start, to itself."""
     silent = logging.getLogger("deepclean.broker.connections")
     silent.propagate = False
@@ -300,6 +338,7 @@ def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
         silent.addHandler(logging.NullHandler())
     client = AdminClient(
         {
+            **(credentials.client_settings() if credentials else {}),
             "bootstrap.servers": bootstrap_servers,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 100,
@@ -311,7 +350,7 @@ def quiet_admin(bootstrap_servers: str) -> Iterator[AdminClient]:
         yield client
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """A random id as Kafka writes it; none that begins like an option, which the storage tool would take it for."""
     while True:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -319,7 +358,7 @@ def _new_cluster_id() -> str:
             return cluster
 
 
-def _free_port(besides: int = 0) -> int:
+def free_port(besides: int = 0) -> int:
     """A port that nobody listens on just now, other than ``besides``."""
     while True:
         with socket.socket() as probe:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from schemas.credentials import KafkaCredentials
 from services.plane.broker import quiet_admin
 from services.plane.errors import StackError
 
@@ -16,14 +17,19 @@ ANSWER_SECONDS = 30.0
 POLL_SECONDS = 1.0
 
 
-def create_topics(bootstrap_servers: str, topics: Mapping[str, Mapping[str, str]], partitions: int) -> frozenset[str]:
+def create_topics(
+    bootstrap_servers: str,
+    topics: Mapping[str, Mapping[str, str]],
+    partitions: int,
+    credentials: KafkaCredentials | None = None,
+) -> frozenset[str]:
     """Make sure that each topic is there with so many partitions, and return the names of those that were new.
 
     A topic with fewer is given more, since more shards are more partitions; one that has more is refused, since
     the shards beyond would belong to nobody. An existing topic's settings are left as they are.
     """
     try:
-        with quiet_admin(bootstrap_servers) as admin:
+        with quiet_admin(bootstrap_servers, credentials) as admin:
             created = _create_missing(admin, topics, partitions)
             _add_partitions(admin, set(topics) - created, partitions)
             _await_leaders(admin, set(topics), partitions)

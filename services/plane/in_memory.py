@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
 from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
@@ -25,6 +27,7 @@ from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Probe, no_probe
 from services.runtime.service import Service
+from services.runtime.signing import SigningLog
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.memory import MemoryStore
@@ -52,6 +55,9 @@ class InMemoryPlane:
     snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
     clock: VirtualClock = field(default_factory=VirtualClock)
     max_batch_messages: int = 2_000
+    secrets: Mapping[str, bytes] = field(default_factory=dict)
+    """What services sign their commands with, by name."""
+    undo_window_ms: int = 0
     probes: Mapping[Address, Probe] = field(default_factory=dict)
     log: MemoryLog = field(init=False)
     processes: dict[Address, Process] = field(init=False, default_factory=dict)
@@ -86,15 +92,17 @@ class InMemoryPlane:
 
     def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
         """The log as one service sees it."""
-        return self.log
+        return SigningLog(self.log, self.secrets[name]) if name in self.secrets else self.log
 
     def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
         makers: dict[str, Callable[[], Any]] = {
             "metadata": MetadataService,
             "snapshots": lambda: SnapshotsService(self.snapshots_settings),
             "streaming": PureJudge,
-            "key_deletion": KeyDeletionService,
-            "directory_deletion": DirectoryDeletionService,
+            "key_deletion": lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=self.undo_window_ms)),
+            "directory_deletion": lambda: DirectoryDeletionService(
+                DirectoryDeletionSettings(undo_window_ms=self.undo_window_ms)
+            ),
             "mock_scm": MockScmService,
         }
         service: Service = makers[name]()

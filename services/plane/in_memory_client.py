@@ -7,19 +7,24 @@ from typing import Any, TypeVar
 
 from schemas.answers import (
     BucketSpace,
+    DeadLetterBytes,
+    DeadLetterCount,
     DiffJob,
+    ListedDeletion,
     ListedEntry,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
     SnapshotTag,
 )
-from schemas.codec import codec
+from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
     BlockRun,
     BucketRow,
+    DeadLetterRow,
     DirectoryRow,
     KeyRow,
+    MessageHeader,
     MetadataCommand,
     MetadataReply,
     RetentionPolicy,
@@ -34,6 +39,7 @@ from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata import queries as metadata_queries
+from services.metadata.deleted_queries import list_deleted
 from services.metadata.diff_api import DiffJobsOfShards
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.errors import CommandError
@@ -41,8 +47,10 @@ from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
+from services.runtime.signing import Signer, signed_command
+from services.snapshots import dead_letter_queries, retention_queries
 from services.snapshots import queries as snapshot_queries
-from services.snapshots import retention_queries
+from services.snapshots.dead_letter_queries import Wanted
 from services.snapshots.errors import CommandError as SnapshotCommandError
 from services.storage.tables import TablesReader
 
@@ -52,7 +60,8 @@ T = TypeVar("T")
 class InMemoryClient:
     """One client of a plane in memory; implements the port ``services.client.plane.Plane``."""
 
-    def __init__(self, plane: InMemoryPlane, client_id: str = "client") -> None:
+    def __init__(self, plane: InMemoryPlane, client_id: str = "client", signer: Signer | None = None) -> None:
+        self._signer = signer
         self.plane = plane
         self.shards = plane.shards
         self._client_id = client_id
@@ -87,7 +96,8 @@ class InMemoryClient:
 
     def _append(self, topic: Topic, shard: int, record: Any) -> None:
         encoder = codec(topic.record)
-        self.plane.log.append(topic.name, shard, encoder.encode(record), encoder.fingerprint)
+        value = signed_command(topic, record, self._signer, self.plane.clock.now_ms())
+        self.plane.log.append(topic.name, shard, value, encoder.fingerprint)
 
     def _wait(self, topic: Topic, shard: int, number: int) -> Any:
         if not self.plane.run_until(lambda: number in self._read(topic, shard)):
@@ -104,6 +114,13 @@ class InMemoryClient:
                 replies.setdefault(reply.number, reply)
         self._read_to[topic.name, shard] = len(records)
         return replies
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic."""
+        named = [(header.name, header.value) for header in headers]
+        self.plane.log.append(topic, partition, value, dict(named).get(FINGERPRINT_HEADER), key, named)
 
     def metadata(self, shard: int) -> InMemoryMetadataReads:
         """Reads of one shard's metadata."""
@@ -136,6 +153,7 @@ class InMemoryMetadataReads:
         self._store = plane.processes["metadata", shard].store
         self._shard = shard
         self._jobs = diffs
+        self._undo_window_ms = plane.undo_window_ms
 
     def _tables(self, snapshot_id: str = "") -> TablesReader:
         if not snapshot_id:
@@ -177,6 +195,15 @@ class InMemoryMetadataReads:
             return metadata_queries.list_entries(tables, row, prefix, start_after, limit)
         except CommandError as error:
             raise _refuse(error) from error
+
+    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        tables = self._tables()
+        try:
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
+        return list_deleted(tables, row, start_after, limit, self._undo_window_ms)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """One key or directory."""
@@ -267,6 +294,34 @@ class InMemorySnapshotReads:
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
         """Consumers of a bucket, by name."""
         return retention_queries.list_consumers(self._tables, volume, bucket)
+
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int = 1_000,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first."""
+        wanted = Wanted(service, topic, error, since_ms, with_resolved)
+        return dead_letter_queries.list_letters(self._tables, wanted, start_after, limit)
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        return dead_letter_queries.count_letters(self._tables, Wanted(service, topic, error, since_ms, with_resolved))
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with its message."""
+        try:
+            return dead_letter_queries.letter_bytes(self._tables, number)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
 
 
 class InMemoryScmReads:

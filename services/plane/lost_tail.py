@@ -33,6 +33,7 @@ from services.metadata.lost_tail import HIGHEST_EPOCH
 from services.metadata.rebuild import Rebuild
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.errors import StackError
+from services.plane.plane_secrets import person
 from services.plane.shard_databases import (
     database_directory,
     has_database,
@@ -42,8 +43,10 @@ from services.plane.shard_databases import (
 )
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.clock import SystemClock
 from services.runtime.log import TrimmableLog
 from services.runtime.loop import POSITIONS
+from services.runtime.signing import Signer, person_command
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 from services.storage.tables import TablesReader
@@ -128,7 +131,7 @@ def accept_lost_tail(
             highest = highest_seen(log, home, shard).and_of(Highest(state.txn, state.chain_version))
             # A start between the two steps must not take the command for one that was applied.
             _set_position(store, log, METADATA_COMMANDS.name, log.end_offset(METADATA_COMMANDS.name, shard) + FAR_AHEAD)
-            command = _append(log, shard, state, highest, reason)
+            command = _append(log, shard, state, highest, reason, person(home))
         _set_position(store, log, METADATA_COMMANDS.name, command.offset)
     finally:
         store.close()
@@ -169,7 +172,9 @@ def _begun(log: TrimmableLog, shard: int, state: ShardState) -> AcceptLostTail |
     return None
 
 
-def _append(log: TrimmableLog, shard: int, state: ShardState, highest: Highest, reason: str) -> AcceptLostTail:
+def _append(
+    log: TrimmableLog, shard: int, state: ShardState, highest: Highest, reason: str, signer: Signer | None
+) -> AcceptLostTail:
     if state.epoch >= HIGHEST_EPOCH:
         raise StackError(f"Shard {shard} has gone on without a tail {HIGHEST_EPOCH} times, which is the most it can.")
     end = log.end_offset(METADATA_COMMANDS.name, shard)
@@ -185,7 +190,8 @@ def _append(log: TrimmableLog, shard: int, state: ShardState, highest: Highest, 
     encoder = codec(MetadataCommand)
     sink = log.open_sink()
     try:
-        body = encoder.encode(MetadataCommand(shard, "", 0, command, wants_reply=False))
+        unsigned = MetadataCommand(shard, "", 0, command, wants_reply=False)
+        body = person_command(unsigned, signer, SystemClock().now_ms())
         sink.send(METADATA_COMMANDS.name, shard, body, encoder.fingerprint)
         sink.flush()
     finally:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from services.plane.broker import EmbeddedBroker
+from services.plane.broker_security import administrator_of
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import read_plane_file
+from services.plane.plane_secrets import plane_security
 from services.runtime.errors import RetryableError
 from services.runtime.kafka import KafkaLog
 
@@ -49,10 +51,12 @@ def take_plane_lock(home: Path) -> IO[bytes]:
 @contextlib.contextmanager
 def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
     """The log of a plane that does not run: its own broker is started, alone, unless others are named."""
+    security = plane_security(home)
     with take_plane_lock(home), contextlib.ExitStack() as started:
         if not bootstrap_servers:
-            bootstrap_servers = started.enter_context(EmbeddedBroker(home / "broker")).bootstrap_servers
-        yield PatientLog(bootstrap_servers, "deepclean.recovery")
+            broker = EmbeddedBroker(home / "broker", security=security)
+            bootstrap_servers = started.enter_context(broker).bootstrap_servers
+        yield PatientLog(bootstrap_servers, "deepclean.recovery", credentials=administrator_of(security))
 
 
 class PatientLog(KafkaLog):

@@ -91,12 +91,14 @@ class ChildProcess:
         answer_seconds: float = 90,
         ready_seconds: float = 900,
         stop_seconds: float = 30,
+        ready_headers: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log_file = log_file
         self._command = list(command)
         self._environment = dict(environment)
         self._ready_url = ready_url
+        self._ready_headers = dict(ready_headers or {})
         self._answer_seconds = answer_seconds
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
@@ -119,14 +121,14 @@ class ChildProcess:
         """How it ended; None while it runs and before the start."""
         return None if self._process is None else self._process.poll()
 
-    def start(self) -> None:
-        """Start it; what it prints is added to its log."""
+    def start(self, settings: Mapping[str, str] | None = None) -> None:
+        """Start it, with some more settings if so; what it prints is added to its log."""
         try:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command,
-                    env=self._environment,
+                    env={**self._environment, **(settings or {})},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -136,6 +138,7 @@ class ChildProcess:
         except OSError as error:
             raise disk_error(self.log_file, error) from error
         self._identity = identify(self._process.pid)
+        self._is_asked = False
 
     def await_ready(self, check: Callable[[], None] | None = None) -> None:
         """Wait until it says that it is ready; raises StackError when it ends or takes too long.
@@ -146,7 +149,7 @@ class ChildProcess:
         started = time.monotonic()
         limit_seconds, reason = self._answer_seconds, "it does not answer"
         pause = threading.Event()
-        with httpx.Client(timeout=5.0, trust_env=False) as http:
+        with httpx.Client(timeout=5.0, trust_env=False, headers=self._ready_headers) as http:
             while True:
                 try:
                     answer = http.get(self._ready_url)

@@ -128,6 +128,7 @@ def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
 
 def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
     entries = codec(DeletedEntries)
+    value = entries.encode(entries_by_columns([refused.logged.entry]))
     return DeadLetter(
         service=PureJudge.name,
         topic=DELETED_ENTRIES.name,
@@ -136,5 +137,8 @@ def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
         error=refused.error,
         message=refused.message,
         fingerprint=entries.fingerprint,
-        value=entries.encode(entries_by_columns([refused.logged.entry])),
+        value=value,
+        size_bytes=len(value),
+        key=b"",
+        headers=(),
     )

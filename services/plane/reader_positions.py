@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile
+from services.plane.plane_secrets import token_header
 from services.plane.stack_settings import SERVICES, STREAMING
 from services.plane.trimming import Place
 
@@ -24,7 +25,7 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
         StackError: a service did not answer, so that nobody knows what it needs.
     """
     positions: dict[Place, int] = {}
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False) as http:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
         for service in SERVICES:
             url = plane.processes[service].url
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import threading
@@ -19,10 +20,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, NoReturn, Self
 
-from schemas.topics import TOPICS
+from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.plane.broker import HOST, EmbeddedBroker
+from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
+from services.plane.broker_cluster import BrokerCluster
+from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
+from services.plane.enrolment import enrol
 from services.plane.errors import StackError
 from services.plane.home import home_directory
 from services.plane.java import JavaRuntime, find_java
@@ -35,6 +39,7 @@ from services.plane.plane_file import (
     write_plane_file,
 )
 from services.plane.plane_lock import take_plane_lock
+from services.plane.plane_secrets import client_secrets, plane_security, token_header
 from services.plane.processes import ChildProcess, identify
 from services.plane.stack_settings import (
     BROKER,
@@ -46,19 +51,27 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.kafka import MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
+_SERVER_PORTS = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: one of those would hold a port that was just free."""
 TOPIC_SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
 }
+PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
+    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)}
+}
 
 
 class Stack:
-    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on."""
+    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on.
+
+    More ``brokers`` than one make a cluster, which lasts as long as this object: for tests that take one away.
+    """
 
     def __init__(
         self,
@@ -66,16 +79,21 @@ class Stack:
         shards: int = 1,
         *,
         base_port: int = 0,
+        brokers: int = 1,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
+        is_secured: bool = False,
     ) -> None:
+        """``is_secured`` makes the broker ask who comes, and HTTP for a token; once on, a home stays so."""
         self.home = home.absolute()
+        self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
         self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
-        self._broker: EmbeddedBroker | None = None
+        self._brokers = brokers
+        self._broker: EmbeddedBroker | BrokerCluster | None = None
         self._children: dict[str, ChildProcess] = {}
         self._urls: dict[str, str] = {}
         self._state = PlaneState.STARTING
@@ -150,6 +168,7 @@ class Stack:
             metadata_url=self._urls["metadata"],
             snapshots_url=self._urls["snapshots"],
             scm_url=self._urls["mock_scm"],
+            **client_secrets(self._security),
         )
 
     def url(self, name: str) -> str:
@@ -160,6 +179,12 @@ class Stack:
         """One of the processes: for tests that kill it and start it again."""
         return self._children[name]
 
+    @property
+    def broker(self) -> EmbeddedBroker | BrokerCluster:
+        """The broker, or all of them: for tests that kill it and start it again."""
+        assert self._broker is not None  # noqa: S101  it is started
+        return self._broker
+
     def client(self) -> KafkaPlane:
         """A new client, which notices at once when a process of this plane ends."""
         return KafkaPlane(self.address, check=self.require_running)
@@ -169,11 +194,22 @@ class Stack:
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
-        self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java)
+        if self._brokers == 1:
+            self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
+        elif self._security is not None:
+            raise StackError(
+                "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
+            )
+        elif self._broker is None:
+            self._broker = BrokerCluster(self.home / "broker", self._brokers, java=self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
-        create_topics(self._broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, self.shards)
+        address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
+        create_topics(address, PLANE_TOPICS, self.shards, administrator)
+        if self._security is not None:
+            with quiet_admin(address, administrator) as admin:
+                self._security.admit(admin)
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
@@ -192,11 +228,14 @@ class Stack:
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
             self._children[name].await_ready(self.require_running)
+        if self._security is not None:
+            with self.client() as client:
+                enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
         assert self._broker is not None  # noqa: S101  it was started before
         assert self._java is not None  # noqa: S101  the broker runs on it
-        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java)
+        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java, self._security)
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,
@@ -204,6 +243,7 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
+            ready_headers=token_header(self.home),
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -236,6 +276,7 @@ def running_client(home: Path | None = None) -> KafkaPlane:
             metadata_url=plane.processes["metadata"].url,
             snapshots_url=plane.processes["snapshots"].url,
             scm_url=plane.processes["mock_scm"].url,
+            **client_secrets(plane_security(home or home_directory())),
         )
     )
 
@@ -260,10 +301,16 @@ def stopping_on_signals() -> Iterator[None]:
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on just now; held open together, so that they differ."""
     with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
+        return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]
+
+
+def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
+    for port in candidates:
+        with contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise StackError(f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: end what holds them.")
 
 
 def _require_free(name: str, port: int) -> None:

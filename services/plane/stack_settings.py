@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.credentials import FILE_VARIABLE
+from services.domain.authorization import SERVICES as SIGNERS
+from services.plane.broker_security import BrokerSecurity
 from services.plane.home import jars_directory
 from services.plane.java import JavaRuntime, spark_java_home
 
@@ -26,6 +30,7 @@ class PlaneSettings:
     bootstrap_servers: str
     shards: int
     java: JavaRuntime
+    security: BrokerSecurity | None = None
 
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
@@ -36,14 +41,17 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
         *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
         *("--shards", str(plane.shards), "--checkpoint", str(plane.home / "data" / STREAMING)),
         *("--jars-directory", str(jars_directory() / "spark"), "--metrics-port", str(port)),
+        *(("--metrics-token-file", str(plane.security.token_file)) if plane.security else ()),
     ]
 
 
 def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
     """Settings of one process, as it reads them from its environment."""
+    secrets = _secret_files(name, plane.security)
     if name == STREAMING:
-        return {"JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
+        return {**secrets, "JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
     environment = {
+        **secrets,
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
         "DEEPCLEAN_SHARDS": ",".join(map(str, range(plane.shards))),
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
@@ -54,6 +62,30 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
         environment["JAVA_HOME"] = str(spark_java_home(plane.java, plane.home))
     return environment
+
+
+def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
+    """Where a process finds its secrets: the environment names the files, and holds none."""
+    if security is None:
+        return {}
+    signing = {"DEEPCLEAN_SIGNING_SECRET_FILE": str(security.signing_file(name))} if name in SIGNERS else {}
+    return {
+        **signing,
+        FILE_VARIABLE: str(security.credentials_file(name)),
+        "DEEPCLEAN_HTTP_TOKEN_FILE": str(security.token_file),
+    }
+
+
+UNDO_WINDOW_MS = 300_000
+"""How long a deletion can be undone on a plane that stays, unless its environment says otherwise."""
+_UNDO_WINDOW_NAMES = tuple(
+    f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
+)
+
+
+def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
+    """The undo window of all services that have to do with it, but for those whose environment sets their own."""
+    return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:

@@ -4,22 +4,25 @@ run beside everything else.
     what SCM has deleted; metadata.progress; the end of gc.ledger; metadata.commands; gc.ledger; what SCM has deleted
 
 A command that is in the ledger is in the log by then; what metadata.progress answers is in the ledger by then.
+metadata.replies is read beside the log, as far as there are undeletes: each is answered.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from schemas.codec import DecodeError, codec
-from schemas.records import MetadataProgress, RollbackOutcome, RollbackPage, RollbackPageDone
-from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from schemas.records import MetadataProgress, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
 from services.ledger.history import History
 from services.ledger.replay import LogReplay, UnknownCommandError
 from services.ledger.report import VerifyReport
+from services.ledger.strangers import Signed
 from services.ledger.verify import Verification
 from services.plane.errors import StackError
 from services.runtime.errors import DeepcleanError
@@ -52,6 +55,42 @@ class _Progress:
             if pages is not None:
                 # A page that is asked for again once all is done is answered as the last one was.
                 pages.setdefault(done.rollback_id, done.page)
+
+
+class _Answers:
+    """What metadata answered at one txn after the other: they are asked for in rising order, and so they were sent."""
+
+    def __init__(self, log: TrimmableLog, shard: int) -> None:
+        self._shard = shard
+        self._first = log.first_offset(METADATA_REPLIES.name, shard)
+        end = log.end_offset(METADATA_REPLIES.name, shard)
+        self._messages = _messages(log, METADATA_REPLIES, shard, self._first, end)
+        self._newest: MetadataReply | None = None
+
+    def at(self, txn: int) -> MetadataReply | None:
+        """The answer to the command that got a txn; None when it got none, or was not asked to be answered.
+
+        Raises:
+            VerifyError: the answers of that time were trimmed.
+        """
+        is_first = self._newest is None
+        while self._newest is None or self._newest.txn < txn:
+            record, reply = next(self._messages, (None, None))
+            if record is None:
+                return None
+            # What was refused has no txn; what metadata says again, after a crash, has an older one.
+            if reply is not None and reply.txn > 0:
+                self._newest = reply
+        if is_first and self._first > 0 and self._newest.txn > txn:
+            raise VerifyError(
+                f"shard {self._shard}: {METADATA_REPLIES.name} was trimmed, and with it whether an undelete before txn "
+                f"{self._newest.txn} came in time: verify before it is trimmed, and keep the report"
+            )
+        return self._newest if self._newest.txn == txn else None
+
+    def close(self) -> None:
+        """Read no further."""
+        self._messages.close()
 
 
 def verify_shard(
@@ -97,17 +136,19 @@ def _replay(
     rollback_ends: dict[str, int],
     tell: Callable[[int, int], None],
 ) -> None:
-    replay = LogReplay(report.shard, history, rollback_ends)
     end = log.end_offset(METADATA_COMMANDS.name, report.shard)
-    for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-        try:
-            replay.apply(record.offset, record.timestamp_ms, command)
-        except UnknownCommandError as error:
-            raise VerifyError(
-                f"shard {report.shard}: {error}, which this verification does not know: take a newer one"
-            ) from error
-        if replay.commands % RECORDS_PER_REPORT == 0:
-            tell(replay.commands, end)
+    with closing(_Answers(log, report.shard)) as answers:
+        replay = LogReplay(report.shard, history, rollback_ends, answers.at, report.add)
+        for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
+            signed = None if command is None else Signed(command, record.fingerprint, record.value)
+            try:
+                replay.apply(record.offset, record.timestamp_ms, signed)
+            except UnknownCommandError as error:
+                raise VerifyError(
+                    f"shard {report.shard}: {error}, which this verification does not know: take a newer one"
+                ) from error
+            if replay.commands % RECORDS_PER_REPORT == 0:
+                tell(replay.commands, end)
     report.commands, report.txn = replay.commands, replay.txn
     report.lost_tail_offset = replay.lost_tail_offset
 
@@ -135,7 +176,7 @@ def _rollback_ends(log: TrimmableLog, shard: int, progress: _Progress) -> dict[s
     return unanswered | progress.ended
 
 
-def _messages(log: TrimmableLog, topic: Topic, shard: int, first: int, end: int) -> Iterator[tuple[LogRecord, Any]]:
+def _messages(log: TrimmableLog, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
     """Messages of a partition from one offset up to another, with what they say; None if they cannot be read."""
     decode = codec(topic.record).decode_message
     for record in read_records(log, topic.name, shard, first, end):

@@ -19,6 +19,7 @@ from services.runtime.errors import InvariantError, RetryableError
 from services.runtime.log import Log
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
+from services.runtime.probe import Point, crash_probe
 from services.runtime.reads import Stores
 from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings
@@ -96,6 +97,7 @@ class HostedShard:
         self._log = log
         self._clock = clock
         self._stop = stop
+        self._probe = crash_probe(settings.crash_at)
         self._on_ready = on_ready
         topics = [topic.name for topic in self.service.inputs]
         self._metrics = RunnerMetrics(metrics, shard, topics, clock)
@@ -146,7 +148,12 @@ class HostedShard:
         self._stop.set()
 
     def _open_store(self) -> None:
-        self.store = RocksStore(self.directory, (*self.service.tables, *RUNTIME_TABLES), self._parts.checkpointed)
+        self.store = RocksStore(
+            self.directory,
+            (*self.service.tables, *RUNTIME_TABLES),
+            self._parts.checkpointed,
+            inside_checkpoint=lambda: self._probe(Point.INSIDE_CHECKPOINT),
+        )
         self._parts.prepare(self.store)
 
     def _open_runner(self) -> None:
@@ -159,6 +166,7 @@ class HostedShard:
             self._log,
             self._clock,
             max_batch_messages=self._settings.max_batch_messages,
+            probe=self._probe,
             metrics=self._metrics,
             after_write=None if after_write is None else lambda: after_write(self.service, store),
         )

@@ -11,10 +11,14 @@ from collections.abc import Callable, Sequence
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from schemas.http_token import UNAUTHORIZED, is_authorized
 from services.runtime.errors import DeepcleanError
 
 START_SECONDS = 10.0
@@ -29,9 +33,13 @@ class ServerError(DeepcleanError):
 
 
 def http_app(
-    registry: CollectorRegistry, why_unhealthy: Reasons, why_unready: Reasons, routes: Sequence[BaseRoute] = ()
+    registry: CollectorRegistry,
+    why_unhealthy: Reasons,
+    why_unready: Reasons,
+    routes: Sequence[BaseRoute] = (),
+    token: str = "",
 ) -> Starlette:
-    """The application of one process.
+    """The application of one process; with a token, for those who send it, whatever they ask.
 
     ``/healthz`` fails when a loop has stopped going round: restart the process. ``/readyz`` fails while the process
     is behind or misses something: wait, or look at the reasons.
@@ -46,8 +54,24 @@ def http_app(
             Route("/healthz", _answer(why_unhealthy)),
             Route("/readyz", _answer(why_unready)),
             *routes,
-        ]
+        ],
+        middleware=[Middleware(_TokenGate, token=token)] if token else (),
     )
+
+
+class _TokenGate:
+    """Answers 401 before anything is looked at, unless the request carries the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or is_authorized(self._token, Headers(scope=scope).get("authorization", "")):
+            await self._app(scope, receive, send)
+            return
+        body = {"code": "UNAUTHORIZED", "message": UNAUTHORIZED}
+        await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
 
 def _answer(reasons: Reasons) -> Callable[[Request], Response]:

@@ -16,13 +16,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.codec import FINGERPRINT_HEADER
+from schemas.credentials import KafkaCredentials
 from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
-from services.runtime.log import LogRecord
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
 FLUSH_SECONDS = 15.0
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 
@@ -52,9 +51,15 @@ _REFUSED = frozenset(
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
 
 
-def client_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
-    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart."""
+def client_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
+    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart.
+
+    Without credentials the broker is spoken to plainly.
+    """
     return {
+        **(credentials.client_settings() if credentials else {}),
         "bootstrap.servers": bootstrap_servers,
         "client.id": client_id,
         "reconnect.backoff.ms": 50,
@@ -63,10 +68,12 @@ def client_configuration(bootstrap_servers: str, client_id: str) -> dict[str, An
     }
 
 
-def consumer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def consumer_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
     """A reader of assigned partitions."""
     return {
-        **client_configuration(bootstrap_servers, client_id),
+        **client_configuration(bootstrap_servers, client_id, credentials),
         "group.id": client_id,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -82,15 +89,17 @@ def consumer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, 
     }
 
 
-def producer_configuration(bootstrap_servers: str, client_id: str) -> dict[str, Any]:
+def producer_configuration(
+    bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
+) -> dict[str, Any]:
     """A writer whose retries neither repeat nor reorder, and whose messages are on every in-sync replica."""
     return {
-        **client_configuration(bootstrap_servers, client_id),
+        **client_configuration(bootstrap_servers, client_id, credentials),
         "enable.idempotence": True,
         "acks": "all",
         "linger.ms": 5,
         "compression.type": "lz4",
-        "message.max.bytes": MAX_MESSAGE_BYTES,
+        "message.max.bytes": MAX_LETTER_MESSAGE_BYTES,
         "delivery.timeout.ms": int(FLUSH_SECONDS * 1000),
         "delivery.report.only.error": True,
         "queue.buffering.max.messages": MAX_QUEUED_MESSAGES,
@@ -114,7 +123,8 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
         return InvariantError(f"{doing}: the broker refuses it ({text}): correct this service's credentials or rights")
     if code in _TOO_LARGE:
         return InvariantError(
-            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}"
+            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}, "
+            f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}"
         )
     return RetryableError(f"{doing}: the broker did not do it ({text}); it is tried again")
 
@@ -122,12 +132,22 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
 class KafkaLog:
     """All partitions of all topics of one broker or cluster."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        answer_seconds: float = ANSWER_SECONDS,
+        credentials: KafkaCredentials | None = None,
+    ) -> None:
         self._answer_seconds = answer_seconds
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
-        configuration = client_configuration(bootstrap_servers, client_id)
-        self._admin = AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
+        self._credentials = credentials
+        self._admin = self._new_admin()
+
+    def _new_admin(self) -> AdminClient:
+        configuration = client_configuration(self.bootstrap_servers, self.client_id, self._credentials)
+        return AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The broker's ids of the topics: a topic that was made anew has another one."""
@@ -154,8 +174,14 @@ class KafkaLog:
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
         doing = f"asking for the ends of {topic}, partition {partition}"
-        answers = _asked(lambda: self._admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
-        return int(_asked(answers[place].result, doing).offset)
+        admin = self._admin
+        try:
+            answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
+            return int(_asked(answers[place].result, doing).offset)
+        except RetryableError:
+            # A client keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
+            self._admin = self._new_admin()
+            raise
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
         """Have the broker give up the messages before an offset; for good."""
@@ -168,25 +194,37 @@ class KafkaLog:
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Read one partition of some topics, each from its position on."""
         return KafkaSource(
-            self.bootstrap_servers, self.client_id, partition, {topic: next_offsets.get(topic, 0) for topic in topics}
+            self.bootstrap_servers,
+            self.client_id,
+            partition,
+            {topic: next_offsets.get(topic, 0) for topic in topics},
+            self._credentials,
         )
 
     def open_sink(self) -> KafkaSink:
         """A sink of its own."""
-        return KafkaSink(self.bootstrap_servers, self.client_id)
+        return KafkaSink(self.bootstrap_servers, self.client_id, credentials=self._credentials)
 
 
 class KafkaSource:
     """Reads one partition of some topics. For one thread, but for ``lag``."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, partition: int, next_offsets: dict[str, int]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        partition: int,
+        next_offsets: dict[str, int],
+        credentials: KafkaCredentials | None = None,
+    ) -> None:
         self._partition = partition
         self._next_offsets = next_offsets
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._bootstrap_servers = bootstrap_servers
         self._consumer = Consumer(
-            {**consumer_configuration(bootstrap_servers, client_id), "error_cb": self._on_error}, logger=_logger
+            {**consumer_configuration(bootstrap_servers, client_id, credentials), "error_cb": self._on_error},
+            logger=_logger,
         )
         self._assign()
 
@@ -228,7 +266,7 @@ class KafkaSource:
         error = message.error()
         if error is not None:
             raise translate(error, f"reading {message.topic()}, partition {message.partition()}")
-        headers = message.headers()
+        headers: Any = message.headers()
         return LogRecord(
             message.topic() or "",
             message.partition() or 0,
@@ -236,6 +274,8 @@ class KafkaSource:
             message.timestamp()[1],
             message.value() or b"",
             None if headers is None else _fingerprint(headers),
+            _key(message),
+            headers or (),
         )
 
     def _commit_for_metrics(self) -> None:
@@ -274,10 +314,11 @@ class KafkaSink:
         client_id: str,
         flush_seconds: float = FLUSH_SECONDS,
         queue_messages: int = MAX_QUEUED_MESSAGES,
+        credentials: KafkaCredentials | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._configuration = {
-            **producer_configuration(bootstrap_servers, client_id),
+            **producer_configuration(bootstrap_servers, client_id, credentials),
             "queue.buffering.max.messages": queue_messages,
             "error_cb": _log_error,
         }
@@ -343,6 +384,11 @@ def _fingerprint(headers: Any) -> bytes | None:
         if name == FINGERPRINT_HEADER:
             return value if isinstance(value, bytes) else b""
     return None
+
+
+def _key(message: Message) -> bytes:
+    key = message.key()
+    return key if isinstance(key, bytes) else b""
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:

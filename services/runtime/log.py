@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
+MAX_LETTER_MESSAGE_BYTES = 9 * 1024 * 1024
+"""A dead letter has a message of that size within it, and says beside what was wrong with it."""
+
 
 class LogRecord(NamedTuple):
     """One message as the log holds it."""
@@ -20,6 +25,9 @@ class LogRecord(NamedTuple):
     value: bytes
     fingerprint: bytes | None
     """Header avro-fingerprint; None when there is none."""
+    key: bytes = b""
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    """All headers as they came: looked at only when the message is put aside."""
 
 
 class Source(Protocol):

@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import structlog
 
 from schemas.codec import DecodeError, codec
-from schemas.records import DeadLetter, PositionRow
-from schemas.topics import BY_NAME, DEAD_LETTERS, SNAPSHOT_CHAIN
+from schemas.records import PositionRow
+from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
+from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.runtime.log import Log, LogRecord, Source
-from services.runtime.outbox import OUTBOX, Outbox
+from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point, Probe, no_probe
 from services.runtime.service import Message, Service, Work
 from services.storage.store import Store
@@ -190,23 +191,53 @@ class Runner:
             if topic is SNAPSHOT_CHAIN:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
             return error
-        return Message(topic, record.offset, record.timestamp_ms, decoded)
+        return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
 
     def _run(self, inputs: Sequence[_Input]) -> None:
-        """One unit of work: apply some messages and what is due, write once, publish."""
-        work = Work(self.shard, self.store, self._cache)
-        batch = _summary([record for record, _ in inputs])
+        """One unit of work. Messages that cannot be written together are taken one by one, and the guilty put aside.
+
+        Nothing should come to that, since what cannot be applied is found out when it is applied. If it does, one
+        message must not keep the service from all that come behind it, now and after each start.
+        """
+        work, batch = Work(self.shard, self.store, self._cache), _summary([record for record, _ in inputs])
         self._metrics.batch_started()
+        try:
+            self._carry_out(inputs, work, batch)
+            if not work.is_changed() and not work.messages and not inputs:
+                return
+            self._settle()
+            added = self._write(work, batch)
+        except (InvariantError, RetryableError, OSError):
+            raise
+        except Exception as error:
+            if not inputs:
+                raise
+            logger.exception("a unit of work failed", service=self.service.name, messages=len(inputs))
+            self.service.restore(TablesReader(self.store))
+            self._run_apart(inputs, error)
+            return
+        self._written(added, batch)
+
+    def _carry_out(self, inputs: Sequence[_Input], work: Work, batch: BatchSummary) -> None:
+        """Apply some messages and what is due."""
         for record, decoded in inputs:
             self._apply(record, decoded, work, batch)
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
-        if not work.is_changed() and not work.messages and not inputs:
+
+    def _run_apart(self, inputs: Sequence[_Input], error: Exception) -> None:
+        """Each message in a unit of work of its own; one that was alone already is put aside, and nothing else done."""
+        if len(inputs) > 1:
+            for one in inputs:
+                self._run([one])
             return
+        ((record, _),) = inputs
+        work, batch = Work(self.shard, self.store, self._cache), _summary([record])
+        batch.dead_letters[record.topic] = 1
+        self._put_aside(record, error, work)
         self._settle()
-        self._write(work, batch)
-        self._outbox.send()
+        self._written(self._write(work, batch), batch)
 
     def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, batch: BatchSummary) -> None:
         work.begin_message()
@@ -231,30 +262,28 @@ class Runner:
             error=type(error).__name__,
             reason=str(error),
         )
-        letter = DeadLetter(
-            service=self.service.name,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            error=type(error).__name__,
-            message=str(error),
-            fingerprint=record.fingerprint or b"",
-            value=record.value,
-        )
-        work.send(DEAD_LETTERS, letter)
+        work.send(DEAD_LETTERS, dead_letter(self.service.name, record, error))
 
-    def _write(self, work: Work, batch: BatchSummary) -> None:
+    def _write(self, work: Work, batch: BatchSummary) -> Added:
+        """Write once; says what that did to the outbox."""
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
             positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
         added = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
+        return added
+
+    def _written(self, added: Added, batch: BatchSummary) -> None:
+        """What comes after a write: it is durable, and its messages may go."""
         self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
+        if SCM_REPLIES.name in batch.messages:
+            self._probe(Point.BETWEEN_SCM_AND_PURGE)
         if self._after_write:
             self._after_write()
+        self._outbox.send()
 
     def _settle(self) -> None:
         published = self._outbox.settle()

@@ -19,12 +19,20 @@ class MemoryLog:
     trimmed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Per partition the offset below which nobody can read any more."""
 
-    def append(self, topic: str, partition: int, value: bytes, fingerprint: bytes | None) -> int:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes,
+        fingerprint: bytes | None,
+        key: bytes = b"",
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> int:
         """Append a message and say its offset."""
         records = self.partitions.setdefault((topic, partition), [])
         last = records[-1].timestamp_ms if records else 0
         timestamp_ms = max(last, self.clock.now_ms())
-        records.append(LogRecord(topic, partition, len(records), timestamp_ms, value, fingerprint))
+        records.append(LogRecord(topic, partition, len(records), timestamp_ms, value, fingerprint, key, headers))
         return len(records) - 1
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:

@@ -1,9 +1,16 @@
-"""Named points of the loop at which a test may crash a service."""
+"""Named points of the loop at which a test may crash a service.
+
+In one process a test passes a probe of its own. A process of the real plane is told with its start: ``crash_at``, as in
+``after_write:3``, kills it with SIGKILL when it passes that point for the third time. Nothing else sets it.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from enum import Enum
+from itertools import count
 
 
 class Point(Enum):
@@ -13,6 +20,10 @@ class Point(Enum):
     AFTER_WRITE = "after_write"
     MID_PUBLISH = "mid_publish"
     AFTER_PUBLISH = "after_publish"
+    INSIDE_CHECKPOINT = "inside_checkpoint"
+    """The files are linked, the checkpoint has not got its name."""
+    BETWEEN_SCM_AND_PURGE = "between_scm_and_purge"
+    """That SCM has confirmed is written down; metadata, which still has the rows, was not told."""
 
 
 Probe = Callable[[Point], None]
@@ -20,3 +31,28 @@ Probe = Callable[[Point], None]
 
 def no_probe(point: Point) -> None:
     """What runs outside of tests."""
+
+
+def parse_crash_point(text: str) -> tuple[Point, int]:
+    """A point and at which of its passes, from ``point:pass``; raises ValueError with what is allowed."""
+    name, _, passes = text.partition(":")
+    names = [point.value for point in Point]
+    if name not in names or not passes.isdecimal() or int(passes) < 1:
+        raise ValueError(
+            f"a point and which of its passes, from 1, are wanted, as in after_write:3; points are {', '.join(names)}"
+        )
+    return Point(name), int(passes)
+
+
+def crash_probe(text: str) -> Probe:
+    """A probe that ends this process as a crash would, at ``point:pass``; one that does nothing for no text."""
+    if not text:
+        return no_probe
+    fatal, passes = parse_crash_point(text)
+    numbers = count(1)
+
+    def probe(point: Point) -> None:
+        if point is fatal and next(numbers) == passes:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return probe

@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from schemas.credentials import CredentialsError
 from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.errors import DeepcleanError
@@ -29,6 +30,7 @@ from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
 from services.storage.store import Store
 
@@ -60,13 +62,18 @@ class ServiceProcess:
         self._stores: dict[int, Store] = {}
         self._starting = set(settings.shards)
         self._lock = threading.Lock()
+        clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
         metrics = RuntimeMetrics(registry, name)
         self._shards = [
-            HostedShard(shard, parts, settings, log, clock or SystemClock(), metrics, self._stop, self._shard_is_ready)
+            HostedShard(shard, parts, settings, log, clock, metrics, self._stop, self._shard_is_ready)
             for shard in settings.shards
         ]
         app = http_app(
-            registry, self._why_unhealthy, self._why_unready, [*parts.routes(self._stores), copy_route(self._shards)]
+            registry,
+            self._why_unhealthy,
+            self._why_unready,
+            [*parts.routes(self._stores), copy_route(self._shards)],
+            http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)
@@ -145,9 +152,10 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         parts = build(settings, registry)
-        log = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}")
+        kafka = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
+        log = signing(kafka, settings)
         process = ServiceProcess(name, parts, settings, registry, log)
-    except InvalidSettingsError as error:
+    except (InvalidSettingsError, CredentialsError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
     except ServerError as error:
@@ -159,6 +167,8 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     for expected in (signal.SIGTERM, signal.SIGINT):
         signal.signal(expected, lambda number, _: signals.put(number))
     _calm_garbage_collector()
+    if settings.crash_at or settings.clock_offset_seconds:
+        logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)
     logger.info("ended", status=status)

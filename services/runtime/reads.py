@@ -28,6 +28,11 @@ DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
 AFTER_SECONDS = 10.0
 AFTER_POLL_SECONDS = 0.005
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Ten thousand runs of blocks, or names of snapshots, are some megabytes."""
+MAX_NUMBER = 2**63 - 1
+MAX_DIGITS = 19
+QUOTED_CHARACTERS = 100
 
 T = TypeVar("T")
 Stores = Mapping[int, Store]
@@ -62,10 +67,8 @@ class Question:
 
     def whole_number(self, name: str, default: int) -> int:
         """A parameter that counts something."""
-        value = self.parameters.get(name, str(default))
-        if not value.isdecimal():
-            raise ReadError("INVALID_REQUEST", f"{name} is {value!r}, which is not a whole number")
-        return int(value)
+        value = self.parameters.get(name)
+        return default if value is None else _number(name, value)
 
     def limit(self) -> int:
         """How many rows one page has at most."""
@@ -87,11 +90,24 @@ class Question:
         if not text:
             return 0
         shard, separator, txn = text.partition(":")
-        if not (separator and shard.isdecimal() and txn.isdecimal()):
-            raise ReadError("INVALID_REQUEST", f"after is {text!r}; write after=<shard>:<txn>")
-        if int(shard) != self.shard:
+        if not separator:
+            raise ReadError("INVALID_REQUEST", f"after is {_beginning(text)!r}; write after=<shard>:<txn>")
+        if _number("the shard of after", shard) != self.shard:
             raise ReadError("WRONG_SHARD", f"after names shard {shard}, but the path names shard {self.shard}")
-        return int(txn)
+        return _number("the txn of after", txn)
+
+
+def _number(name: str, text: str) -> int:
+    """A figure as a request writes it: digits, of no more than a long has."""
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) <= MAX_NUMBER):
+        raise ReadError(
+            "INVALID_REQUEST", f"{name} is {_beginning(text)!r}, which is not a whole number from 0 to 2^63-1"
+        )
+    return int(text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}…"
 
 
 @contextmanager
@@ -115,8 +131,9 @@ def read_route(
     """A route below ``/v1/shards/{shard}`` that answers with the JSON of ``answer_type``."""
     adapter: TypeAdapter[T] = TypeAdapter(answer_type)
 
-    def ask(shard: int, parameters: Mapping[str, str], body: bytes) -> Response:
+    def ask(shard_name: str, parameters: Mapping[str, str], body: bytes) -> Response:
         try:
+            shard = _number("the shard", shard_name)
             question = Question(shard, _store_of(shard, stores), parameters, body)
             if applied_txn is not None:
                 _await_txn(question, applied_txn)
@@ -133,13 +150,25 @@ def read_route(
         def endpoint(request: Request) -> Response:
             return ask(request.path_params["shard"], request.query_params, b"")
 
-        return Route(f"/v1/shards/{{shard:int}}{path}", endpoint, methods=["GET"])
+        return Route(f"/v1/shards/{{shard}}{path}", endpoint, methods=["GET"])
 
     async def endpoint_with_body(request: Request) -> Response:
-        body = await request.body()
+        body = await _body(request)
+        if body is None:
+            return refusal("INVALID_REQUEST", f"the body has more than {MAX_BODY_BYTES} bytes: ask in several pages")
         return await run_in_threadpool(ask, request.path_params["shard"], request.query_params, body)
 
-    return Route(f"/v1/shards/{{shard:int}}{path}", endpoint_with_body, methods=[method])
+    return Route(f"/v1/shards/{{shard}}{path}", endpoint_with_body, methods=[method])
+
+
+async def _body(request: Request) -> bytes | None:
+    """What a request carries; None when it is too much, of which no more is read."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return bytes(body)
 
 
 def status_of(code: str) -> int:

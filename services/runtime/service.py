@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from schemas.codec import Fields, codec
-from schemas.topics import Topic
+from schemas.codec import codec
+from schemas.topics import DEAD_LETTERS, Topic
+from services.runtime.errors import InvalidMessageError
+from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
+
+_FRAME_BYTES = 1_024
+"""What a broker counts to a message beside its bytes, at most: a batch's head, the header of the schema."""
+_LARGEST_BYTES = MAX_MESSAGE_BYTES - _FRAME_BYTES
+_LARGEST_LETTER_BYTES = MAX_LETTER_MESSAGE_BYTES - _FRAME_BYTES
 
 
 class Message(NamedTuple):
@@ -19,6 +26,10 @@ class Message(NamedTuple):
     timestamp_ms: int
     """Log append time, as the log gave it."""
     record: Any
+    value: bytes = b""
+    """The record as it came: what a signature is over."""
+    fingerprint: bytes | None = None
+    """The header that says which schema wrote it."""
 
 
 class OutgoingMessage(NamedTuple):
@@ -27,6 +38,21 @@ class OutgoingMessage(NamedTuple):
     topic: str
     fingerprint: bytes
     value: bytes
+
+
+def _fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
+    """An output that its topic will take: one that it will not would stand before all others for ever.
+
+    Raises:
+        InvalidMessageError: it is too large. Whatever has caused it is put aside.
+    """
+    if len(value) > _LARGEST_BYTES:
+        largest = _LARGEST_LETTER_BYTES if topic is DEAD_LETTERS else _LARGEST_BYTES
+        if len(value) > largest:
+            raise InvalidMessageError(
+                f"a message of {len(value)} bytes for {topic.name} would come of it; {largest} are the most"
+            )
+    return OutgoingMessage(topic.name, fingerprint, value)
 
 
 class Work(UnitOfWork):
@@ -42,16 +68,11 @@ class Work(UnitOfWork):
     def send(self, topic: Topic, record: Any) -> None:
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
         encoder = codec(topic.record)
-        self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode(record)))
-
-    def send_fields(self, topic: Topic, fields: Fields) -> None:
-        """Send a record of the topic given as its fields: where so many are sent that the record itself costs."""
-        encoder = codec(topic.record)
-        self.messages.append(OutgoingMessage(topic.name, encoder.fingerprint, encoder.encode_fields(fields)))
+        self.messages.append(_fitting(topic, encoder.fingerprint, encoder.encode(record)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
         """Send a record of the topic that is encoded already."""
-        self.messages.append(OutgoingMessage(topic.name, codec(topic.record).fingerprint, value))
+        self.messages.append(_fitting(topic, codec(topic.record).fingerprint, value))
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""

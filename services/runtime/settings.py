@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from services.runtime.errors import DeepcleanError
+from services.runtime.probe import parse_crash_point
 
 PREFIX = "DEEPCLEAN_"
 MOST_BATCH_MESSAGES = 100_000
@@ -44,16 +45,27 @@ class ServiceSettings(BaseSettings):
 
     directory: Path = Field(description="Where databases and checkpoints are kept.")
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, separated by commas.")
+    kafka_credentials_file: Path | None = Field(
+        None, description="File with this service's name and password at the broker; none for a broker without."
+    )
+    signing_secret_file: Path | None = Field(
+        None, description="File with what this service signs its commands with; none where nobody asks for it."
+    )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
         (0,), description="Shards to run here, separated by commas; each is run by one process only."
     )
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
+    http_token_file: Path | None = Field(
+        None, description="File with the token that every request must carry; wanted beyond loopback."
+    )
     http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
     max_batch_messages: int = Field(
         2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Messages of one unit of work, at most."
     )
     poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
+    crash_at: str = Field("", description="For tests alone: die at a point of the loop, as in after_write:3.")
+    clock_offset_seconds: int = Field(0, description="For tests alone: how far the clock is ahead of the machine's.")
 
     @field_validator("shards", mode="before")
     @classmethod
@@ -69,6 +81,13 @@ class ServiceSettings(BaseSettings):
     def _check_shards(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 0 or max(value) > 1023 or len(set(value)) < len(value):
             raise ValueError("different shards from 0 to 1023 are wanted, as in 0,1")
+        return value
+
+    @field_validator("crash_at")
+    @classmethod
+    def _check_crash_point(cls, value: str) -> str:
+        if value:
+            parse_crash_point(value)
         return value
 
     @field_validator("log_level")

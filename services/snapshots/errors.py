@@ -21,6 +21,7 @@ class ErrorCode(StrEnum):
     FEATURE_NOT_ENABLED = "FEATURE_NOT_ENABLED"
     INVALID_REQUEST = "INVALID_REQUEST"
     OLD_REQUEST = "OLD_REQUEST"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
     WRONG_SHARD = "WRONG_SHARD"
     TAGGED_SNAPSHOT = "TAGGED_SNAPSHOT"
     """A tag holds the snapshot."""
@@ -30,6 +31,10 @@ class ErrorCode(StrEnum):
     """The shard has as many tags, consumers or policies as it may have."""
     RETENTION_NOT_FOUND = "RETENTION_NOT_FOUND"
     """The bucket has no retention policy."""
+    DEAD_LETTER_NOT_FOUND = "DEAD_LETTER_NOT_FOUND"
+    """The shard has no dead letter of this number."""
+    DEAD_LETTER_RESOLVED = "DEAD_LETTER_RESOLVED"
+    """Somebody has dealt with it before."""
     INTERNAL_ERROR = "INTERNAL_ERROR"
     """The chain of this shard is corrupted: what Ozone answers then, too."""
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from starlette.routing import Route
 
-from schemas.answers import RetentionPreview, SnapshotConsumer, SnapshotTag
-from schemas.records import RetentionPolicy, RetentionRow, SnapshotInfo
+from schemas.answers import DeadLetterBytes, DeadLetterCount, RetentionPreview, SnapshotConsumer, SnapshotTag
+from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, SnapshotInfo
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.reads import Question, Stores, closing_reader, read_route
-from services.snapshots import queries, retention_queries
+from services.snapshots import dead_letter_queries, queries, retention_queries
+from services.snapshots.dead_letter_queries import Wanted
 from services.snapshots.errors import CommandError
 from services.snapshots.rows import is_active
 from services.snapshots.tables import ReadableTables
@@ -46,6 +47,9 @@ def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
         read_route("/retention/preview", stores, _preview, RetentionPreview, applied_txn=figures),
         read_route("/tags", stores, _tags, list[SnapshotTag]),
         read_route("/consumers", stores, _consumers, list[SnapshotConsumer]),
+        read_route("/dead-letters", stores, _dead_letters, list[DeadLetterRow]),
+        read_route("/dead-letters/counts", stores, _dead_letter_counts, list[DeadLetterCount]),
+        read_route("/dead-letter", stores, _dead_letter, DeadLetterBytes),
     ]
 
 
@@ -95,3 +99,31 @@ def _consumers(question: Question) -> list[SnapshotConsumer]:
     with closing_reader(question.store.reading()) as tables:
         consumers = retention_queries.list_consumers(tables, question.text("volume"), question.text("bucket"))
     return list(islice((one for one in consumers if one.consumer > start_after), question.limit()))
+
+
+def _wanted(question: Question) -> Wanted:
+    return Wanted(
+        question.text("service", ""),
+        question.text("topic", ""),
+        question.text("error", ""),
+        question.whole_number("since_ms", 0),
+        question.flag("with_resolved"),
+    )
+
+
+def _dead_letters(question: Question) -> list[DeadLetterRow]:
+    """A page of dead letters, newest first, older than the one numbered ``start_after``."""
+    start_after = question.whole_number("start_after", 0) if "start_after" in question.parameters else None
+    with closing_reader(question.store.reading()) as tables:
+        return dead_letter_queries.list_letters(tables, _wanted(question), start_after, question.limit())
+
+
+def _dead_letter_counts(question: Question) -> list[DeadLetterCount]:
+    with closing_reader(question.store.reading()) as tables:
+        return dead_letter_queries.count_letters(tables, _wanted(question))
+
+
+def _dead_letter(question: Question) -> DeadLetterBytes:
+    question.text("number")
+    with closing_reader(question.store.reading()) as tables:
+        return dead_letter_queries.letter_bytes(tables, question.whole_number("number", 0))

@@ -176,6 +176,7 @@ class Lifecycle:
             create_txn=taken.snapshot_txn,
             last_txn=max(taken.snapshot_txn, progress.txn),
             bucket_id=taken.bucket_id,
+            owner=taken.owner,
             ordinal=taken.ordinal,
             referenced_bytes=taken.referenced_bytes,
             referenced_replicated_bytes=taken.referenced_bytes,

@@ -18,6 +18,7 @@ OPERATIONS = (
     "delete_consumer",
     "expire",
     "roll_back",
+    "resolve_dead_letter",
 )
 STATES = ("active", "deleted", "being_made")
 TRIGGERS = ("request", "take", "clock")
@@ -115,6 +116,12 @@ class SnapshotsMetrics:
             "deepclean_snapshots_chain_differences",
             "Differences between snapshotInfoTable and metadata's chain; looked for at start and when settled.",
             ["shard", "difference"],
+            registry=registry,
+        )
+        self.dead_letters_open = Gauge(
+            "deepclean_snapshots_dead_letters_open",
+            "Dead letters that nobody has dealt with, by the service that put the message aside.",
+            ["shard", "source"],
             registry=registry,
         )
         for operation in OPERATIONS:

@@ -70,7 +70,7 @@ class Requests:
             message.timestamp_ms,
             request.at_ms,
         )
-        self._begin_take(request, pending, work)
+        self._begin_take(request, pending, work, command.user)
 
     def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
         """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
@@ -82,7 +82,7 @@ class Requests:
         pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
         self._begin_take(CreateSnapshot(volume, bucket, name), pending, work)
 
-    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
+    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work, user: str = "") -> None:
         check_snapshot_name(request.snapshot)
         if request.at_ms > LATEST_TIME_MS:
             raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
@@ -106,7 +106,7 @@ class Requests:
         )
         self._rows.put(row, work)
         self._lifecycle.put_pending(pending, work)
-        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id), work)
+        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id, user), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""

@@ -14,11 +14,13 @@ from schemas.records import (
     ExpireSnapshots,
     MetadataProgress,
     RenameSnapshot,
+    ResolveDeadLetter,
     RollBackBucket,
     RollbackPageDone,
     SetConsumer,
     SetDeepClean,
     SetRetention,
+    SetSecret,
     Settle,
     SnapshotCommand,
     SnapshotDropped,
@@ -27,13 +29,24 @@ from schemas.records import (
     StopClaims,
     UnsetRetention,
 )
-from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SNAPSHOTS_INFO, SPACE
-from services.domain.names import InvalidNameError
+from schemas.topics import (
+    DEAD_LETTERS,
+    METADATA_PROGRESS,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
+    SNAPSHOTS_INFO,
+    SNAPSHOTS_REPLIES,
+    SPACE,
+)
+from services.domain.dead_letters import shortened
+from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
+from services.snapshots.access import Access
 from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
+from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
 from services.snapshots.gone import GoneSnapshots
 from services.snapshots.holds import Holds
@@ -62,6 +75,8 @@ _OPERATIONS: dict[type[object], str] = {
     DeleteConsumer: "delete_consumer",
     ExpireSnapshots: "expire",
     RollBackBucket: "roll_back",
+    SetSecret: "set_secret",
+    ResolveDeadLetter: "resolve_dead_letter",
 }
 FLAGS_SENDER = "key_deletion"
 
@@ -70,13 +85,14 @@ class SnapshotsService:
     """One shard of the snapshots service."""
 
     name = "snapshots"
-    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE)
+    inputs = (SNAPSHOTS_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE, DEAD_LETTERS)
     tables = TABLES
 
     def __init__(self, settings: SnapshotsSettings | None = None, metrics: SnapshotsMetrics | None = None) -> None:
         settings = settings or SnapshotsSettings()
         metrics = self._metrics = metrics or SnapshotsMetrics(CollectorRegistry())
         self._rows = SnapshotRows()
+        self._access = Access(self._rows)
         self._sizes = Sizes(self._rows)
         self._answers = Answers(settings.remembered_client_ms)
         self._settling = Settling(self._answers, self._own_work, metrics)
@@ -90,6 +106,7 @@ class SnapshotsService:
         self._gone = GoneSnapshots(settings.max_gone_snapshots)
         self._lifecycle.listeners = [self._gone, self._retention]
         self._chain_check = ChainCheck(self._rows)
+        self._dead_letters = DeadLetters(metrics)
         self._is_started = False
         self._is_memory_doubtful = False
 
@@ -107,6 +124,7 @@ class SnapshotsService:
 
     def _read_memory(self, tables: ReadableTables) -> None:
         self._rows.restore(tables)
+        self._access.restore(tables)
         self._sizes.restore(tables)
         self._settling.restore(tables)
         self._lifecycle.restore(tables)
@@ -136,13 +154,23 @@ class SnapshotsService:
             self._apply_progress(record, message.timestamp_ms, work)
         elif message.topic is SPACE:
             self._sizes.update(record, work)
+        elif message.topic is DEAD_LETTERS:
+            self._dead_letters.take_in(message, record, work)
         else:
             self._chain_check.follow(record, work)
         self._is_memory_doubtful = False
 
     def _apply_command(self, message: Message, command: SnapshotCommand, work: Work) -> None:
         if isinstance(command.body, SetDeepClean):
+            self._access.check_service(message, command)
             self._apply_flags(command, command.body, work)
+            return
+        if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
+        if self._access.is_on and (denial := self._denial(message, command)):
+            # Not remembered: otherwise a stranger could use up a client's numbers.
+            self._metrics.refusals.labels(_OPERATIONS[type(command.body)]).inc()
+            work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
             return
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
@@ -154,8 +182,16 @@ class SnapshotsService:
             self._carry_out(message, command, work)
         except (CommandError, InvalidNameError) as error:
             self._metrics.refusals.labels(operation).inc()
-            reply = SnapshotReply(command.client_id, command.number, str(error.code), str(error))
+            reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
+
+    def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
+        """Why a client's command is not even looked at, if so."""
+        try:
+            self._access.check_client(message, command)
+        except CommandError as error:
+            return error
+        return None
 
     def _check_shard(self, command: SnapshotCommand, work: Work) -> None:
         if command.shard != work.shard:
@@ -189,7 +225,7 @@ class SnapshotsService:
             self._settling.work_was_done(work)
 
     def _carry_out_at_once(self, command: SnapshotCommand, log_time_ms: int, work: Work) -> str:
-        """What changes no snapshot: policies, tags and consumers; says which snapshot it is about, if any."""
+        """What changes no snapshot: policies, tags, consumers, letters; says which snapshot it is about, if any."""
         body = command.body
         if isinstance(body, SetRetention):
             self._retention.set_policy(body, log_time_ms, work)
@@ -203,6 +239,10 @@ class SnapshotsService:
             return self._holds.set_consumer(body, log_time_ms, work).snapshot_id
         elif isinstance(body, DeleteConsumer):
             self._holds.delete_consumer(body, work)
+        elif isinstance(body, SetSecret):
+            self._access.set_secret(body, work)
+        elif isinstance(body, ResolveDeadLetter):
+            self._dead_letters.resolve(body, log_time_ms, work)
         return ""
 
     def _apply_flags(self, command: SnapshotCommand, flags: SetDeepClean, work: Work) -> None:
@@ -257,6 +297,7 @@ class SnapshotsService:
             self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
+        self._dead_letters.report(work)
         if is_changed:
             self._report_counts(work)
 

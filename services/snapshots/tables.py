@@ -18,6 +18,11 @@ consumerTable        /volume/bucket/consumer  a named reader and its place
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
 rollbackTable        /volume/bucket     a rollback on its way
 goneTable            /volume/bucket/name the last snapshot of a name that has gone
+s3SecretTable        user or service    what it signs commands with
+deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
+letterTable          as deadLetterTable the letter itself, until it is dealt with
+deadLetterPlaceTable service/topic/partition/offset/SHA-256  number of the letter about that message
+deadLetterCountTable service            how many of its letters are open
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
 """
@@ -25,6 +30,7 @@ clientTable          client id          last number and answer of a client
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
@@ -45,6 +51,11 @@ CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
 EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
 GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
+SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
+DEAD_LETTER_TABLE = TableDefinition("deadLetterTable", records.DeadLetterRow)
+LETTER_TABLE = TableDefinition("letterTable", records.DeadLetter)
+DEAD_LETTER_PLACE_TABLE = TableDefinition("deadLetterPlaceTable", records.CountRow)
+DEAD_LETTER_COUNT_TABLE = TableDefinition("deadLetterCountTable", records.CountRow, is_cached=True)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
@@ -63,11 +74,17 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     EXPIRY_TABLE,
     ROLLBACK_TABLE,
     GONE_TABLE,
+    SECRET_TABLE,
+    DEAD_LETTER_TABLE,
+    LETTER_TABLE,
+    DEAD_LETTER_PLACE_TABLE,
+    DEAD_LETTER_COUNT_TABLE,
     CLIENT_TABLE,
 )
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
+MAX_NUMBER = 2**63 - 1
 FIRST, BEYOND = b"", b"\xff"
 """Bounds of a whole table: keys are UTF-8 or digits, which never have the byte 0xff."""
 
@@ -115,3 +132,14 @@ def expiry_key(client_id: str, number: int) -> bytes:
 def returned_barrier_key(barrier_id: str, origin: str) -> bytes:
     """returnedBarrierTable."""
     return f"{barrier_id}/{origin}".encode()
+
+
+def dead_letter_key(number: int) -> bytes:
+    """deadLetterTable and letterTable: the newest first. A number that no letter can have is in no row."""
+    return b"%016x" % (MAX_NUMBER - min(max(number, -1), MAX_NUMBER))
+
+
+def dead_letter_place_key(letter: records.DeadLetter) -> bytes:
+    """deadLetterPlaceTable."""
+    value = sha256(letter.value).hexdigest()
+    return f"{letter.service}/{letter.topic}/{letter.partition}/{letter.offset}/{value}".encode()

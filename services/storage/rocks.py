@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -34,7 +34,9 @@ class RocksStore(RocksView):
         families: Sequence[TableDefinition[Any]],
         checkpointed: frozenset[str] = frozenset(),
         options: RocksOptions | None = None,
+        inside_checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
+        """``inside_checkpoint`` is called while a checkpoint is half made: for tests that crash there."""
         self._options = options or RocksOptions()
         cache = Cache(self._options.block_cache_bytes)
         self._database = _open(directory, families, self._options, cache)
@@ -50,7 +52,7 @@ class RocksStore(RocksView):
         self._write_lock = threading.Lock()
         self._views: WeakSet[PinnedView] = WeakSet()
         kept = [table for table in families if table.name in checkpointed]
-        self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache)
+        self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
         self._checkpoints.start()
 
     def write(self, batch: Batch) -> None:

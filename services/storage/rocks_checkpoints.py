@@ -19,7 +19,7 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,8 @@ class Checkpoints:
     """The families that a checkpoint keeps."""
     options: RocksOptions
     cache: Cache
+    inside: Callable[[], None] = lambda: None
+    """Called while a checkpoint is half made."""
     _handles: OrderedDict[str, _Handle] = field(default_factory=OrderedDict)
     _views: WeakSet[CheckpointView] = field(default_factory=WeakSet)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -134,6 +136,7 @@ class Checkpoints:
             if making.exists():
                 shutil.rmtree(making)
             Checkpoint(database).create_checkpoint(str(making))
+            self.inside()
             sync_directory(making)
             making.rename(complete)
             sync_directory(self.directory)

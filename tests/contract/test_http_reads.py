@@ -126,6 +126,11 @@ def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None
     for path in ("dir", "dir/ключ 1&=%"):
         row = over_http.stat("vol1", "tree", path, snapshot_id=snapshot_id)
         assert row == direct.stat("vol1", "tree", path, snapshot_id=snapshot_id)
+    (deleted,) = over_http.deleted("vol1", "tree")
+    assert [deleted] == direct.deleted("vol1", "tree")
+    assert (deleted.path, deleted.is_held, deleted.returning) == ("dir/ключ 1&=%", True, "ITSELF")
+    assert not over_http.deleted("vol1", "tree", start_after=f"{deleted.death}:{deleted.object_id}")
+    assert not over_http.deleted("vol1", "tree", start_after=f"{deleted.death}:-1")  # negative ids come last
     assert over_http.space("vol1", "tree") == direct.space("vol1", "tree")
     assert over_http.space("vol1", "tree").held_bytes == 1000
 
@@ -230,6 +235,10 @@ def test_refusals_come_back_with_their_code(served: Reads) -> None:
         ("/v1/shards/0/volumes?after=1", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/volumes?after=1:2", 404, "WRONG_SHARD"),
         ("/v1/shards/0/bucket?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
+        ("/v1/shards/0/deleted?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
+        ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=dir", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=1:", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=-1:2", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/snapshots?volume=vol1&bucket=tree&with_deleted=yes", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/diff?job_id=none&wait_seconds=11", 400, "INVALID_REQUEST"),
     ],

@@ -201,6 +201,8 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
     """A head is what longer records begin with, at any depth of first fields."""
     head, key = own_schema("KeyHead")["fields"], own_schema("KeyRow")["fields"]
     assert key[: len(head)] == head
+    start = own_schema("KeyStart")["fields"]
+    assert head[: len(start)] == start
     assert own_schema("DeletedKeyRow")["fields"][0]["type"] == "deepclean.KeyRow"
     assert own_schema("ClaimedRow")["fields"][0]["type"] == "deepclean.DeletedKeyRow"
 
@@ -208,12 +210,19 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
 @given(record_values(records.DeletedKeyRow), LONG)
 def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim_txn: int) -> None:
     key = codec(records.KeyRow).encode(row.key)
-    rest = {"death": row.death, "snapshots_before_death": row.snapshots_before_death}
+    rest = {
+        "death": row.death,
+        "snapshots_before_death": row.snapshots_before_death,
+        "is_overwritten": row.is_overwritten,
+        "deletion_time_ms": row.deletion_time_ms,
+    }
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
     claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn, "facts": b"why"})
     assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn, b"why")
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
     assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
+    start = records.KeyStart(row.key.object_id, row.key.birth, row.key.size_bytes)
+    assert [codec(records.KeyStart).decode_head(encoded) for encoded in (key, deleted, claimed)] == [start] * 3
 
 
 def test_a_head_that_is_cut_short_is_refused() -> None:

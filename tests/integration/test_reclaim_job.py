@@ -319,6 +319,9 @@ def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
         "endless": (b"\xff" * 40, NEWEST),
         "rows without end": (body[: kind_at + 1] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 20, NEWEST),
         "text of a gigabyte": (body[:-1] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
+        "a billion rows": (b"\x02\x00" + b"\x80\x80\x80\x80\x08" + b"\x02" * 9, NEWEST),
+        "a billion rows in a block of nine bytes": (b"\x02\x00" + b"\xff\xff\xff\xff\x07\x12" + b"\x02" * 9, NEWEST),
+        "more rows than a list has": (b"\x02\x00" + b"\x80" * 8 + b"\x40" + b"\x02" * 9, NEWEST),
         "page beyond 32 bits": (body[:-2] + b"\x80\x80\x80\x80\x80\x01\x00", NEWEST),
         "unknown schema": (body, b"\x01" * 8),
         "short fingerprint": (body, NEWEST[:7]),
@@ -358,6 +361,11 @@ def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
         offset: ((body or b"")[:DEAD_LETTER_BYTES], fingerprint) for offset, (body, fingerprint) in sent.items()
     }
     assert {letter.error for letter in letters} == {"DecodeError"}
+    for letter in letters:
+        body, fingerprint = sent[letter.offset]
+        assert letter.size_bytes == len(body or b"")
+        expected = [("other", b"x")] + ([] if fingerprint is None else [(FINGERPRINT_HEADER, fingerprint)])
+        assert [(header.name, header.value) for header in letter.headers] == expected
     assert rows(read) == [named(good)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -26,6 +26,7 @@ _WEIGHTS = {
     "rename": 9,
     "make_directory": 4,
     "delete_directory": 8,
+    "undelete": 14,
     "take": 11,
     "drop": 10,
     "rename_snapshot": 2,
@@ -66,7 +67,10 @@ class Actor:
     """Names of the snapshots of a bucket, as a client may read them."""
     requests: list[SentRequest] = field(default_factory=list)
     """All requests to snapshots, in the order of the log."""
+    list_deleted: Callable[[], list[records.Undelete]] = list
+    """What may be brought back to where it was, as a client may read it."""
     weights: dict[str, float] = field(default_factory=dict)
+    _seen_deleted: list[records.Undelete] = field(default_factory=list)
     _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     _sent: dict[str, bytes] = field(default_factory=dict)
     """By client its last command to metadata."""
@@ -174,6 +178,18 @@ class Actor:
         path = self._existing(bucket, is_directory=True)
         is_recursive = self.random.random() < 0.85
         self.submit(records.DeleteDirectory(self.volume, bucket, path, is_recursive))
+
+    def _undelete(self) -> None:
+        """Bring back what is deleted: at once, or what was listed some time ago; to its place or to another one."""
+        listed = self.list_deleted()
+        self._seen_deleted += listed
+        if not self._seen_deleted:
+            return
+        is_late = not listed or self.random.random() < 0.2
+        chosen = self.random.choice(self._seen_deleted if is_late else listed)
+        if self.random.random() < 0.3:
+            chosen = replace(chosen, path=self._path(is_directory=chosen.kind is records.DeletedKind.DIRECTORY))
+        self.submit(chosen)
 
     def _take(self) -> None:
         if self.random.random() < 0.9:

@@ -15,6 +15,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import BlockRun, MetadataCommand, MetadataReply
 from services.client import workload
 from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
+from services.domain.row_columns import row_names
 from services.runtime.log import LogRecord
 from tests.simulation.errors import AnswerError, SafetyError
 
@@ -119,6 +120,16 @@ class ShardModel:
     """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
     rollbacks: set[str] = field(default_factory=set)
     """Ids of all rollbacks that were begun."""
+    answers_to: Callable[[str, int], list[MetadataReply]] = lambda _client_id, _number: []
+    """All that metadata has answered to a client's number, as its outbox and its topic tell."""
+    undeleted: int = 0
+    """How often something has come back."""
+    _claims: set[tuple[int, int, int]] = field(default_factory=set)
+    """ObjectID, birth and death of every row that any claim has named."""
+    _returns: set[tuple[int, int]] = field(default_factory=set)
+    """ObjectID and death of all that has come back."""
+    _dead_places: dict[Thing | int, tuple[_Directory, str]] = field(default_factory=dict)
+    """Where what was deleted by itself was then: versions by number, directories as things."""
     _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
     _objects: dict[int, int] = field(default_factory=dict)
     _directories: dict[int, _Directory] = field(default_factory=dict)
@@ -170,6 +181,8 @@ class ShardModel:
                 incarnation.snapshots.pop(body.snapshot_id, None)
         elif isinstance(body, records.RollbackPage):
             self._roll_back(body)
+        elif isinstance(body, records.ClaimRows):
+            self._claims.update((row.object_id, row.birth, row.death) for row in row_names(body.rows))
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
@@ -179,7 +192,10 @@ class ShardModel:
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
-            self._change_namespace(number, command)
+            if isinstance(command.body, records.Undelete):
+                self._undelete(number, command, command.body)
+            else:
+                self._change_namespace(number, command)
         except OperationRefusedError as refusal:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
@@ -248,6 +264,10 @@ class ShardModel:
         if is_kept and bucket.has_directories and isinstance(before, _Directory) and before.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
         self.names.apply(number, _operation(body))
+        if before is not None and not isinstance(body, records.MakeDirectory):
+            key = before.number if isinstance(before, Version) else self._thing(before)
+            *above, name = _parts(bucket, path)
+            self._dead_places[key] = (self._directory(bucket, above), name)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
 
@@ -258,8 +278,10 @@ class ShardModel:
         self.txn += 1
         if before is None:
             return
-        incarnation = self._current[body.volume, body.bucket]
-        thing = self._thing(before)
+        self._note_rename(self._current[body.volume, body.bucket], self._thing(before))
+
+    def _note_rename(self, incarnation: Incarnation, thing: Thing) -> None:
+        """The present command has given something another place."""
         newest = next(reversed(incarnation.snapshots.values()), None)
         txns = incarnation.rename_txns.setdefault(thing, [0])
         if newest is not None and thing in newest.things and txns[-1] <= newest.txn:
@@ -288,6 +310,98 @@ class ShardModel:
         incarnation.snapshots[take.snapshot_id] = TakenView(
             take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, directories, things
         )
+
+    # ---- what comes back
+
+    def _directory(self, bucket: _Bucket, parts: list[str]) -> _Directory:
+        found = bucket.find(parts)
+        assert isinstance(found, _Directory)
+        return found
+
+    def _undelete(self, number: int, command: MetadataCommand, body: records.Undelete) -> None:
+        """Whether a row is still there depends on when the services came: the plane says it, and must be right."""
+        answers = self.answers_to(command.client_id, command.number)
+        done = next((answer for answer in answers if not answer.error and answer.txn == self.txn + 1), None)
+        if done is None or done.committed is None:
+            errors = sorted({answer.error for answer in answers} - {"", "OLD_REQUEST"})
+            if not errors:
+                raise AnswerError(f"shard {self.shard}: no answer to {command}")
+            for error in errors:
+                self._check_refusal(body, error)
+                self.expected.setdefault((command.client_id, command.number), []).append((0, error))
+            raise OperationRefusedError(errors[0], body.path)
+        incarnation = self._current.get((body.volume, body.bucket))
+        if incarnation is None or incarnation.rollback is not None:
+            raise AnswerError(f"shard {self.shard}: {body} into a bucket that is not there, or fenced")
+        bucket = incarnation.bucket
+        *above, name = _parts(bucket, body.path)
+        if bucket.find([*above, name]) is not None:
+            raise AnswerError(f"shard {self.shard}: {body} over something that is there")
+        parent = bucket.make_directories(above, code="NOT_A_FILE")
+        is_itself = done.committed.object_id == body.object_id
+        if is_itself and any(view.txn >= body.death for view in incarnation.snapshots.values()):
+            raise AnswerError(f"shard {self.shard}: {body} with a snapshot in between")
+        self.txn += 1
+        self.undeleted += 1
+        self._returns.add((body.object_id, body.death))
+        if body.kind is records.DeletedKind.KEY:
+            entry: Version | _Directory = self._returning_version(number, incarnation, body, is_itself=is_itself)
+        else:
+            entry = self._returning_tree(incarnation, body)
+        before = self._place_at_death(incarnation, entry)
+        if is_itself and (before is None or before[0] is not parent or before[1] != name):
+            self._note_rename(incarnation, self._thing(entry))
+        parent.children[name] = entry
+
+    def _returning_version(
+        self, number: int, incarnation: Incarnation, body: records.Undelete, *, is_itself: bool
+    ) -> Version:
+        found = self.put_numbers[body.birth]
+        active = self.active_numbers(incarnation)
+        if found not in incarnation.versions or found in active:
+            raise AnswerError(f"shard {self.shard}: {body} brings back what is not dead")
+        if is_itself and self._objects[found] in {self._objects[other] for other in active}:
+            raise AnswerError(f"shard {self.shard}: {body} makes an object live twice")
+        if not is_itself:
+            if self.holders(incarnation, found):
+                raise AnswerError(f"shard {self.shard}: {body} shares blocks with a snapshot's version")
+            self._objects[found] = number
+            self.births[found] = self.txn
+        self.put_numbers[self.txn] = found
+        return self.names.versions[found]
+
+    def _returning_tree(self, incarnation: Incarnation, body: records.Undelete) -> _Directory:
+        found = [one for one in incarnation.deleted_trees if one[0] == body.death]
+        if len(found) != 1:
+            raise AnswerError(f"shard {self.shard}: {body} brings back a tree that is not deleted")
+        incarnation.deleted_trees = [one for one in incarnation.deleted_trees if one is not found[0]]
+        return found[0][1]
+
+    def _place_at_death(self, incarnation: Incarnation, entry: Version | _Directory) -> tuple[_Directory, str] | None:
+        """Its directory and name when it died; what died with a tree, the newest it was in, is still where it was."""
+        alone = self._dead_places.pop(entry.number if isinstance(entry, Version) else self._thing(entry), None)
+        if alone is not None:
+            return alone
+        for _, tree in reversed(incarnation.deleted_trees):
+            for directory in (tree, *(one for one in _entries(tree) if isinstance(one, _Directory))):
+                for name, child in directory.children.items():
+                    if child is entry:
+                        return directory, name
+        return None
+
+    def _check_refusal(self, body: records.Undelete, error: str) -> None:
+        """A refusal has a reason that can be seen here, too."""
+        incarnation = self._current.get((body.volume, body.bucket))
+        if incarnation is None or body.kind is not records.DeletedKind.KEY or self.rollbacks:
+            return
+        found = self.put_numbers.get(body.birth, -1)
+        is_there = found in incarnation.versions and found not in self.active_numbers(incarnation)
+        if error == "TOO_LATE" and is_there:
+            is_named = (body.object_id, body.birth, body.death) in self._claims
+            if not is_named and (body.object_id, body.death) not in self._returns:
+                raise AnswerError(f"shard {self.shard}: refused too early: {body}")
+        if error in ("HELD_BY_SNAPSHOT", "SNAPSHOT_IN_BETWEEN") and not self.holders(incarnation, found):
+            raise AnswerError(f"shard {self.shard}: refused for a snapshot that does not hold it: {body}")
 
     # ---- rollbacks
 

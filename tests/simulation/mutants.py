@@ -13,17 +13,19 @@ from schemas.records import DeletedKind, RowName
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain import chain_view
 from services.domain.chain_view import ChainView
+from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
-from services.domain.table_keys import garbage_from, object_txn
+from services.domain.space_matrix import NOBODY
+from services.domain.table_keys import garbage_from, garbage_key, object_txn
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import changed_rows, checkpoints, claims, expansion, rollback
+from services.metadata import changed_rows, checkpoints, claims, expansion, rollback, undelete
 from services.metadata.garbage import Death
 from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList
-from services.metadata.tables import DELETED_TABLE
+from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
@@ -131,13 +133,13 @@ def position_before_state(patch: Patch) -> None:
     """The position behind the inputs is written first, the state after it."""
     original = loop.Runner._write
 
-    def write(self: loop.Runner, work: Work, progress: Any) -> None:
+    def write(self: loop.Runner, work: Work, progress: Any) -> Any:
         early = Work(self.shard, self.store, RowCache())
         for topic, next_offset in progress.next_offsets.items():
             row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
             early.table(loop.POSITIONS).put(topic.encode(), row)
         early.write()
-        original(self, work, progress)
+        return original(self, work, progress)
 
     patch.setattr(loop.Runner, "_write", write)
 
@@ -374,6 +376,57 @@ def rollback_drops_what_comes_back_late(patch: Patch) -> None:
     patch.setattr(rollback, "_PHASES", phases)
 
 
+def undelete_ignores_the_claim(patch: Patch) -> None:
+    """What is claimed comes back all the same."""
+    original = undelete._undelete_key
+
+    def undelete_key(transaction: Any, bucket: Any, command: records.Undelete) -> Any:
+        key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
+        claimed = transaction.work.table(RECLAIM_TABLE).get(key)
+        if claimed is not None and transaction.work.table(DELETED_TABLE).get(key) is None:
+            transaction.work.table(DELETED_TABLE).put(key, claimed.version)
+            version = claimed.version.key
+            transaction.space.add(bucket.object_id, NOBODY, (version.size_bytes, 1, 1, 0, 0))
+        return original(transaction, bucket, command)
+
+    patch.setattr(undelete, "_undelete_key", undelete_key)
+
+
+def claim_ignores_the_undelete(patch: Patch) -> None:
+    """A row stays among the garbage when its version comes back: a claim finds it there."""
+    original = undelete._undelete_key
+
+    def undelete_key(transaction: Any, bucket: Any, command: records.Undelete) -> Any:
+        key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
+        row = transaction.work.table(DELETED_TABLE).get_encoded(key)
+        done = original(transaction, bucket, command)
+        if row is not None:
+            transaction.work.table(DELETED_TABLE).put_encoded(key, row)
+        return done
+
+    patch.setattr(undelete, "_undelete_key", undelete_key)
+
+
+def undelete_ignores_snapshots(patch: Patch) -> None:
+    """What comes back takes up its old life, whatever was taken meanwhile."""
+    patch.setattr(undelete, "return_of", lambda *_, **__: Return.ITSELF)
+
+
+def undelete_ignores_the_expansion(patch: Patch) -> None:
+    """A directory comes back when some of its contents are among the garbage already."""
+    original = undelete._undelete_directory
+
+    def undelete_directory(transaction: Any, bucket: Any, command: records.Undelete) -> Any:
+        key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
+        table = transaction.work.table(DELETED_DIRECTORY_TABLE)
+        row = table.get(key)
+        if row is not None and row.is_expansion_begun:
+            table.put(key, replace(row, is_expansion_begun=False))
+        return original(transaction, bucket, command)
+
+    patch.setattr(undelete, "_undelete_directory", undelete_directory)
+
+
 MUTANTS = {
     "before-previous for previous": Mutant(before_previous_for_previous, FaultMix(), _UNSAFE),
     "the first judge ignores the premise": Mutant(
@@ -406,5 +459,9 @@ MUTANTS = {
     "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), (AnswerError,)),
     "a rollback without a fence": Mutant(rollback_without_fence, FaultMix(), _ANY),
     "a rollback that leaves rows behind": Mutant(rollback_drops_what_comes_back_late, FaultMix(), _ANY),
+    "an undelete that ignores the claim": Mutant(undelete_ignores_the_claim, FaultMix(), _ANY, runs=200),
+    "a claim that ignores an undelete": Mutant(claim_ignores_the_undelete, FaultMix(), _ANY),
+    "an undelete that ignores snapshots": Mutant(undelete_ignores_snapshots, FaultMix(), _ANY, runs=200),
+    "an undelete of half a tree": Mutant(undelete_ignores_the_expansion, FaultMix(), _ANY, runs=200),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

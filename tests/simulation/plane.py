@@ -40,8 +40,12 @@ class Limits:
 
 def draw_limits(random: Random) -> Limits:
     """Small limits, so that a few dozen rows make many tasks and pages."""
+    undo_window_ms = random.choice((0, 0, 2_000, 900_000))
     return Limits(
         KeyDeletionSettings(
+            undo_window_ms=undo_window_ms,
+            max_rows_per_second=random.choice((0, 0, 1)),
+            purge_hours=random.choice(("", "", "3-4")),
             max_task_rows=random.choice((1, 2, 5, 100)),
             max_tasks_in_flight=random.choice((1, 2, 32)),
             max_retries_in_flight=random.choice((1, 4)),
@@ -49,6 +53,7 @@ def draw_limits(random: Random) -> Limits:
             max_sweep_page_rows=random.choice((1, 2, 3, 100)),
         ),
         DirectoryDeletionSettings(
+            undo_window_ms=undo_window_ms,
             max_page_entries=random.choice((1, 2, 3, 100)),
             max_expansions_in_flight=random.choice((1, 2, 64)),
             max_purge_rows=random.choice((1, 2, 100)),

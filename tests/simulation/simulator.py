@@ -51,6 +51,7 @@ from tests.simulation.holds import Holds, some_policy
 from tests.simulation.model import Incarnation, ShardModel
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits
 from tests.simulation.space_checks import SpaceCheck
+from tests.simulation.undeletes import deleted_rows, metadata_replies
 
 MAX_QUIET_ROUNDS = 1_500
 MINUTE_MS = 60_000
@@ -146,7 +147,16 @@ class Simulation:
             tables = self.plane.tables("snapshots", shard)
             return [row.name for row in queries.list_snapshots(tables, actor.volume, bucket)]
 
+        def answers_to(client_id: str, number: int) -> list[records.MetadataReply]:
+            return [
+                reply
+                for reply in metadata_replies(self.plane, shard)
+                if (reply.client_id, reply.number) == (client_id, number)
+            ]
+
+        model.answers_to = answers_to
         actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots)
+        actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         return _Shard(model, actor, Liar(shard, Random(random.random()), self.plane))
 
     # ---- the run
@@ -452,7 +462,7 @@ class Simulation:
         inventory = tables.table(INVENTORY_TABLE)
         for number in shard.model.held:
             run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or shard.model.births[number] > local_id_txn(state.mark_local_id):
+            if run is None or local_id_txn(run.first_local_id) > local_id_txn(state.mark_local_id):
                 continue
             if inventory.get(inventory_key(run)) is None:
                 version = shard.model.names.versions[number]

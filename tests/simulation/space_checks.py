@@ -144,8 +144,7 @@ class BucketSpaceCheck:
         found = self._reads.explain_path(*self._name, path)
         if not self._is_counted(found.is_exact):
             return
-        by_birth = {self._model.births[number]: number for number in self._incarnation.versions}
-        said = {by_birth[version.birth]: version for version in found.versions}
+        said = {self._model.put_numbers[version.birth]: version for version in found.versions}
         shown = {view.keys[path].number for view in self._views if path in view.keys}
         active = self._incarnation.bucket.view().keys.get(path)
         missing = shown.union({active.number} if active else ()) - said.keys()

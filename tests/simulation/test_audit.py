@@ -78,7 +78,7 @@ def test_an_audit_beside_a_run_reports_nothing(seed: int) -> None:
 )
 def test_in_another_order_it_would_report_what_is_not_so(order: tuple[str, ...], kind: FindingKind) -> None:
     found: set[FindingKind] = set()
-    for seed in range(1, 200):
+    for seed in range(200, 1_200):  # one in some ninety runs has what it takes; the first is soon found
         try:
             AuditedSimulation(seed, order).run()
         except FalseAlarmError as alarm:

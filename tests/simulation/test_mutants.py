@@ -10,10 +10,12 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.errors import SimulationError
+from tests.simulation.historical_mutants import HISTORICAL
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.simulator import simulate
 
 FIRST_SEED = 7_000
+ALL_MUTANTS = {**MUTANTS, **HISTORICAL}
 
 
 def first_failure(mutant: Mutant) -> tuple[int, SimulationError] | None:
@@ -26,9 +28,9 @@ def first_failure(mutant: Mutant) -> tuple[int, SimulationError] | None:
     return None
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", ALL_MUTANTS)
 def test_a_fault_put_in_by_hand_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = MUTANTS[name]
+    mutant = ALL_MUTANTS[name]
     with monkeypatch.context() as patch:
         mutant.apply(patch)
         found = first_failure(mutant)

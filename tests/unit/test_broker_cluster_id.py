@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from services.plane.broker import _new_cluster_id
+from services.plane.broker import new_cluster_id
 
 
 def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = iter([uuid.UUID(bytes=b"\xf8" + bytes(15)), uuid.UUID(bytes=b"\x10" + bytes(15))])
     monkeypatch.setattr(uuid, "uuid4", lambda: next(ids))
-    assert _new_cluster_id() == "EAAAAAAAAAAAAAAAAAAAAA"
+    assert new_cluster_id() == "EAAAAAAAAAAAAAAAAAAAAA"

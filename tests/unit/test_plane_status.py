@@ -38,11 +38,11 @@ def served() -> Iterator[str]:
 
 def test_a_process_is_scraped_twice_and_one_that_is_gone_is_silent(served: str) -> None:
     reported = observe_processes({"metadata": served, "snapshots": "http://127.0.0.1:1"}, 0.05)
-    metadata = process_status("metadata", 7, served, reported["metadata"], is_alive=True)
+    metadata = process_status("metadata", 7, served, reported, is_alive=True)
     assert (metadata.is_answering, metadata.lag_seconds, metadata.messages_per_second) == (True, 30.0, 0.0)
     assert reported["metadata"].total("deepclean_messages_applied_total") == 42
     assert reported["metadata"].total("deepclean_messages_applied_total", shard="1") == 12
-    snapshots = process_status("snapshots", 8, "", reported["snapshots"], is_alive=False)
+    snapshots = process_status("snapshots", 8, "", reported, is_alive=False)
     assert (snapshots.is_answering, snapshots.lag_messages, snapshots.dead_letters) == (False, 0, 0)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
 """
 
 
-def child(tmp_path: Path, program: str, *arguments: str, port: int = 1, **options: float) -> ChildProcess:
+def child(tmp_path: Path, program: str, *arguments: str, port: int = 1, **options: Any) -> ChildProcess:
     command = [sys.executable, "-c", program, *arguments]
     return ChildProcess("example", command, os.environ, tmp_path / "example.log", f"http://127.0.0.1:{port}", **options)
 

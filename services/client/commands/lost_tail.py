@@ -8,7 +8,7 @@ import typer
 
 from services.client.commands.output import print_table
 from services.client.commands.recovery import BOOTSTRAP_SERVERS
-from services.client.commands.session import Session
+from services.client.commands.session import made_session
 from services.plane.lost_tail import accept_lost_tail, find_lost_tails
 from services.plane.plane_lock import log_of_stopped_plane
 
@@ -23,8 +23,7 @@ def accept(
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
 ) -> None:
     """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         lost = find_lost_tails(log, session.home, shard)
         if not lost:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
 from services.client.commands.output import bytes_text, print_json
-from services.client.commands.session import JsonOption, Session
+from services.client.commands.session import JsonOption, made_session
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
 from services.plane.backups import (
@@ -57,7 +57,7 @@ def backup(
     as_json: JsonOption = False,
 ) -> None:
     """Copy every service's state, with its position in the log, while the plane runs."""
-    home = _home(context)
+    home = made_session(context).home
     directory = (to or backups_directory(home)).absolute()
     made = take_backup(running_plane(home), directory, has_digest=has_digest)
     if as_json:
@@ -77,7 +77,7 @@ def restore(
     shard: Annotated[list[int] | None, typer.Option(help="Only this shard; may be given again.")] = None,
 ) -> None:
     """Put a backup's copies where a stopped plane looks for its databases; the rest comes from the log at its start."""
-    home = _home(context)
+    home = made_session(context).home
     unknown = sorted(set(service or ()) - set(SERVICES))
     if unknown:
         raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(SERVICES)}")
@@ -99,7 +99,7 @@ def digest(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a shard of metadata holds, as one digest: of its tables, and of every live snapshot's checkpoint."""
-    home = _home(context)
+    home = made_session(context).home
     with _readable(home, shard, directory) as store:
         found = PlacedDigest.of(store)
     if as_json:
@@ -166,7 +166,7 @@ def rebuild(
     max_batch_messages: Annotated[int, typer.Option(min=1, max=100_000, help="Commands of one unit of work.")] = 2_000,
 ) -> None:
     """Make a shard of metadata again from the log, snapshots and all, and prove by digest that it is the same."""
-    home = _home(context)
+    home = made_session(context).home
     target = database_directory(home, METADATA, shard)
     with log_of_stopped_plane(home, bootstrap_servers) as log:
         if has_database(target) and not goes_on:
@@ -238,9 +238,3 @@ def _advance(run: Rebuild, offset: int) -> float:
             shown.update(f"rebuilding: {position:,} of {offset:,} commands")
             run.step(offset)
     return time.monotonic() - started
-
-
-def _home(context: typer.Context) -> Path:
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
-    return session.home

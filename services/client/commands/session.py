@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from schemas.credentials import CredentialsError
 from schemas.records import MetadataReply, SnapshotReply
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
@@ -62,11 +63,17 @@ class Session:
             self.plane.close()
 
 
+def made_session(context: typer.Context) -> Session:
+    """The command line's session; for a command that connects to nothing, or not this way."""
+    session = context.find_object(Session)
+    assert session is not None  # noqa: S101  the root command makes it
+    return session
+
+
 @contextmanager
 def session_of(context: typer.Context) -> Iterator[Session]:
     """The command line's session, left at the end."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     try:
         yield session
     finally:
@@ -111,4 +118,7 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except DeepcleanError as error:
             typer.echo(error_line(error), err=True)
+            raise typer.Exit(1) from error
+        except CredentialsError as error:
+            typer.echo(str(error), err=True)
             raise typer.Exit(1) from error

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
-from services.client.commands.session import JsonOption, Session
+from services.client.commands.session import JsonOption, made_session
 from services.client.plane_status import (
+    OPEN_DEAD_LETTERS,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
-    Reported,
     backlog,
     disk_use,
     observe_processes,
@@ -25,6 +25,7 @@ from services.plane.audit_run import FinishedAudit, last_audits
 from services.plane.backups import backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
+from services.plane.plane_secrets import http_token
 
 
 def status(
@@ -33,8 +34,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     plane = read_plane_file(session.home)
     if plane is None:
         raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or name another home (--home).")
@@ -50,13 +50,14 @@ def status(
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
     """How a plane does; rates are measured over some seconds."""
     urls = {name: process.url for name, process in plane.processes.items() if process.url}
-    reported = observe_processes(urls, seconds)
+    token = http_token(Path(plane.home))
+    reported = observe_processes(urls, seconds, token)
     processes = tuple(
         process_status(
             name,
             process.identity.pid,
             process.url or plane.bootstrap_servers,
-            reported.get(name, Reported(None, None)),
+            reported,
             is_alive=process.identity.is_alive(),
         )
         for name, process in plane.processes.items()
@@ -70,9 +71,9 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         shards=plane.shards,
         processes=processes,
         throughput=throughput(reported),
-        backlog=backlog(reported, urls.get("metadata", ""), plane.shards),
+        backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
         disk=disk_use(reported, Path(plane.home)),
-        dead_letters=sum(process.dead_letters for process in processes),
+        dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
@@ -121,6 +122,8 @@ def _print(plane: PlaneStatus) -> None:
             ("claimed, not confirmed", _amount(waiting.claimed_bytes, waiting.claimed_versions)),
             ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
             ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
+            ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
+            ("messages held back by hours or rate", f"{waiting.purges_held_back:,}"),
         ],
         "deleted so far": [
             ("held by snapshots", _amount(waiting.held_bytes, waiting.held_versions)),

@@ -12,13 +12,16 @@ from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import FullChain, MetadataCommand, PublishFullChain, SnapshotChainRecord
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.client.commands.output import print_json, print_table
-from services.client.commands.session import JsonOption, Session
+from services.client.commands.session import JsonOption, made_session
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
+from services.plane.plane_secrets import administrator, person
 from services.plane.reader_positions import reader_positions
 from services.plane.trimming import Trim, plan_trims
+from services.runtime.clock import SystemClock
 from services.runtime.kafka import KafkaLog, producer_configuration
+from services.runtime.signing import person_command
 
 POLL_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
@@ -39,11 +42,10 @@ def trim_log(
     as_json: JsonOption = False,
 ) -> None:
     """Trim the log up to what readers, backups and unfinished transactions still need."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    session = made_session(context)
     plane = running_plane(session.home)
     kept = [found for place in backups or [backups_directory(session.home)] for found in list_backups(place)]
-    log = KafkaLog(plane.bootstrap_servers, "deepclean.trim")
+    log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     if writes_full_chain:
         publish_full_chain(plane)
     trims = planned_trims(plane, log, kept)
@@ -115,11 +117,12 @@ def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
 def publish_full_chain(plane: PlaneFile) -> None:
     """Have metadata write a record of the whole chain of every shard."""
     encoder = codec(MetadataCommand)
-    producer = Producer(producer_configuration(plane.bootstrap_servers, "deepclean.trim"))
+    producer = Producer(
+        producer_configuration(plane.bootstrap_servers, "deepclean.trim", administrator(Path(plane.home)))
+    )
     for shard in range(plane.shards):
-        body = encoder.encode(
-            MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
-        )
+        command = MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
+        body = person_command(command, person(Path(plane.home)), SystemClock().now_ms())
         producer.produce(
             METADATA_COMMANDS.name, body, partition=shard, headers=[(FINGERPRINT_HEADER, encoder.fingerprint)]
         )

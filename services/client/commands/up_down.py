@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.client.commands.session import Session
+from services.client.commands.session import made_session
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
 from services.plane.stack_settings import BROKER, STREAMING
@@ -34,11 +34,14 @@ def up(
     is_foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or SIGTERM.")
     ] = False,
+    is_secured: Annotated[
+        bool, typer.Option("--secure", help="Refuse strangers (TLS, passwords, rights, a token); once on, it stays on.")
+    ] = False,
 ) -> None:
     """Start a plane that stays: broker, services, Spark. On the same home it goes on where it was."""
-    home = _home(context)
+    home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, shards, base_port))
+        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured))
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,7 @@ def up(
                 [
                     *(sys.executable, "-m", "services.plane.supervisor", str(home)),
                     *("--shards", str(shards), "--base-port", str(base_port)),
+                    *(("--secure",) if is_secured else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -88,7 +92,7 @@ def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile
 
 def down(context: typer.Context) -> None:
     """Stop the plane: Spark, the services, the broker. What it keeps stays."""
-    home = _home(context)
+    home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:
         typer.echo(f"No plane runs on {home}.")
@@ -116,9 +120,3 @@ def _stop_left_behind(plane: PlaneFile) -> None:
         process.identity.send(signal.SIGTERM)
         if not process.identity.await_end(PROCESS_STOP_SECONDS):
             process.identity.send(signal.SIGKILL)
-
-
-def _home(context: typer.Context) -> Path:
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
-    return session.home

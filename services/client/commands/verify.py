@@ -21,7 +21,8 @@ _MEANING = {
     FindingKind.FREED_WHILE_LIVE: "freed, and the active namespace shows them",
     FindingKind.FREED_WHILE_HELD: "freed, and a snapshot held them",
     FindingKind.UNKNOWN_VERSION: "freed, and the log never made them",
-    FindingKind.NOT_CLAIMED: "freed, and nobody has claimed them",
+    FindingKind.BROUGHT_BACK: "undeletes that should have been refused",
+    FindingKind.NOT_CLAIMED: "freed, and that claim did not ask for them",
     FindingKind.TWICE: "more than one record of a version",
     FindingKind.NOT_FINISHED: "recorded, and no command finished them",
     FindingKind.DIFFERENT: "fields of records that say other than the log",
@@ -86,7 +87,7 @@ def _print(report: VerifyReport) -> None:
     print_fields(
         [
             ("in the ledger", f"{report.rows:,} versions, {report.blocks:,} blocks, {bytes_text(report.size_bytes)}"),
-            ("claimed, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
+            ("asked for, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
             ("deleted by the block store", bytes_text(report.deleted_bytes_after or 0)),
             *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in counted),
         ]

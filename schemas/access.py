@@ -1,0 +1,43 @@
+"""Who may do what with which topic, derived from ``schemas.topics`` alone: the broker's access list is made of this.
+
+An identity is a name in ``Topic.producers`` or ``Topic.consumers``: a service, the Spark job, or ``clients``. Whoever
+is not named at a topic may neither read nor write it, nor see that it is there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.topics import CLIENTS, TOPICS
+
+ADMINISTRATOR = "admin"
+"""The one identity that is asked for no right: it makes topics, identities and rights, and repairs logs."""
+STREAMING = "streaming"
+READ, WRITE = "READ", "WRITE"
+_GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
+
+
+class Right(NamedTuple):
+    """One identity may do one thing with one topic."""
+
+    identity: str
+    operation: str
+    """``READ`` or ``WRITE``; either includes asking where the topic ends."""
+    topic: str
+
+
+def identities() -> tuple[str, ...]:
+    """Everyone that any topic names, by name."""
+    return tuple(sorted({name for topic in TOPICS for name in (*topic.producers, *topic.consumers)}))
+
+
+def rights() -> frozenset[Right]:
+    """All that is allowed. What is not in here is refused."""
+    readers = {Right(name, READ, topic.name) for topic in TOPICS for name in topic.consumers}
+    writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
+    return frozenset(readers | writers)
+
+
+def group_prefix(identity: str) -> str:
+    """What the names of an identity's consumer groups begin with: they hold positions for lag tools, nothing else."""
+    return _GROUPS.get(identity, f"deepclean.{identity}")

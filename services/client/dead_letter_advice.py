@@ -1,0 +1,98 @@
+"""What it means that a message was put aside, and what to do about it: by the topic that it came on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.topics import (
+    DEAD_LETTERS,
+    DELETED_ENTRIES,
+    METADATA_COMMANDS,
+    METADATA_PROGRESS,
+    PURGE_DIRECTORIES,
+    PURGE_KEYS,
+    SCM_COMMANDS,
+    SCM_REPLIES,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_COMMANDS,
+    SPACE,
+    SWEEP_RESULTS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The consequence of a dead letter, and what a person does."""
+
+    consequence: str
+    action: str
+    is_retry_allowed: bool = True
+
+
+_KEPT = (
+    "No block is lost: the rows stay in their garbage tables, and their blocks are kept until they are judged again."
+)
+_JUDGED_AGAIN = "A sweep brings the rows back by itself, in buckets with snapshots within the hour."
+_RETRY_IS_SAFE = "To send it again is safe: every row is judged anew, and what has gone meanwhile is answered 'gone'."
+_UNKNOWN = Advice(
+    "The topic is none of this plane's: nothing of the plane waits for it.",
+    "Find out who writes letters here, then drop it.",
+    is_retry_allowed=False,
+)
+
+_BY_TOPIC = {
+    METADATA_COMMANDS.name: Advice(
+        "The command was not carried out, and nobody was answered. A service asks again by itself; a client does not.",
+        "Mend the sender, or upgrade the plane when the sender is newer. Sent again, the command is carried out in the "
+        "state of then: a delete may find a newer key of the same name. A client that has numbered later commands "
+        "since gets OLD_REQUEST; let it send a new command and drop this one.",
+    ),
+    SNAPSHOTS_COMMANDS.name: Advice(
+        "The request was not carried out, and nobody was answered.",
+        "Mend the sender, have it ask again under a new number, then drop this one.",
+    ),
+    DELETED_ENTRIES.name: Advice(_KEPT, f"{_JUDGED_AGAIN} {_RETRY_IS_SAFE}"),
+    PURGE_KEYS.name: Advice(_KEPT, f"{_JUDGED_AGAIN} {_RETRY_IS_SAFE}"),
+    PURGE_DIRECTORIES.name: Advice(
+        "The deleted directories are not expanded and keep what is below them; sizes stay marked '~'.",
+        f"Send it again. {_RETRY_IS_SAFE}",
+    ),
+    SWEEP_RESULTS.name: Advice(
+        "A page of a sweep counts as not judged: the store is swept again, later.",
+        "Nothing has to be done; drop it when deepclean snapshot list shows the store clean.",
+    ),
+    METADATA_PROGRESS.name: Advice(
+        "An answer of metadata was not taken in. The service that waits asks again by itself.",
+        "To send it again is safe: an answer to a question that is closed does nothing.",
+    ),
+    SPACE.name: Advice(
+        "Sizes of snapshots in this bucket may be old until the same figures change again. Nothing is freed by them.",
+        "Do not send it again once newer figures came: they are absolute. Build snapshots again instead, then drop it.",
+    ),
+    SCM_COMMANDS.name: Advice(
+        "Either blocks were not reported to the block store, which then confirms their deletion without having them; "
+        "or a deletion was not carried out, which key_deletion tries again by itself.",
+        "Send it again; a report behind later ones is ignored by the store, and its blocks are found by comparing its "
+        "inventory with the namespace.",
+    ),
+    SCM_REPLIES.name: Advice(
+        "A confirmation was not taken in: the rows stay claimed, and key_deletion asks the store again by itself.",
+        "To send it again is safe: a confirmation of an attempt that is over does nothing.",
+    ),
+    SNAPSHOT_CHAIN.name: Advice(
+        "Judging has stopped: with a marker missing nobody may say that a row is held by nobody. Nothing is freed.",
+        "Make gc.snapshot-chain whole again, start the service that has stopped, then drop this one. A marker is never "
+        "sent a second time.",
+        is_retry_allowed=False,
+    ),
+    DEAD_LETTERS.name: Advice(
+        "What was put aside cannot itself be read: somebody else writes to dead-letters, or a service is newer.",
+        "Find out who, then drop it.",
+        is_retry_allowed=False,
+    ),
+}
+
+
+def advice_for(topic: str) -> Advice:
+    """What a dead letter about a message of this topic means."""
+    return _BY_TOPIC.get(topic, _UNKNOWN)

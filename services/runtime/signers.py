@@ -1,0 +1,130 @@
+"""Who has a secret, and whether a command was signed by who it says: asked by every service that takes commands.
+
+The secrets are rows of the service's own s3SecretTable, changed by commands of its own log. So whether a command is
+allowed follows from the state and the log alone, today and when the log is read again in ten years.
+
+Nothing is demanded until an administrator is known. Services are made known before that, so that none of their
+commands is refused in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, SnapshotCommand
+from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
+from services.domain.authorization import why_not_named
+from services.runtime.errors import DeepcleanError
+from services.runtime.service import Message
+
+SIGNED_FOR_MS = 1_800_000
+"""A user's command is good for so long before and behind the log's time. That is half of the hour for which a client's
+number is remembered: a command that is sent again is known by its number, and too old when the number is forgotten."""
+
+Command = MetadataCommand | SnapshotCommand
+
+
+class DeniedError(DeepcleanError):
+    """Who sent a command is not known, or may not do it. What was denied leaves no trace in the state."""
+
+
+class SecretChangeError(DeepcleanError):
+    """A secret cannot be set so; the message says why and what to do."""
+
+
+class Signers:
+    """Everyone who has a secret at one shard of one service."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, SecretRow] = {}
+        self.is_on = False
+        """Whether commands must be signed."""
+
+    def restore(self, rows: Iterable[SecretRow]) -> None:
+        """Start from the table."""
+        self._rows = {row.name: row for row in rows}
+        self._look()
+
+    def _look(self) -> None:
+        self.is_on = any(row.role is SecretRole.ADMINISTRATOR for row in self._rows.values())
+
+    def changed(self, change: SetSecret) -> SecretRow | None:
+        """The row after a change, None when the name goes; ``apply`` takes it over.
+
+        Raises:
+            SecretChangeError: it is refused.
+        """
+        if reason := why_not_named(change.name, change.role):
+            raise SecretChangeError(reason)
+        before = self._rows.get(change.name)
+        if self.is_on and not self._others_administer(change):
+            raise SecretChangeError(f"{change.name} is the last administrator: name another one first")
+        if not change.secret:
+            return None
+        if not SHORTEST_SECRET <= len(change.secret) <= LONGEST_SECRET:
+            raise SecretChangeError(
+                f"a secret has {SHORTEST_SECRET} to {LONGEST_SECRET} bytes, this has {len(change.secret)}"
+            )
+        is_same = before is not None and before.secret == change.secret
+        previous = b"" if before is None or is_same else before.secret
+        return SecretRow(change.name, change.role, change.secret, previous)
+
+    def _others_administer(self, change: SetSecret) -> bool:
+        if change.secret and change.role is SecretRole.ADMINISTRATOR:
+            return True
+        return any(row.role is SecretRole.ADMINISTRATOR for name, row in self._rows.items() if name != change.name)
+
+    def apply(self, name: str, row: SecretRow | None) -> None:
+        """Take over what ``changed`` has said, once it is in the table."""
+        if row is None:
+            self._rows.pop(name, None)
+        else:
+            self._rows[name] = row
+        self._look()
+
+    def require_service(self, message: Message, command: Command) -> None:
+        """Refuse a command that its sender, a service, has not signed.
+
+        Raises:
+            DeniedError: it is somebody else's, or nobody's.
+        """
+        row = self._rows.get(command.sender)
+        if command.user or row is None or row.role is not SecretRole.SERVICE or not _is_signed_by(row, message):
+            raise DeniedError(f"{type(command.body).__name__} is not signed by {command.sender}: {_ADVICE}")
+
+    def require_person(self, message: Message, command: Command, log_time_ms: int) -> SecretRole:
+        """Refuse a command that its user has not signed, just now; says what the user is.
+
+        Raises:
+            DeniedError: it is somebody else's, or nobody's, or may be an old one that is sent again.
+        """
+        row = self._rows.get(command.user)
+        if row is None or row.role is SecretRole.SERVICE or not _is_signed_by(row, message):
+            who = command.user or "a user"
+            raise DeniedError(f"{type(command.body).__name__} is not signed by {who}: {_ADVICE}")
+        if not command.client_id.startswith(f"{command.user}/") or command.number <= 0:
+            # Nobody can use up another's numbers, and what is sent again counts once.
+            raise DeniedError(
+                f"a signed command needs a number above 0 and a client id that begins with {command.user}/"
+            )
+        if abs(log_time_ms - command.issued_at_ms) > SIGNED_FOR_MS:
+            raise DeniedError(
+                f"the command was signed at {command.issued_at_ms} ms, more than {SIGNED_FOR_MS // 60_000} minutes "
+                f"from the log's time: set the client's clock, and send it anew"
+            )
+        return row.role
+
+    def role_of(self, name: str) -> SecretRole | None:
+        """What somebody is; None for a stranger."""
+        row = self._rows.get(name)
+        return None if row is None else row.role
+
+
+_ADVICE = "name the secret file of who sends it, and see that its secret is known (docs/security.md)"
+
+
+def _is_signed_by(row: SecretRow, message: Message) -> bool:
+    topic, fingerprint, value = message.topic.name, message.fingerprint, message.value
+    return is_signed_with(row.secret, topic, fingerprint, value) or (
+        row.previous_secret != b"" and is_signed_with(row.previous_secret, topic, fingerprint, value)
+    )

@@ -1,0 +1,111 @@
+"""Signs what a service sends to the topics of commands, as it goes out.
+
+What waits in an outbox is not signed yet: after a change of the secret it goes out with the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+from schemas.codec import codec
+from schemas.credentials import CredentialsError, read_secret
+from schemas.records import MetadataCommand, SnapshotCommand
+from schemas.signatures import SHORTEST_SECRET, sign
+from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
+from services.runtime.log import Log, Sink, Source
+
+Command = TypeVar("Command", MetadataCommand, SnapshotCommand)
+SIGNED_TOPICS = frozenset({METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name})
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A user, and what it signs with."""
+
+    user: str
+    secret: bytes = field(repr=False)
+
+    def client_id(self) -> str:
+        """The id of a new client of this user."""
+        return f"{self.user}/{uuid4()}"
+
+
+def signed_command(topic: Topic, command: Command, signer: Signer | None, now_ms: int) -> bytes:
+    """The bytes of a client's command: signed, or as it is when there is nobody to sign it."""
+    encoder = codec(topic.record)
+    if signer is None:
+        return encoder.encode(command)
+    value = encoder.encode(replace(command, user=signer.user, issued_at_ms=now_ms, signature=""))
+    return sign(signer.secret, topic.name, encoder.fingerprint, value)
+
+
+def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int) -> bytes:
+    """The bytes of a command that stands alone, sent by a tool rather than by a client that counts."""
+    if signer is not None:
+        command = replace(command, client_id=signer.client_id(), number=1)
+    return signed_command(METADATA_COMMANDS, command, signer, now_ms)
+
+
+def read_signing_secret(file: Path) -> bytes:
+    """The secret in a file, written in hexadecimal letters.
+
+    Raises:
+        CredentialsError: the file cannot be used.
+    """
+    try:
+        secret = bytes.fromhex(read_secret(file))
+    except ValueError:
+        raise CredentialsError(f"{file} holds no hexadecimal letters: make the secret anew") from None
+    if len(secret) < SHORTEST_SECRET:
+        raise CredentialsError(f"{file} holds fewer than {SHORTEST_SECRET} bytes: make the secret anew")
+    return secret
+
+
+class SigningLog:
+    """A log whose sinks sign the commands of one service."""
+
+    def __init__(self, log: Log, secret: bytes) -> None:
+        self._log = log
+        self._secret = secret
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """As the log says."""
+        return self._log.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """As the log says."""
+        return self._log.end_offset(topic, partition)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """As the log opens it."""
+        return self._log.open_source(topics, partition, next_offsets)
+
+    def open_sink(self) -> Sink:
+        """A sink that signs."""
+        return SigningSink(self._log.open_sink(), self._secret)
+
+
+class SigningSink:
+    """Signs commands and passes on the rest."""
+
+    def __init__(self, sink: Sink, secret: bytes) -> None:
+        self._sink = sink
+        self._secret = secret
+
+    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        """Hand over a message; it may still be on its way when this returns."""
+        if topic in SIGNED_TOPICS:
+            value = sign(self._secret, topic, fingerprint, value)
+        self._sink.send(topic, partition, value, fingerprint)
+
+    def flush(self) -> None:
+        """Wait until the log has acknowledged all that was sent."""
+        self._sink.flush()
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._sink.close()

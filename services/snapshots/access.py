@@ -1,0 +1,96 @@
+"""Whether who sent a command may do it: key_deletion by its signature, people by what they own.
+
+Who owns a bucket is metadata's to know. A create is decided there; everything else by the owner that came back with
+the bucket's newest snapshot. Of a bucket without snapshots only administrators may set a policy or a consumer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from schemas.records import SecretRole, SetSecret, SnapshotCommand
+from services.domain.authorization import may_manage
+from services.runtime.errors import InvalidMessageError
+from services.runtime.service import Message, Work
+from services.runtime.signers import DeniedError, SecretChangeError, Signers
+from services.snapshots.errors import CommandError, ErrorCode
+from services.snapshots.rows import SnapshotRows
+from services.snapshots.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
+
+
+class Access:
+    """Knows who has a secret, and asks for signatures once an administrator has one."""
+
+    def __init__(self, rows: SnapshotRows) -> None:
+        self._rows = rows
+        self._signers = Signers()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether commands must be signed."""
+        return self._signers.is_on
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Start from the table."""
+        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(FIRST, BEYOND))
+
+    def check_service(self, message: Message, command: SnapshotCommand) -> None:
+        """Refuse a service's command that it has not signed.
+
+        Raises:
+            InvalidMessageError: it goes to the dead letters.
+        """
+        if not self._signers.is_on:
+            return
+        try:
+            self._signers.require_service(message, command)
+        except DeniedError as error:
+            raise InvalidMessageError(str(error)) from error
+
+    def check_client(self, message: Message, command: SnapshotCommand) -> None:
+        """Refuse a client's command unless its user has signed it and may do it.
+
+        Raises:
+            CommandError: PERMISSION_DENIED.
+        """
+        try:
+            role = self._signers.require_person(message, command, message.timestamp_ms)
+        except DeniedError as error:
+            raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
+        body: Any = command.body
+        if role is SecretRole.ADMINISTRATOR or isinstance(body, records.Settle):
+            return
+        if isinstance(body, SetSecret | records.ResolveDeadLetter):
+            raise CommandError(
+                ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
+            )
+        owner = self._owner(body.volume, body.bucket)
+        if owner is None and isinstance(body, records.CreateSnapshot):
+            return  # metadata knows, and its answer decides
+        if not may_manage(role, command.user, owner or ""):
+            raise CommandError(
+                ErrorCode.PERMISSION_DENIED,
+                f"{command.user} is not known to own {body.volume}/{body.bucket}: its owner or an administrator may "
+                f"do this, and as long as it has no snapshot only an administrator",
+            )
+
+    def _owner(self, volume: str, bucket: str) -> str | None:
+        chain = self._rows.active_chain(volume, bucket)
+        return chain[-1].owner if chain else None
+
+    def set_secret(self, change: SetSecret, work: Work) -> None:
+        """Make known, change or take away what somebody signs commands with.
+
+        Raises:
+            CommandError: it is refused.
+        """
+        try:
+            row = self._signers.changed(change)
+        except SecretChangeError as error:
+            raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if row is None:
+            work.table(SECRET_TABLE).delete(change.name.encode())
+        else:
+            work.table(SECRET_TABLE).put(change.name.encode(), row)
+        self._signers.apply(change.name, row)

@@ -1,0 +1,79 @@
+"""Plays schedules on one real plane: ``python -m tests.chaos --seconds 200``, or one of them again: ``--seed N``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count, islice
+from pathlib import Path
+
+from services.plane.stack import Stack, stopping_on_signals
+from tests.chaos.keeper import Counts, Keeper
+from tests.chaos.run import audit, run_schedules
+from tests.chaos.schedule import draw_schedule
+
+SHARDS = 2
+
+
+def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, beside: int = 1) -> int:
+    """Play schedules, so many beside one another, until they are over or time is; the exit status."""
+    counts = Counts()
+    with ExitStack() as closing:
+        stack = closing.enter_context(Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True))
+        keeper = closing.enter_context(Keeper(stack, counts))
+        closing.callback(_print, counts)
+        deadline = time.monotonic() + seconds
+        while group := list(islice(seeds, beside)):
+            started = time.monotonic()
+            try:
+                run_schedules(stack, keeper, [draw_schedule(seed) for seed in group])
+            except Exception:
+                traceback.print_exc()
+                print(f"failed: {_again(group, brokers)} replays it; its plane is in {home}", flush=True)
+                return 1
+            names = ", ".join(map(str, group))
+            print(f"schedule {names}: as without faults, {time.monotonic() - started:.1f} s", flush=True)
+            if time.monotonic() > deadline:
+                break
+        audit(stack)
+        print("the audit of every shard is clean", flush=True)
+    return 0
+
+
+def _again(group: Sequence[int], brokers: int) -> str:
+    """The command that plays a group again."""
+    on = f" BROKERS={brokers}" if brokers > 1 else ""
+    beside = f" BESIDE={len(group)}" if len(group) > 1 else ""
+    return f"make chaos SEED={group[0]}{beside}{on}"
+
+
+def _print(counts: Counts) -> None:
+    print("\n".join(counts.lines()), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, and fail when a schedule did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on with new schedules")
+    parser.add_argument("--seed", type=int, help="play this one schedule, and those beside it")
+    parser.add_argument("--first-seed", type=int, default=int(time.time()), help="the first of the schedules")
+    parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
+    parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
+    parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
+    parser.add_argument("--beside", type=int, default=1, help="how many schedules at a time, on volumes of their own")
+    options = parser.parse_args(arguments)
+    seeds = islice(count(options.first_seed), options.count)
+    if options.seed is not None:
+        seeds = islice(count(options.seed), options.beside)
+    home = options.home or Path(tempfile.mkdtemp(prefix="deepclean-chaos-"))
+    with stopping_on_signals():
+        return play(seeds, options.seconds, home, brokers=options.brokers, beside=options.beside)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

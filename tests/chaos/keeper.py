@@ -1,0 +1,229 @@
+"""Keeps the processes of a plane running while faults strike them: what ends is started again, and counted.
+
+A process may end by SIGKILL, because its broker was away, or because its disk was full when that was our doing.
+Any other end is a finding: it is kept in ``failure``, and everything that waits gives up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from services.plane.broker_cluster import BrokerCluster
+from services.plane.errors import StackError
+from services.plane.processes import ChildProcess
+from services.plane.stack import Stack
+from services.plane.stack_settings import BROKER, HTTP_PROCESSES, STREAMING
+from services.runtime.settings import PREFIX
+from streaming.__main__ import TRY_AGAIN_STATUS
+from tests.chaos.repeats import repeat_messages
+from tests.chaos.schedule import Fault, FaultKind
+
+WATCH_SECONDS = 0.05
+DISK_SECONDS = 2.0
+READY_SECONDS = 180.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened, over all schedules."""
+
+    schedules: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    """By process."""
+    points: Counter[str] = field(default_factory=Counter)
+    """Deaths at a named point, by ``service point``."""
+    restarts: int = 0
+    broker_restarts: int = 0
+    pauses: int = 0
+    clock_jumps: int = 0
+    full_disks: int = 0
+    repeated_messages: int = 0
+
+    def lines(self) -> list[str]:
+        """A summary to be printed."""
+        kills = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
+        points = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
+        killed = self.kills.total() + self.points.total()
+        figures = {
+            "kills": killed,
+            "restarts": self.restarts,
+            "broker restarts": self.broker_restarts,
+            "messages repeated": self.repeated_messages,
+            "pauses": self.pauses,
+            "clock jumps": self.clock_jumps,
+            "full disks": self.full_disks,
+        }
+        return [
+            f"{self.schedules} schedules: {', '.join(f'{count} {name}' for name, count in figures.items())}",
+            f"  killed at random moments: {kills or 'none'}",
+            f"  died at named points ({self.points.total()}): {points or 'none'}",
+        ]
+
+
+class Keeper:
+    """Watches one plane in a thread of its own."""
+
+    def __init__(self, stack: Stack, counts: Counts) -> None:
+        self.counts = counts
+        self.failure: BaseException | None = None
+        self.stack = stack
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._next_settings: dict[str, dict[str, str]] = {}
+        """What a process is told when it is started next, once."""
+        self._armed: dict[str, str] = {}
+        """Processes that are to die at a point, and have not yet."""
+        self._without_disk: set[str] = set()
+        self._thread = threading.Thread(target=self._watch, name="keeper")
+
+    def __enter__(self) -> Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise what went wrong with a process, if anything did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def give_up(self, error: BaseException) -> None:
+        """Have everything that waits end with this."""
+        self.failure = self.failure or error
+
+    def strike(self, fault: Fault) -> None:
+        """Carry out a fault."""
+        match fault.kind:
+            case FaultKind.KILL if fault.target == BROKER:
+                self._restart_broker(fault)
+            case FaultKind.KILL:
+                self._kill(fault.target, {})
+            case FaultKind.CRASH_AT:
+                assert fault.point is not None
+                self._kill(fault.target, {"CRASH_AT": f"{fault.point.value}:{fault.passes}"})
+            case FaultKind.CLOCK:
+                self._kill(fault.target, {"CLOCK_OFFSET_SECONDS": str(int(fault.seconds))})
+                self.counts.clock_jumps += 1
+            case FaultKind.PAUSE:
+                self._pause(fault.target, fault.seconds)
+            case FaultKind.DISK:
+                self._fill_disk(fault.target)
+            case FaultKind.REPEAT:
+                servers = self.stack.address.bootstrap_servers
+                self.counts.repeated_messages += repeat_messages(servers, self.stack.shards, fault)
+
+    def heal(self) -> None:
+        """Start anew what has still to die at a point, and wait until everything is ready."""
+        with self._lock:
+            for name in list(self._armed):
+                self._kill(name, {})
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Wait until every process says that it is ready."""
+        for name in HTTP_PROCESSES:
+            deadline = time.monotonic() + READY_SECONDS
+            while True:
+                self.check()
+                child = self.stack.child(name)
+                identity = child.identity
+                try:
+                    child.await_ready(self.check)
+                    if identity == child.identity:
+                        break
+                except StackError:  # it has died meanwhile, and is started again
+                    if time.monotonic() > deadline:
+                        raise
+                self._stop.wait(WATCH_SECONDS)
+
+    def _kill(self, name: str, settings: dict[str, str]) -> None:
+        """SIGKILL, and say what the next start is told."""
+        with self._lock:
+            child = self.stack.child(name)
+            self._armed.pop(name, None)
+            self._without_disk.discard(name)
+            self._next_settings[name] = {PREFIX + key: value for key, value in settings.items()}
+            if child.is_running:
+                child.kill()
+                self.counts.kills[name] += 1
+            if "CRASH_AT" in settings:
+                self._armed[name] = settings["CRASH_AT"].partition(":")[0]
+
+    def _restart_broker(self, fault: Fault) -> None:
+        broker = self.stack.broker
+        node = broker.nodes[fault.passes % len(broker.nodes)] if isinstance(broker, BrokerCluster) else broker
+        node.kill()
+        self.counts.kills[BROKER] += 1
+        self._stop.wait(fault.seconds)
+        node.start()
+        self.counts.broker_restarts += 1
+
+    def _pause(self, name: str, seconds: float) -> None:
+        pid = self.stack.broker.process_id if name == BROKER else self._pid(name)
+        if pid is None:
+            return
+        try:
+            os.killpg(pid, signal.SIGSTOP)
+            self.counts.pauses += 1
+            self._stop.wait(seconds)
+        except ProcessLookupError:
+            return
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGCONT)
+
+    def _pid(self, name: str) -> int | None:
+        child = self.stack.child(name)
+        return child.identity.pid if child.is_running and child.identity else None
+
+    def _fill_disk(self, name: str) -> None:
+        """Let no file of a process grow, until it has stopped, or for a while when it has nothing to write."""
+        with self._lock:
+            pid = self._pid(name)
+            if pid is None:
+                return
+            before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, before[1]))
+            self._without_disk.add(name)
+            self.counts.full_disks += 1
+        deadline = time.monotonic() + DISK_SECONDS
+        while time.monotonic() < deadline and self._pid(name) == pid:
+            self._stop.wait(WATCH_SECONDS)
+        with self._lock:
+            if self._pid(name) == pid and name in self._without_disk:
+                # It may have met the full disk just before, and still be on its way down: its end remains our doing.
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(WATCH_SECONDS) and self.failure is None:
+            for name in HTTP_PROCESSES:
+                with self._lock:
+                    child = self.stack.child(name)
+                    if not child.is_running:
+                        self._start_again(name, child)
+
+    def _start_again(self, name: str, child: ChildProcess) -> None:
+        status = child.exit_status
+        point = self._armed.pop(name, None)
+        if status == -signal.SIGKILL:
+            if point is not None and name not in self._next_settings:
+                self.counts.points[f"{name} {point}"] += 1
+            elif point is not None:  # killed to be armed: it still has to die
+                self._armed[name] = point
+        elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):
+            pass
+        else:
+            self.failure = child.why_it_ended()
+            return
+        self._without_disk.discard(name)
+        self.counts.restarts += 1
+        child.start(self._next_settings.pop(name, None))

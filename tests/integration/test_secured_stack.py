@@ -1,0 +1,106 @@
+"""A whole plane that refuses strangers: a deletion goes all its way, and no secret is in anything that is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from schemas.access import ADMINISTRATOR, identities
+from schemas.http_token import bearer
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteKey,
+    DeleteSnapshot,
+    PutKey,
+    SecretRole,
+    SetSecret,
+    Settle,
+)
+from services.client.kafka_plane import KafkaPlane
+from services.domain.authorization import SERVICES
+from services.plane.broker_security import BrokerSecurity
+from services.plane.enrolment import tell
+from services.plane.plane_secrets import DIRECTORY_NAME
+from services.plane.stack import Stack
+from services.plane.stack_settings import HTTP_PROCESSES
+from services.runtime.signing import Signer
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+VOLUME, BUCKET = "sales", "reports"
+ANN, BOB = Signer("ann", b"a" * 32), Signer("bob", b"b" * 32)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("secured"), is_secured=True, settings={"DEEPCLEAN_LOG_LEVEL": "debug"}) as plane:
+        yield plane
+
+
+def refused(plane: KafkaPlane, command: PutKey) -> str:
+    return plane.answer(0, plane.submit(0, command)).error
+
+
+def test_a_deletion_goes_all_its_way_and_strangers_do_nothing(stack: Stack) -> None:
+    address = stack.address
+    with stack.client() as root:
+        tell(root, [SetSecret(one.user, SecretRole.USER, one.secret) for one in (ANN, BOB)])
+        for command in (
+            CreateVolume(VOLUME, "ann"),
+            CreateBucket(VOLUME, BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED),
+        ):
+            assert not root.answer(0, root.submit(0, command)).error
+    put, create = PutKey(VOLUME, BUCKET, "january", 4_096, ""), CreateSnapshot(VOLUME, BUCKET, "monday")
+    for stranger in (BOB, Signer("ann", b"x" * 32), Signer("nobody", b"n" * 32), None):
+        with KafkaPlane(replace(address, signer=stranger)) as plane:
+            assert refused(plane, put) == "PERMISSION_DENIED"
+            assert plane.request(0, create).error == "PERMISSION_DENIED"
+    with KafkaPlane(replace(address, signer=ANN)) as ann:
+        assert not refused(ann, put)
+        assert not ann.request(0, create).error
+        assert not ann.answer(0, ann.submit(0, DeleteKey(VOLUME, BUCKET, "january"))).error
+        assert not ann.request(0, DeleteSnapshot(VOLUME, BUCKET, "monday")).error
+        assert not ann.request(0, Settle("secured")).error
+        assert ann.scm(0).totals().inventory_blocks == 0
+
+
+def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
+    token = stack.address.http_token
+    with httpx.Client(trust_env=False) as http:
+        for name in HTTP_PROCESSES:
+            for page in ("/metrics", "/healthz", "/readyz"):
+                assert http.get(stack.url(name) + page).status_code == 401, name
+                assert http.get(stack.url(name) + page, headers=bearer(token)).status_code == 200, name
+
+
+def all_secrets(directory: Path) -> set[str]:
+    security = BrokerSecurity(directory)
+    known = {security.credentials(name).password for name in (ADMINISTRATOR, *identities())}
+    known |= {security.signing_file(name).read_text() for name in (ADMINISTRATOR, *SERVICES)}
+    return known | {security.token_file.read_text(), (directory / "keystore.password").read_text()}
+
+
+def test_no_secret_is_in_a_log_a_metric_a_command_line_or_an_environment(stack: Stack) -> None:
+    home = stack.home
+    known = all_secrets(home / DIRECTORY_NAME)
+    written = [*(home / "logs").iterdir(), *(home / "broker").glob("broker*.*"), home / "plane.json"]
+    assert len(written) > len(HTTP_PROCESSES)
+    texts = {str(file): file.read_text(errors="replace") for file in written}
+    with httpx.Client(trust_env=False, headers=bearer(stack.address.http_token)) as http:
+        texts |= {f"metrics of {name}": http.get(f"{stack.url(name)}/metrics").text for name in HTTP_PROCESSES}
+    for name in HTTP_PROCESSES:
+        identity = stack.child(name).identity
+        assert identity is not None
+        for what in ("cmdline", "environ"):
+            file = Path(f"/proc/{identity.pid}/{what}")
+            if file.is_file() and os.access(file, os.R_OK):
+                texts[f"{what} of {name}"] = file.read_text(errors="replace")
+    found = [where for where, text in texts.items() if any(secret in text for secret in known)]
+    assert not found

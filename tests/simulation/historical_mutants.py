@@ -1,0 +1,202 @@
+"""Faults that other systems of this kind have had, put into this one by hand: each was how live data got lost there.
+
+``docs/reliability.md`` lists them with their cases. Those that are not here are among the others in ``mutants.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from schemas.records import BucketIdentity
+from services.domain import chain_view
+from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.row_columns import Row
+from services.domain.table_keys import garbage_from
+from services.metadata import claims, garbage, keys, tree
+from services.metadata.figures import BucketFigures
+from services.metadata.garbage import bury_key, death_now
+from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
+from services.metadata.tables import DELETED_TABLE, FILE_TABLE, KEY_TABLE
+from services.metadata.transaction import Transaction
+from services.runtime import loop
+from services.runtime.service import Work
+from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError
+from tests.simulation.faults import FaultMix
+from tests.simulation.mutants import Mutant, Patch
+
+_ANY = (SafetyError, LivenessError, AccountError, AnswerError, DefectError)
+OLD_SNAPSHOTS = 2
+
+
+def sent_before_it_is_durable(patch: Patch) -> None:
+    """What a unit of work decides is acted on before the unit is written: a crash takes the decision back."""
+    original = loop.Runner._write
+
+    def write(self: loop.Runner, work: Work, batch: Any) -> None:
+        for message in work.messages:
+            self._sink.send(message.topic, self.shard, message.value, message.fingerprint)
+        self._sink.flush()
+        original(self, work, batch)
+
+    patch.setattr(loop.Runner, "_write", write)
+
+
+def no_judge_asks_the_snapshots(patch: Patch) -> None:
+    """Garbage is garbage, whoever still shows it."""
+    patch.setattr(ChainView, "previous", lambda *_: 0)
+    patch.setattr(ChainView, "before_previous", lambda *_: 0)
+    patch.setattr(SnapshotList, "previous", lambda *_: 0)
+
+
+def a_failed_look_is_an_empty_chain(patch: Patch) -> None:
+    """A judge who cannot follow the chain, or does not know a death, goes on as if nobody held anything."""
+    original_follow = ChainView.follow
+    originals = {name: getattr(ChainView, name) for name in ("previous", "before_previous")}
+
+    def follow(self: ChainView, marker: records.SnapshotChainRecord) -> tuple[int, ...] | None:
+        try:
+            return original_follow(self, marker)
+        except ChainViewError:
+            self.version = max(self.version, marker.version)
+            return None
+
+    def leniently(name: str) -> Any:
+        def look(self: ChainView, bucket_id: int, count: int) -> int:
+            try:
+                return int(originals[name](self, bucket_id, count))
+            except ChainViewError:
+                return 0
+
+        return look
+
+    patch.setattr(ChainView, "follow", follow)
+    for name in originals:
+        patch.setattr(ChainView, name, leniently(name))
+    patch.setattr(ChainView, "_check_death", lambda *_: None)
+
+
+def two_owners_of_one_block(patch: Patch) -> None:
+    """A rename is a copy and a delete: the dead name and the live one own the same blocks."""
+    original = garbage.note_rename
+
+    def note_rename(transaction: Transaction, bucket: Any, object_id: int, rename_txn: int, db_key: bytes) -> None:
+        original(transaction, bucket, object_id, rename_txn, db_key)
+        for table in (KEY_TABLE, FILE_TABLE):
+            row = transaction.work.table(table).get_encoded(db_key)
+            if row is not None:
+                death = death_now(transaction, bucket.object_id)
+                bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
+
+    patch.setattr(keys, "note_rename", note_rename)
+    patch.setattr(tree, "note_rename", note_rename)
+
+
+def rows_known_by_their_object_alone(patch: Patch) -> None:
+    """A claim takes whatever version of its object is dead: they share a name, not a lifetime."""
+    original = claims._Claim._key
+
+    def key(self: Any, named: Row, identity: BucketIdentity) -> None:
+        bucket_id, object_id, birth, death = named
+        start = garbage_from(identity.volume_id, bucket_id, 0)
+        end = garbage_from(identity.volume_id, bucket_id, 1 << 63)
+        for _, row in self._transaction.work.table(DELETED_TABLE).scan(start, end):
+            if row.key.object_id == object_id and not self._is_held(bucket_id, birth, death):
+                held = type(self)._is_held
+                type(self)._is_held = lambda *_: False
+                try:
+                    original(self, (bucket_id, object_id, row.key.birth, row.death), identity)
+                finally:
+                    type(self)._is_held = held
+                return
+        original(self, named, identity)
+
+    patch.setattr(claims._Claim, "_key", key)
+
+
+def a_drop_takes_older_ones_along(patch: Patch) -> None:
+    """Who drops a snapshot out of order drops those before it, too."""
+    original_view, original_list = chain_view._BucketChain.drop, SnapshotLists.drop
+
+    def drop_in_view(self: Any, ordinal: int) -> None:
+        for older in [row.ordinal for row in self.snapshots[:ordinal] if row.is_live]:
+            original_view(self, older)
+
+    def drop_in_list(self: SnapshotLists, work: Work, row: records.SnapshotListRow, chain_version: int) -> None:
+        for older in [one for one in self.of(work, row.bucket_id).rows[: row.ordinal] if one.is_live]:
+            original_list(self, work, older, chain_version)
+
+    patch.setattr(chain_view._BucketChain, "drop", drop_in_view)
+    patch.setattr(SnapshotLists, "drop", drop_in_list)
+
+
+def what_is_old_is_free(patch: Patch) -> None:
+    """Age is the only guard: what died before the last few snapshots cannot be wanted any more."""
+    original_view, original_before, original_list = ChainView.previous, ChainView.before_previous, SnapshotList.previous
+
+    def is_old(self: ChainView, bucket_id: int, count: int) -> bool:
+        return count <= len(self.ever(bucket_id)) - OLD_SNAPSHOTS
+
+    def previous(self: ChainView, bucket_id: int, count: int) -> int:
+        return 0 if is_old(self, bucket_id, count) else original_view(self, bucket_id, count)
+
+    def before_previous(self: ChainView, bucket_id: int, count: int) -> int:
+        return 0 if is_old(self, bucket_id, count) else original_before(self, bucket_id, count)
+
+    def previous_in_list(self: SnapshotList, death: int) -> int:
+        later = sum(row.txn > death for row in self.rows)
+        return 0 if later >= OLD_SNAPSHOTS else original_list(self, death)
+
+    patch.setattr(ChainView, "previous", previous)
+    patch.setattr(ChainView, "before_previous", before_previous)
+    patch.setattr(SnapshotList, "previous", previous_in_list)
+
+
+def a_repeated_claim_counts_again(patch: Patch) -> None:
+    """A claim that comes twice is booked twice."""
+    original = claims._Claim._claimed_before
+
+    def claimed_before(self: Any, named: Row, key: bytes) -> None:
+        before = len(self.groups)
+        original(self, named, key)
+        if len(self.groups) > before:
+            self._transaction.figures.claim(named[0], self.groups[-1][-1])
+
+    patch.setattr(claims._Claim, "_claimed_before", claimed_before)
+
+
+def a_purge_is_taken_off_the_live_figures(patch: Patch) -> None:
+    """What a delete took off the used names of a bucket, its purge takes off once more."""
+    original = BucketFigures.finish
+
+    def finish(self: BucketFigures, bucket_id: int, size_bytes: int) -> None:
+        original(self, bucket_id, size_bytes)
+        self._used.add(bucket_id, (0, -1, 0, 0))
+
+    patch.setattr(BucketFigures, "finish", finish)
+
+
+def renames_are_forgotten(patch: Patch) -> None:
+    """Where a renamed object was at the newest snapshot is noted nowhere."""
+    for module in (keys, tree):
+        patch.setattr(module, "note_rename", lambda *_: None)
+
+
+HISTORICAL = {
+    "sent before it is durable": Mutant(sent_before_it_is_durable, FaultMix(crash=0.5), _ANY),
+    "no judge asks the snapshots": Mutant(no_judge_asks_the_snapshots, FaultMix(), (SafetyError, DefectError)),
+    "a failed look is an empty chain": Mutant(
+        a_failed_look_is_an_empty_chain, FaultMix(hole="streaming"), (DefectError, SafetyError)
+    ),
+    "two owners of one block": Mutant(two_owners_of_one_block, FaultMix(), _ANY),
+    "rows known by their object alone": Mutant(rows_known_by_their_object_alone, FaultMix(), _ANY),
+    "a drop takes older ones along": Mutant(a_drop_takes_older_ones_along, FaultMix(), _ANY),
+    "what is old is free": Mutant(what_is_old_is_free, FaultMix(), (SafetyError, DefectError)),
+    "a repeated claim counts again": Mutant(
+        a_repeated_claim_counts_again, FaultMix(repeat=0.5), (AccountError, DefectError)
+    ),
+    "a purge is taken off the live figures": Mutant(
+        a_purge_is_taken_off_the_live_figures, FaultMix(), (AccountError, DefectError)
+    ),
+    "renames are forgotten": Mutant(renames_are_forgotten, FaultMix(), (LivenessError, AccountError)),
+}

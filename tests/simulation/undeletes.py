@@ -1,0 +1,68 @@
+"""What clients may bring back in a run, and what metadata has answered them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schemas import records
+from schemas.codec import DecodeError, codec
+from schemas.records import BucketIdentity, BucketLayout, DeletedKind, MetadataReply, Undelete
+from schemas.topics import METADATA_REPLIES
+from services.domain.table_keys import bucket_id_key, object_txn
+from services.metadata import queries
+from services.metadata.tables import (
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+)
+from services.runtime.outbox import OUTBOX
+from services.storage.tables import TablesReader
+from tests.simulation.plane import SimulatedPlane
+
+FIRST, BEYOND = b"", b"\xff" * 9
+
+
+def metadata_replies(plane: SimulatedPlane, shard: int) -> Iterator[MetadataReply]:
+    """All that metadata has answered clients: what was sent, and what is written and still to be sent."""
+    encoded = [record.value for record in plane.log.records(METADATA_REPLIES.name, shard)]
+    for _, row in plane.tables("metadata", shard).table(OUTBOX).scan(FIRST, BEYOND):
+        for run in row.runs:
+            if run.topic == METADATA_REPLIES.name:
+                encoded += run.values
+    for value in encoded:
+        try:
+            yield codec(MetadataReply).decode(value)
+        except DecodeError:
+            continue  # noise that a run has added
+
+
+def deleted_rows(plane: SimulatedPlane, shard: int) -> list[Undelete]:
+    """Commands that bring each deleted row back to where it was, as far as its directory is still there."""
+    tables = plane.tables("metadata", shard)
+    buckets = {row.object_id: row for _, row in tables.table(BUCKET_TABLE).scan(FIRST, BEYOND)}
+    paths = {
+        entry.object_id: f"{entry.path}/"
+        for bucket in buckets.values()
+        if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+        for entry in queries.walk(tables, bucket)
+        if entry.is_directory
+    }
+    found = []
+    for key, row in tables.table(DELETED_TABLE).scan(FIRST, BEYOND):
+        identity = _identity(tables, key)
+        path = paths.get(row.key.parent_id, "") + row.key.name
+        name = (DeletedKind.KEY, row.key.object_id, row.key.birth, row.death)
+        found.append(Undelete(identity.volume, identity.bucket, path, *name))
+    for key, deleted in tables.table(DELETED_DIRECTORY_TABLE).scan(FIRST, BEYOND):
+        identity, directory = _identity(tables, key), deleted.directory
+        path = paths.get(directory.parent_id, "") + directory.name
+        name = (DeletedKind.DIRECTORY, directory.object_id, object_txn(directory.object_id), deleted.death)
+        found.append(Undelete(identity.volume, identity.bucket, path, *name))
+    return found
+
+
+def _identity(tables: TablesReader, key: bytes) -> BucketIdentity:
+    identity: records.BucketIdentity | None = tables.table(BUCKET_ID_TABLE).get(bucket_id_key(int(key.split(b"/")[2])))
+    assert identity is not None
+    return identity

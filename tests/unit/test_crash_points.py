@@ -1,0 +1,72 @@
+"""A process of the real plane dies at a named point when it is told to at its start, and never else."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from services.runtime.clock import SystemClock
+from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
+from services.runtime.settings import InvalidSettingsError, read_settings
+from tests.chaos.keeper import Counts
+from tests.chaos.schedule import POINTS_OF_SERVICES, FaultKind, draw_schedule
+
+PROGRAM = """
+from services.runtime.probe import Point, crash_probe
+probe = crash_probe("after_write:2")
+probe(Point.AFTER_WRITE)
+probe(Point.BEFORE_WRITE)
+print("still here", flush=True)
+probe(Point.AFTER_WRITE)
+print("not here")
+"""
+
+
+def test_a_process_dies_at_the_pass_that_it_was_told() -> None:
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (-signal.SIGKILL, "still here\n")
+
+
+def test_without_being_told_nothing_dies() -> None:
+    assert crash_probe("") is no_probe
+    assert read_settings("metadata", ["--directory", "x"]).crash_at == ""
+    for point in Point:
+        no_probe(point)
+
+
+@pytest.mark.parametrize("text", ["after_write", "after_write:0", "after_write:x", "nowhere:1", ":1"])
+def test_what_is_no_point_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="as in after_write:3; points are before_write, "):
+        parse_crash_point(text)
+    with pytest.raises(InvalidSettingsError, match="--crash-at"):
+        read_settings("metadata", ["--directory", "x", "--crash-at", text])
+
+
+def test_a_clock_can_be_ahead() -> None:
+    assert 59_000 < SystemClock(60_000).now_ms() - SystemClock().now_ms() <= 60_000
+
+
+def test_a_seed_draws_one_schedule_and_seeds_in_a_row_strike_every_point() -> None:
+    schedules = [draw_schedule(seed) for seed in range(len(POINTS_OF_SERVICES))]
+    assert schedules[3] == draw_schedule(3)
+    struck = {
+        (fault.target, fault.point)
+        for schedule in schedules
+        for fault in schedule.faults
+        if fault.kind is FaultKind.CRASH_AT
+    }
+    assert struck == set(POINTS_OF_SERVICES)
+
+
+def test_the_summary_names_every_figure() -> None:
+    counts = Counts(schedules=3, restarts=7, repeated_messages=40)
+    counts.kills["metadata"] = 2
+    counts.points["mock_scm after_write"] = 1
+    assert counts.lines()[0].startswith("3 schedules: 3 kills, 7 restarts, 0 broker restarts, 40 messages repeated")
+    assert counts.lines()[1:] == [
+        "  killed at random moments: metadata 2",
+        "  died at named points (1): mock_scm after_write 1",
+    ]

@@ -1,0 +1,143 @@
+"""Rows are claimed at the hours and the rate of the settings, and a settle does not wait for either."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from schemas.records import ClaimRows, DeleteBlocks, SweepPage
+from services.domain.purge_hours import purge_hours
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.pace import HeldBackBy, Pace
+from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
+from services.key_deletion.tables import TASK_TABLE
+from services.runtime.settings import InvalidSettingsError, read_limits
+from tests.unit.service_desk import Desk, bodies
+from tests.unit.test_key_deletion import claimed, deleted, named, pass_barrier, purge, row, rows, take
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+MIDNIGHT_MS = 19_000 * DAY_MS
+
+
+def at(hour: int, minute: int = 0) -> int:
+    return MIDNIGHT_MS + hour * HOUR_MS + minute * 60_000
+
+
+class TestHours:
+    @pytest.mark.parametrize(
+        ("text", "open_at", "closed_at"),
+        [
+            ("", [at(0), at(13)], []),
+            ("22-6", [at(22), at(23, 59), at(0), at(5, 59)], [at(6), at(21, 59)]),
+            ("1-2", [at(1), at(1, 59)], [at(0, 59), at(2)]),
+            ("12-13, 22:30-5:15", [at(12, 30), at(22, 30), at(5, 14)], [at(13), at(22, 29), at(5, 15)]),
+            ("0-24", [at(0), at(23, 59)], []),
+        ],
+    )
+    def test_are_open_from_the_first_minute_to_before_the_last(
+        self, text: str, open_at: list[int], closed_at: list[int]
+    ) -> None:
+        hours = purge_hours(text)
+        assert all(hours.are_open(now_ms) for now_ms in open_at)
+        assert not any(hours.are_open(now_ms) for now_ms in closed_at)
+
+    @pytest.mark.parametrize("text", ["night", "6", "22-25", "24-3", "5-5", "1:60-2", "1-2;3-4"])
+    def test_that_nobody_can_read_end_the_start_with_one_sentence(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is no period of a day"):
+            purge_hours(text)
+        environment = {"DEEPCLEAN_KEY_DELETION_PURGE_HOURS": text}
+        with pytest.raises(InvalidSettingsError, match=r"DEEPCLEAN_KEY_DELETION_PURGE_HOURS is .* no period of a day"):
+            read_limits(KeyDeletionSettings, "key_deletion", environment)
+
+    def test_are_read_from_the_environment(self) -> None:
+        environment = {"DEEPCLEAN_KEY_DELETION_PURGE_HOURS": "22-6"}
+        assert read_limits(KeyDeletionSettings, "key_deletion", environment).purge_hours == "22-6"
+
+
+class TestRate:
+    def test_a_task_takes_as_long_as_its_rows(self) -> None:
+        pace = Pace(KeyDeletionSettings(max_rows_per_second=100))
+        assert pace.held_back_by(at(0)) is None
+        pace.started(50, at(0))
+        assert pace.held_back_by(at(0) + 499) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 500) is None
+
+    def test_tasks_that_were_started_at_once_take_their_times_one_after_the_other(self) -> None:
+        pace = Pace(KeyDeletionSettings(max_rows_per_second=3))
+        for _ in range(3):
+            pace.started(1, at(0))
+        assert pace.held_back_by(at(0) + 1_001) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 1_002) is None
+
+    def test_idle_time_is_not_saved_up(self) -> None:
+        pace = Pace(KeyDeletionSettings(max_rows_per_second=1))
+        pace.started(1, at(0))
+        pace.started(1, at(5))
+        assert pace.held_back_by(at(5) + 999) is HeldBackBy.RATE
+
+    def test_without_one_nothing_waits(self) -> None:
+        pace = Pace(KeyDeletionSettings())
+        pace.started(1_000_000, at(0))
+        assert pace.held_back_by(at(0)) is None
+
+
+class Counted:
+    """A desk and what it reports."""
+
+    def __init__(self, settings: KeyDeletionSettings, now_ms: int) -> None:
+        self.registry = CollectorRegistry()
+        metrics = KeyDeletionMetrics(self.registry)
+        self.desk = Desk(lambda: KeyDeletionService(settings, metrics))
+        self.desk.now_ms = now_ms
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"deepclean_key_deletion_{name}", {"shard": "0", **labels})
+
+
+class TestClaims:
+    def test_wait_for_their_hours_and_are_no_alarm_meanwhile(self) -> None:
+        counted = Counted(KeyDeletionSettings(purge_hours="22-6"), at(12))
+        assert not counted.desk.give(purge(row(1)))
+        assert counted("purges_held_back", reason="hours") == 1
+        assert counted("waiting_purges") == 0
+        assert not counted.desk.wait(10 * HOUR_MS - 1)
+        assert bodies(counted.desk.wait(1), ClaimRows)
+        assert counted("purges_held_back", reason="hours") == 0
+
+    def test_go_on_to_their_end_outside_of_the_hours(self) -> None:
+        desk = Counted(KeyDeletionSettings(purge_hours="22-6"), at(5, 59)).desk
+        (claim,) = bodies(desk.give(purge(row(1))), ClaimRows)
+        desk.wait(HOUR_MS)
+        (deletion,) = bodies(desk.give(claimed(claim)), DeleteBlocks)
+        desk.give(deleted(deletion, 0))
+        assert bodies(desk.wait(60_000), DeleteBlocks), "what failed is tried again"
+
+    def test_that_are_held_back_are_not_sent_again_by_sweeps(self) -> None:
+        desk = Counted(KeyDeletionSettings(purge_hours="22-6"), at(12)).desk
+        desk.give(purge(row(1)))
+        assert not bodies(desk.give(take(1, 9_000, 1)), SweepPage)
+        assert not bodies(desk.wait(9 * HOUR_MS), SweepPage)
+        assert bodies(desk.wait(HOUR_MS), SweepPage)
+
+    def test_keep_the_rate(self) -> None:
+        settings = KeyDeletionSettings(max_task_rows=2, max_rows_per_second=2)
+        counted = Counted(settings, at(0))
+        (first,) = bodies(counted.desk.give(purge(*rows(1, 2, 3))), ClaimRows)
+        assert named(first) == rows(1, 2)
+        assert counted("purges_held_back", reason="rate") == 1
+        assert not counted.desk.wait(999)
+        (second,) = bodies(counted.desk.wait(1), ClaimRows)
+        assert named(second) == rows(3)
+
+    @pytest.mark.parametrize(
+        "settings", [KeyDeletionSettings(purge_hours="22-6"), KeyDeletionSettings(max_rows_per_second=1)]
+    )
+    def test_that_a_barrier_has_met_do_not_wait(self, settings: KeyDeletionSettings) -> None:
+        desk = Counted(settings, at(12)).desk
+        desk.give(purge(row(1)), purge(row(2)))
+        pass_barrier(desk)
+        assert {row.state for row in desk.rows(TASK_TABLE)} == {"CLAIMING"}
+        assert sum(len(names.object_ids) for task in desk.rows(TASK_TABLE) for names in task.rows) == 2
+        assert not desk.give(purge(row(3))), "what comes later waits again"

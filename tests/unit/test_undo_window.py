@@ -1,0 +1,133 @@
+"""What was deleted waits for the end of its undo window: over restarts, by messages, and never for a settle."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from schemas.records import ClaimRows, ExpandDirectory
+from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
+from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
+from services.key_deletion.tables import WAITING_TABLE
+from tests.unit.service_desk import Desk, bodies
+from tests.unit.test_directory_deletion import CHILD, ROOT, expanded, judged
+from tests.unit.test_directory_deletion import barrier as tree_barrier
+from tests.unit.test_directory_deletion import directory as deleted_directory
+from tests.unit.test_key_deletion import barrier, named, pass_barrier, purge, row
+
+WINDOW_MS = 300_000
+
+
+def keys(window_ms: int = WINDOW_MS, registry: CollectorRegistry | None = None) -> Desk:
+    metrics = KeyDeletionMetrics(registry or CollectorRegistry())
+    return Desk(lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=window_ms), metrics))
+
+
+def trees(window_ms: int = WINDOW_MS) -> Desk:
+    return Desk(lambda: DirectoryDeletionService(DirectoryDeletionSettings(undo_window_ms=window_ms)))
+
+
+class TestRows:
+    def test_are_claimed_at_the_end_of_their_window_and_not_before(self) -> None:
+        desk = keys()
+        assert not desk.give(purge(row(1)))
+        assert not desk.wait(WINDOW_MS - 1)
+        (claim,) = bodies(desk.wait(1), ClaimRows)
+        assert named(claim) == (row(1),)
+
+    def test_without_a_window_are_claimed_at_once_and_written_once(self) -> None:
+        desk = keys(0)
+        assert bodies(desk.give(purge(row(1))), ClaimRows)
+        assert not desk.rows(WAITING_TABLE)
+
+    def test_do_not_begin_to_wait_again_after_a_restart(self) -> None:
+        desk = keys()
+        desk.give(purge(row(1)))
+        desk.wait(WINDOW_MS - 1)
+        desk.restart()
+        assert not desk.give()
+        assert bodies(desk.wait(1), ClaimRows)
+
+    def test_wait_each_from_their_own_arrival(self) -> None:
+        desk = keys()
+        desk.give(purge(row(1, death=2_000)))
+        desk.wait(1_000)
+        desk.give(purge(row(2, death=2_001)))
+        assert [named(claim) for claim in bodies(desk.wait(WINDOW_MS - 1_000), ClaimRows)] == [(row(1, death=2_000),)]
+        assert [named(claim) for claim in bodies(desk.wait(1_000), ClaimRows)] == [(row(2, death=2_001),)]
+
+    def test_that_died_before_what_has_waited_do_not_wait_again(self) -> None:
+        """As those that a sweep sends once more, or that a dropped snapshot had held."""
+        desk = keys()
+        desk.give(purge(row(1, death=2_000)))
+        desk.wait(WINDOW_MS)
+        desk.restart()
+        assert bodies(desk.give(purge(row(2, death=2_000))), ClaimRows)
+        assert not desk.give(purge(row(3, death=2_001)))
+
+    def test_are_due_when_a_barrier_passes_and_count_as_work(self) -> None:
+        desk = keys()
+        desk.give(purge(row(1)))
+        returned, sent = pass_barrier(desk)
+        assert bodies(sent, ClaimRows)
+        assert returned.work
+
+    def test_wait_for_both_twins_of_a_barrier(self) -> None:
+        desk = keys()
+        desk.give(purge(row(1)))
+        assert not desk.give(barrier("purges"))
+        assert bodies(desk.give(barrier("sweeps")), ClaimRows)
+
+    def test_are_counted_while_they_wait(self) -> None:
+        registry = CollectorRegistry()
+        desk = keys(registry=registry)
+
+        def counted() -> float | None:
+            return registry.get_sample_value("deepclean_key_deletion_purges_in_undo_window", {"shard": "0"})
+
+        desk.give(purge(row(1)))
+        assert counted() == 1
+        desk.wait(WINDOW_MS)
+        assert counted() == 0
+
+
+class TestDirectories:
+    def test_are_expanded_at_the_end_of_their_window(self) -> None:
+        desk = trees()
+        assert not desk.give(judged(deleted_directory(ROOT)))
+        desk.restart()
+        assert not desk.wait(WINDOW_MS - 1)
+        assert bodies(desk.wait(1), ExpandDirectory)
+
+    def test_below_one_that_has_waited_do_not_wait_again(self) -> None:
+        desk = trees()
+        desk.give(judged(deleted_directory(ROOT)))
+        desk.wait(WINDOW_MS)
+        desk.give(expanded(ROOT))
+        desk.restart()
+        assert bodies(desk.give(judged(deleted_directory(CHILD))), ExpandDirectory)
+
+    def test_are_due_when_a_barrier_passes(self) -> None:
+        desk = trees()
+        desk.give(judged(deleted_directory(ROOT)))
+        assert bodies(desk.give(tree_barrier()), ExpandDirectory)
+
+    def test_that_come_with_a_barrier_are_due_too(self) -> None:
+        desk = trees()
+        assert bodies(desk.give(judged(deleted_directory(ROOT)), tree_barrier()), ExpandDirectory)
+
+    def test_that_were_due_before_keep_their_place_when_a_barrier_passes(self) -> None:
+        """Or those that sweeps send again and again would keep the last one waiting for ever."""
+        settings = DirectoryDeletionSettings(undo_window_ms=WINDOW_MS, max_expansions_in_flight=1)
+        desk = Desk(lambda: DirectoryDeletionService(settings))
+        desk.give(judged(deleted_directory(ROOT, free=False)), tree_barrier())
+        desk.give(judged(deleted_directory(CHILD, free=False)))
+        desk.wait(10)
+        for other in (1, 2, 3):  # their keys come first
+            sent = desk.give(judged(deleted_directory(other, free=False)), tree_barrier())
+            assert not bodies(sent, ExpandDirectory)
+            desk.wait(10)
+        (expansion,) = bodies(desk.give(expanded(ROOT)), ExpandDirectory)
+        assert expansion.object_id == CHILD
