@@ -1265,6 +1265,7 @@ class ClaimedRow:
     version: DeletedKeyRow
     claim_txn: int
     facts: bytes
+    numbers: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
-from services.metadata.ledger import ClaimEnds, Ledger
+from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -85,24 +85,32 @@ class _Claim:
             return
         work.table(DELETED_TABLE).delete(key)
         snapshots = self._transaction.snapshots.of(work, bucket_id)
-        end = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
-        work.table(RECLAIM_TABLE).put_encoded(key, row + end)
+        shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
+        blocks = _blocks(named, version)
+        claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
+        work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         # A row that nobody holds is in the cell of nobody.
         self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
-        self._group(named, version)
+        self._group(named, blocks)
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
         row = self._transaction.work.table(RECLAIM_TABLE).get_encoded(key)
-        claimed = _version_of(row, birth=named[2])
-        if claimed is None:
+        claimed = None if row is None else _KEY_HEAD.decode_head(row)
+        if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
-            self._group(named, claimed)
+            self._group(named, _blocks(named, claimed))
 
-    def _group(self, named: Row, version: KeyHead) -> None:
-        self.groups.append(_group(named, version))
+    def _group(self, named: Row, blocks: BlockRun) -> None:
+        self.groups.append(
+            (
+                *named,
+                *(blocks.container_id, blocks.first_local_id, blocks.block_count),
+                *(blocks.block_size_bytes, blocks.size_bytes),
+            )
+        )
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -152,27 +160,11 @@ class _Identities:
         return self._identity
 
 
-def _version_of(row: bytes | None, birth: int) -> KeyHead | None:
-    """The version in an encoded claimed row, if it has that birth."""
-    version = None if row is None else _KEY_HEAD.decode_head(row)
-    return version if version is not None and version.birth == birth else None
-
-
 def _blocks(named: Row, version: KeyHead) -> BlockRun:
     """The blocks of a version that has a row in deletedTable or reclaimTable."""
     if version.blocks is None:
         raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
     return version.blocks
-
-
-def _group(named: Row, version: KeyHead) -> tuple[int, ...]:
-    """A row and its blocks, as a row of ``BlockGroups``."""
-    blocks = _blocks(named, version)
-    return (
-        *named,
-        *(blocks.container_id, blocks.first_local_id, blocks.block_count),
-        *(blocks.block_size_bytes, blocks.size_bytes),
-    )
 
 
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
@@ -194,11 +186,13 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
                 continue
             key = garbage_key(identity.volume_id, bucket_id, death, object_id)
             row = claimed_rows.get_encoded(key)
-            claimed = _version_of(row, birth)
-            if row is None or claimed is None:
+            if row is None:
+                continue
+            claimed_birth, size_bytes, *blocks = claimed_numbers(row)
+            if claimed_birth != birth:
                 continue
             claimed_rows.delete(key)
-            transaction.figures.finish(bucket_id, claimed.size_bytes)
-            ledger.enter(named, _blocks(named, claimed), row)
+            transaction.figures.finish(bucket_id, size_bytes)
+            ledger.enter(named, blocks, row)
     ledger.send(transaction)
     return RowsFinished(command.task)
