@@ -108,7 +108,7 @@ class LogReplay:
         self._answers = answers
         self._note = note
         self.txn = 0
-        self.commands = 0
+        self.commands = self.undeletes = 0
         self.lost_tail_offset: int | None = None
         self._shard = shard
         self._rollback_ends = rollback_ends
@@ -435,6 +435,7 @@ class LogReplay:
         is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
         if answer is None or not is_mine or answer.committed is None:
             return
+        self.undeletes += 1
         bucket = self._buckets.get((body.volume, body.bucket))
         try:
             _require(bucket is not None and not bucket.fence)

@@ -44,7 +44,10 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """One shard. Bytes are those of the blocks; ``txn`` is how far the log was replayed."""
+    """One shard. Bytes are those of the blocks; ``txn`` is how far the log was replayed.
+
+    ``undeletes`` are those that metadata has answered with success: each was checked, too.
+    """
 
     shard: int
     commands: int = 0
@@ -55,6 +58,7 @@ class VerifyReport:
     size_bytes: int = 0
     unfinished_rows: int = 0
     unfinished_bytes: int = 0
+    undeletes: int = 0
     beyond_rows: int = 0
     lost_tail_offset: int | None = None
     deleted_bytes_before: int | None = None

@@ -5,7 +5,7 @@ Only who may do what is asked here, and nothing of what may be freed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas import records
@@ -32,8 +32,8 @@ class _Secret:
     """What somebody signs with, and signed with before."""
 
     role: SecretRole
-    secret: bytes
-    previous: bytes
+    secret: bytes = field(repr=False)
+    previous: bytes = field(repr=False)
 
 
 class Secrets:

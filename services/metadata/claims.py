@@ -9,7 +9,6 @@ from __future__ import annotations
 from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
-    BlockRun,
     BucketIdentity,
     ClaimRows,
     DeletedKind,
@@ -86,13 +85,13 @@ class _Claim:
         work.table(DELETED_TABLE).delete(key)
         snapshots = self._transaction.snapshots.of(work, bucket_id)
         shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
-        blocks = _blocks(named, version)
+        blocks = _block_fields(named, version)
         claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         # A row that nobody holds is in the cell of nobody.
         self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
-        self._group(named, blocks)
+        self.groups.append((*named, *blocks))
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
@@ -101,16 +100,7 @@ class _Claim:
         if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
-            self._group(named, _blocks(named, claimed))
-
-    def _group(self, named: Row, blocks: BlockRun) -> None:
-        self.groups.append(
-            (
-                *named,
-                *(blocks.container_id, blocks.first_local_id, blocks.block_count),
-                *(blocks.block_size_bytes, blocks.size_bytes),
-            )
-        )
+            self.groups.append((*named, *_block_fields(named, claimed)))
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -160,11 +150,12 @@ class _Identities:
         return self._identity
 
 
-def _blocks(named: Row, version: KeyHead) -> BlockRun:
-    """The blocks of a version that has a row in deletedTable or reclaimTable."""
-    if version.blocks is None:
+def _block_fields(named: Row, version: KeyHead) -> tuple[int, int, int, int, int]:
+    """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
+    run = version.blocks
+    if run is None:
         raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
-    return version.blocks
+    return run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes
 
 
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from schemas.codec import codec
-from schemas.records import BlockGroups, BlockRun, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
+from schemas.records import BlockGroups, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
 from schemas.topics import LEDGER
 from services.domain.row_columns import Row
 from services.metadata.transaction import Transaction
@@ -67,16 +67,9 @@ def with_length(facts: ClaimFacts) -> bytes:
     return encoded + bytes([len(encoded)])
 
 
-def claimed_end(shared: bytes, birth: int, size_bytes: int, blocks: BlockRun) -> bytes:
+def claimed_end(shared: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...]) -> bytes:
     """What follows the version in its claimed row: what it shares with others, and its own numbers."""
-    return (
-        shared
-        + _NUMBERS_LENGTH
-        + _NUMBERS.pack(
-            *(birth, size_bytes, blocks.container_id, blocks.first_local_id, blocks.block_count),
-            *(blocks.block_size_bytes, blocks.size_bytes),
-        )
-    )
+    return shared + _NUMBERS_LENGTH + _NUMBERS.pack(birth, size_bytes, *blocks)
 
 
 def claimed_numbers(claimed_row: bytes) -> tuple[int, ...]:

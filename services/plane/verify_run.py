@@ -149,7 +149,7 @@ def _replay(
                 ) from error
             if replay.commands % RECORDS_PER_REPORT == 0:
                 tell(replay.commands, end)
-    report.commands, report.txn = replay.commands, replay.txn
+    report.commands, report.txn, report.undeletes = replay.commands, replay.txn, replay.undeletes
     report.lost_tail_offset = replay.lost_tail_offset
 
 

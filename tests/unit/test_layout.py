@@ -39,7 +39,10 @@ ALLOWED = {
     "services.plane": ("schemas", "services", "streaming"),
     "schemas": ("schemas",),
     "services.domain": ("schemas.records", "services.domain"),
-    "services.ledger": ("schemas", "services.domain.names", "services.domain.table_keys", "services.ledger"),
+    "services.ledger": (
+        *("schemas", "services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
+        "services.ledger",
+    ),
     "services.storage": ("schemas", "services.domain", "services.storage", "services.runtime.errors"),
     "services.runtime": SHARED,
     "streaming": ("schemas", "services.domain", "streaming"),

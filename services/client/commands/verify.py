@@ -88,6 +88,7 @@ def _print(report: VerifyReport) -> None:
         [
             ("in the ledger", f"{report.rows:,} versions, {report.blocks:,} blocks, {bytes_text(report.size_bytes)}"),
             ("asked for, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
+            ("brought back by undelete", f"{report.undeletes:,}"),
             ("deleted by the block store", bytes_text(report.deleted_bytes_after or 0)),
             *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in counted),
         ]
