@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +25,11 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.functions import arrays_zip, col, element_at, explode, expr, lit
 from pyspark.sql.functions import max as greatest_of
 
+from schemas.access import group_prefix
 from schemas.codec import FINGERPRINT_HEADER, released_schemas, schema_fingerprint
+from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
-from schemas.topics import LEDGER
+from schemas.topics import CLIENTS, LEDGER
 from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
 from streaming.errors import StopError, StreamingError
 from streaming.session import SessionOptions, spark_session
@@ -59,6 +62,13 @@ class ExportOptions:
     bootstrap_servers: str
     directory: Path
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
+    credentials: KafkaCredentials | None = None
+    """Who the job is at the broker: a client, who may read the ledger."""
+
+    def broker_settings(self) -> dict[str, str]:
+        """How Spark's source reaches the broker."""
+        login = self.credentials.spark_settings() if self.credentials else {}
+        return {**login, "kafka.bootstrap.servers": self.bootstrap_servers, "groupIdPrefix": group_prefix(CLIENTS)}
 
 
 def export(session: SparkSession, options: ExportOptions) -> int:
@@ -73,7 +83,7 @@ def export(session: SparkSession, options: ExportOptions) -> int:
     written = _Batches(options.directory)
     messages = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .options(**options.broker_settings())
         .option("subscribe", LEDGER.name)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
@@ -181,11 +191,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Export, and say with the exit status how it ended; why is one sentence on standard error."""
     options: Any = parse(arguments)
     end_with_standard_input()
-    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-ledger")
+    session_options = SessionOptions(
+        *(options.jars_directory, options.master, options.heap),
+        name="deepclean-ledger",
+        login_file=login_file_of(os.environ),
+    )
     try:
+        told = ExportOptions(
+            options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
+        )
         with spark_session(session_options) as session:
-            say(exported=export(session, ExportOptions(options.bootstrap_servers, options.directory.absolute())))
-    except StreamingError as error:
+            say(exported=export(session, told))
+    except (StreamingError, CredentialsError) as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
     return 0

@@ -11,8 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from schemas.credentials import FILE_VARIABLE
+from schemas.topics import CLIENTS
 from services.plane.home import jars_directory
 from services.plane.java import find_java, spark_java_home
+from services.plane.plane_secrets import plane_security
 from services.runtime.errors import DeepcleanError
 
 LAST_CHARACTERS = 1_000
@@ -33,6 +36,8 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
         *("--heap", heap, "--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())),
     ]
     environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}
+    if security := plane_security(home):
+        environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
     rows = 0
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(

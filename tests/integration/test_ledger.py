@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import LedgerRows
-from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.client.ledger_reads import LedgerFilter, read_ledger
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
@@ -27,7 +27,7 @@ from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(300)]
 SHARDS = 2
-COPIED = (METADATA_COMMANDS.name, METADATA_PROGRESS.name, LEDGER.name)
+COPIED = (METADATA_COMMANDS.name, METADATA_PROGRESS.name, METADATA_REPLIES.name, LEDGER.name)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from schemas.access import group_prefix
+from schemas.topics import CLIENTS
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
@@ -20,7 +22,7 @@ from services.ledger.rows import LedgerRow
 from services.plane.ledger_export import ExportError, export_ledger
 
 app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")
-CLIENT_ID = "deepclean.ledger"
+CLIENT_ID = f"{group_prefix(CLIENTS)}ledger"
 DEFAULT_LIMIT = 100
 
 

@@ -52,7 +52,7 @@ def verify(
             raise typer.BadParameter(
                 f"shard {wrong[0]} is not one of the {plane.shards} of this plane", param_hint="--shard"
             )
-        log = log_of(session, "deepclean.verify")
+        log = log_of(session, "deepclean.verify", is_whole=True)
         reports = [
             verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _teller(one))  # type: ignore[misc]
             for one in (sorted(set(shard)) if shard else range(plane.shards))
