@@ -28,7 +28,7 @@ from services.domain.names import (
     check_volume_name,
     is_snapshot_id,
 )
-from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id
+from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id, object_txn
 from services.ledger.history import Asked, Claim, Entry, History, Moment, Version
 from services.ledger.report import Finding, FindingKind
 from services.ledger.strangers import Secrets, Signed
@@ -435,7 +435,9 @@ class LogReplay:
         is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
         if answer is None or not is_mine or answer.committed is None:
             return
-        self.undeletes += 1
+        answered_id = answer.committed.object_id
+        if answered_id != body.object_id and object_txn(answered_id) != self._now.txn:
+            return  # of somebody else who does not number commands
         bucket = self._buckets.get((body.volume, body.bucket))
         try:
             _require(bucket is not None and not bucket.fence)
@@ -443,9 +445,12 @@ class LogReplay:
             if body.kind is DeletedKind.DIRECTORY:
                 self._undelete_tree(bucket, body)
             else:
-                self._undelete_key(bucket, body, answer.committed.object_id)
+                self._undelete_key(bucket, body, answered_id)
         except (_RefusedError, InvalidNameError):
+            if not command.number:
+                return  # as above: the next command like it may get this txn
             self._note_return(bucket, body, "was brought back, and was not there to come back, or its place was taken")
+        self.undeletes += 1
         self.txn = self._now.txn
 
     def _undelete_key(self, bucket: _Bucket, body: records.Undelete, answered_id: int) -> None:

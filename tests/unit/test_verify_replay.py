@@ -166,6 +166,23 @@ def test_a_directory_comes_back_with_all_that_died_with_it_and_nothing_else() ->
     assert report.rows == 2
 
 
+def test_answers_to_those_who_do_not_number_commands_are_told_apart() -> None:
+    shard = Shard()
+    for name in ("a", "b"):
+        shard.do(PutKey("vol", "flat", name, 10))
+        shard.do(DeleteKey("vol", "flat", name))
+    a, b = shard.row(-2), shard.row(-1)
+    shard.do(PutKey("vol", "flat", "taken", 10))
+    for command in (back(a, "taken"), back(b, "b"), back(b, "c"), back(a, "b"), back(a, "a")):
+        shard.send(MetadataCommand(0, "", 0, command, wants_reply=False))
+    while shard.runner.step():
+        pass
+    assert set(shard.names("flat")) == {"taken", "a", "b"}
+    report = verified(shard)
+    assert report.is_clean, report.examples
+    assert (report.undeletes, report.txn) == (2, txn_of(shard.store))
+
+
 def _lied(shard: Shard, command: Undelete, object_id: int) -> VerifyReport:
     """What verifying says when metadata answers that it has brought back what it should not have."""
     refusal = shard.refusal(command)
