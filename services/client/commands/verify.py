@@ -118,6 +118,8 @@ def _print_examples(report: VerifyReport) -> None:
     )
     if len(report.examples) > MAX_SHOWN:
         typer.echo(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
+    if any(one.object_id and one.kind is not FindingKind.MISSING for one in report.examples):
+        typer.echo(f"\nThe record of one: deepclean ledger show OBJECT --shard {report.shard}")
 
 
 def verdict_text(report: VerifyReport) -> str:
