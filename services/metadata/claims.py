@@ -6,6 +6,8 @@ after that nothing can be undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
@@ -45,6 +47,7 @@ class _Claim:
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
         self._ends = ClaimEnds(transaction, command)
+        self._sums = _Sums()
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
@@ -88,9 +91,7 @@ class _Claim:
         blocks = _block_fields(named, version)
         claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
-        # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
-        self._transaction.figures.claim(bucket_id, version.size_bytes)
+        self._sums.add(bucket_id, version.size_bytes)
         self.groups.append((*named, *blocks))
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
@@ -124,6 +125,13 @@ class _Claim:
         else:
             self.gone.append(name)
 
+    def count(self) -> None:
+        """Bring what was claimed into the figures."""
+        for bucket_id, size_bytes, versions in self._sums.of_buckets():
+            # A row that nobody holds is in the cell of nobody.
+            self._transaction.space.subtract(bucket_id, NOBODY, key_cell(size_bytes, versions))
+            self._transaction.figures.claim(bucket_id, size_bytes, versions)
+
     def answer(self, task: int) -> RowsClaimed:
         """What became of all rows."""
         return RowsClaimed(
@@ -133,6 +141,25 @@ class _Claim:
             by_columns(self.gone),
             by_columns(self.refused),
         )
+
+
+class _Sums:
+    """Sizes and numbers of one command's versions, bucket by bucket: figures are sums, and asked for after it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, list[int]] = {}
+
+    def add(self, bucket_id: int, size_bytes: int) -> None:
+        """Count a version."""
+        sizes = self._sizes.get(bucket_id)
+        if sizes is None:
+            sizes = self._sizes[bucket_id] = []
+        sizes.append(size_bytes)
+
+    def of_buckets(self) -> Iterator[tuple[int, int, int]]:
+        """Of each bucket its id, bytes and versions."""
+        for bucket_id, sizes in self._sizes.items():
+            yield bucket_id, sum(sizes), len(sizes)
 
 
 class _Identities:
@@ -163,12 +190,14 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     claim = _Claim(transaction, command)
     for names in command.rows:
         claim.rows(names)
+    claim.count()
     return claim.answer(command.task)
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
-    claimed_rows, identities, ledger = transaction.work.table(RECLAIM_TABLE), _Identities(transaction), Ledger()
+    claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
+    ledger, sums = Ledger(), _Sums()
     for names in command.rows:
         for named in rows(names):
             bucket_id, object_id, birth, death = named
@@ -183,7 +212,9 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if claimed_birth != birth:
                 continue
             claimed_rows.delete(key)
-            transaction.figures.finish(bucket_id, size_bytes)
+            sums.add(bucket_id, size_bytes)
             ledger.enter(named, blocks, row)
+    for bucket_id, size_bytes, versions in sums.of_buckets():
+        transaction.figures.finish(bucket_id, size_bytes, versions)
     ledger.send(transaction)
     return RowsFinished(command.task)

@@ -58,7 +58,7 @@ class ClaimEnds:
             second_judge_version=command.chain_version,
         )
         rest = {"claim_txn": transaction.txn, "facts": with_length(facts), "numbers": b""}
-        return _CLAIMED_ROW.encode_around(b"", rest)[: -len(_EMPTY)]
+        return _CLAIMED_ROW.encode_around(b"", rest)[: -len(_EMPTY)] + _NUMBERS_LENGTH
 
 
 def with_length(facts: ClaimFacts) -> bytes:
@@ -69,7 +69,7 @@ def with_length(facts: ClaimFacts) -> bytes:
 
 def claimed_end(shared: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...]) -> bytes:
     """What follows the version in its claimed row: what it shares with others, and its own numbers."""
-    return shared + _NUMBERS_LENGTH + _NUMBERS.pack(birth, size_bytes, *blocks)
+    return shared + _NUMBERS.pack(birth, size_bytes, *blocks)
 
 
 def claimed_numbers(claimed_row: bytes) -> tuple[int, ...]:
