@@ -67,8 +67,10 @@ def test_a_deletion_goes_all_its_way_and_strangers_do_nothing(stack: Stack) -> N
         assert not ann.request(0, create).error
         assert not ann.answer(0, ann.submit(0, DeleteKey(VOLUME, BUCKET, "january"))).error
         assert not ann.request(0, DeleteSnapshot(VOLUME, BUCKET, "monday")).error
-        assert not ann.request(0, Settle("secured")).error
-        assert ann.scm(0).totals().inventory_blocks == 0
+        assert ann.request(0, Settle("hers")).error == "PERMISSION_DENIED"
+    with stack.client() as root:
+        assert not root.request(0, Settle("secured")).error
+        assert root.scm(0).totals().inventory_blocks == 0
 
 
 def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
