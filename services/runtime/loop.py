@@ -73,6 +73,9 @@ class NoMetrics:
         """Nothing."""
 
 
+_TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
+"""What says nothing about the message: another machine, or this one later, would apply it, and so will a rebuild."""
+
 _Input = tuple[LogRecord, Message | DecodeError]
 
 
@@ -211,7 +214,7 @@ class Runner:
                 return
             self._settle()
             added = self._write(work, batch)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:
             if not inputs:
@@ -253,7 +256,7 @@ class Runner:
             if isinstance(decoded, DecodeError):
                 raise decoded
             self.service.apply(decoded, work)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()
