@@ -82,6 +82,13 @@ def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
                 assert http.get(stack.url(name) + page, headers=bearer(token)).status_code == 200, name
 
 
+def test_what_services_keep_is_for_their_account_alone(stack: Stack) -> None:
+    """metadata's database and snapshots' hold what commands are signed with."""
+    kept = [file for file in (stack.home / "data").rglob("*") if file.is_file()]
+    assert {file.relative_to(stack.home / "data").parts[0] for file in kept} >= {"metadata", "snapshots", "streaming"}
+    assert not [file for file in kept if file.stat().st_mode & 0o077]
+
+
 def all_secrets(directory: Path) -> set[str]:
     security = BrokerSecurity(directory)
     known = {security.credentials(name).password for name in (ADMINISTRATOR, *identities())}
