@@ -284,7 +284,8 @@ class SnapshotsService:
             self._settling.give_up(error, work)
             self._retention.give_up(error, work)
         else:
-            self._lifecycle.ask_again_for_drops(work)
+            self._lifecycle.ask_again(work)
+            self._rollbacks.ask_again(work)
         self._is_started = True
         self._report_counts(work)
         self._report_differences(work)
