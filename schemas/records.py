@@ -1542,6 +1542,7 @@ class PendingSnapshot:
     since_ms: int
     at_ms: int = -1
     is_automatic: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
