@@ -275,12 +275,10 @@ class History:
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
 
-    def kept(self, bucket_id: int) -> Iterator[tuple[int | None]]:
-        """First blocks of all versions of a bucket that have a row: those that live, and dead ones with blocks."""
+    def kept(self) -> Iterator[tuple[int | None]]:
+        """First blocks of all versions that have a row: those that live, and dead ones with blocks."""
         return self._run(
-            "SELECT first_block FROM versions WHERE bucket = ? AND finish IS NULL "
-            "AND (died IS NULL OR first_block IS NOT NULL)",
-            (bucket_id,),
+            "SELECT first_block FROM versions WHERE finish IS NULL AND (died IS NULL OR first_block IS NOT NULL)"
         )
 
     # Claims

@@ -151,7 +151,7 @@ class LogReplay:
             records.PurgeDirectories: ("directory_deletion", self._nothing),
         }
 
-    def apply(self, offset: int, timestamp_ms: int, signed: Signed | None) -> None:
+    def apply(self, offset: int, signed: Signed | None) -> None:
         """Take in the next command; None for one that cannot be read.
 
         Raises:
@@ -160,7 +160,7 @@ class LogReplay:
         self.commands += 1
         if signed is None or self.lost_tail_offset is not None:
             return
-        before_ms, self._time_ms = self._log_time_ms, max(self._log_time_ms, timestamp_ms)
+        before_ms, self._time_ms = self._log_time_ms, max(self._log_time_ms, signed.timestamp_ms)
         self._now = Moment(offset, self.txn + 1)
         self._objects = 0
         try:
@@ -180,7 +180,7 @@ class LogReplay:
         is_audit = command.sender == "audit" or not isinstance(command.body, records.RequeueOrphans)
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH or not is_audit:
             raise _PutAsideError
-        if self._secrets.are_asked_for and not self._secrets.allow_client(signed, self._time_ms):
+        if self._secrets.are_asked_for and not self._secrets.allow_client(signed):
             return
         if command.number and not self._is_new(command):
             return
@@ -204,7 +204,7 @@ class LogReplay:
 
     def _apply_internal_command(self, signed: Signed) -> None:
         command, body = signed.command, signed.command.body
-        is_allowed = not self._secrets.are_asked_for or self._secrets.allow_internal(signed, self._time_ms)
+        is_allowed = not self._secrets.are_asked_for or self._secrets.allow_internal(signed)
         is_in_place = not isinstance(body, records.AcceptLostTail) or body.offset == self._now.offset
         if not is_in_place or not is_allowed or command.shard != self._shard:
             raise _PutAsideError
@@ -418,9 +418,10 @@ class LogReplay:
             _require(local_id_shard(run.first_local_id) == self._shard)
             _require(0 < local_id_txn(run.first_local_id) <= body.audited_txn)
             _require(min(run.block_count, run.block_size_bytes, run.size_bytes) > 0)
+            _require(local_id_txn(run.first_local_id + run.block_count - 1) == local_id_txn(run.first_local_id))
         _require(bucket is not None and not bucket.fence and (not bucket.txns or bucket.txns[-1] != txn - 1))
         wanted = {local_id_txn(run.first_local_id) for run in runs}
-        for number, (first_block,) in enumerate(self.history.kept(body.bucket_id)):
+        for number, (first_block,) in enumerate(self.history.kept()):
             _require(number < body.max_rows)
             _require(first_block is None or local_id_txn(first_block) not in wanted)
         for run in runs:

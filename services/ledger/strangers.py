@@ -23,6 +23,8 @@ class Signed:
     """A command with the bytes that its signature is over."""
 
     command: MetadataCommand
+    timestamp_ms: int
+    """When the broker took it."""
     fingerprint: bytes | None
     value: bytes
 
@@ -69,20 +71,20 @@ class Secrets:
         self._secrets[change.name] = _Secret(change.role, change.secret, previous)
         return True
 
-    def allow_client(self, signed: Signed, log_time_ms: int) -> bool:
+    def allow_client(self, signed: Signed) -> bool:
         """Whether a client's command is looked at."""
         command = signed.command
         body: Any = command.body
-        role = self._person(signed, log_time_ms)
+        role = self._person(signed)
         if role is None or isinstance(body, _ADMINISTRATORS_ONLY):
             return role is SecretRole.ADMINISTRATOR
         return self.may_manage(command.user, body.volume)
 
-    def allow_internal(self, signed: Signed, log_time_ms: int) -> bool:
+    def allow_internal(self, signed: Signed) -> bool:
         """Whether a command of a service, or one that steers the shard, is looked at."""
         command = signed.command
         if not command.sender:
-            return self._person(signed, log_time_ms) is SecretRole.ADMINISTRATOR
+            return self._person(signed) is SecretRole.ADMINISTRATOR
         known = self._secrets.get(command.sender)
         is_service = known is not None and known.role is SecretRole.SERVICE
         return not command.user and is_service and _is_signed_by(known, signed)
@@ -94,7 +96,7 @@ class Secrets:
         known = self._secrets.get(user)
         return known is not None and may_manage(known.role, user, self.owners[volume])
 
-    def _person(self, signed: Signed, log_time_ms: int) -> SecretRole | None:
+    def _person(self, signed: Signed) -> SecretRole | None:
         """What the user who signed a command is; None when nobody has, or not now."""
         command = signed.command
         known = self._secrets.get(command.user)
@@ -102,7 +104,7 @@ class Secrets:
             return None
         if not command.client_id.startswith(f"{command.user}/") or command.number <= 0:
             return None
-        return known.role if abs(log_time_ms - command.issued_at_ms) <= SIGNED_FOR_MS else None
+        return known.role if abs(signed.timestamp_ms - command.issued_at_ms) <= SIGNED_FOR_MS else None
 
 
 def _is_signed_by(known: _Secret | None, signed: Signed) -> bool:

@@ -140,9 +140,9 @@ def _replay(
     with closing(_Answers(log, report.shard)) as answers:
         replay = LogReplay(report.shard, history, rollback_ends, answers.at, report.add)
         for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-            signed = None if command is None else Signed(command, record.fingerprint, record.value)
+            signed = None if command is None else Signed(command, record.timestamp_ms, record.fingerprint, record.value)
             try:
-                replay.apply(record.offset, record.timestamp_ms, signed)
+                replay.apply(record.offset, signed)
             except UnknownCommandError as error:
                 raise VerifyError(
                     f"shard {report.shard}: {error}, which this verification does not know: take a newer one"
