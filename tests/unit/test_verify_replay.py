@@ -31,6 +31,7 @@ from schemas.records import (
 )
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES
 from services.domain.row_columns import by_columns
+from services.domain.table_keys import local_id
 from services.ledger.report import FindingKind, VerifyReport
 from services.metadata import claims
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
@@ -291,3 +292,24 @@ def test_who_may_do_what_is_told_from_the_log() -> None:
     report = verify_shard(log, 0, lambda: secured.client.scm(0).totals().deleted_bytes)
     assert report.is_clean, report.examples
     assert report.txn == txn_of(secured.plane.processes["metadata", 0].store)
+
+
+def test_orphans_that_have_an_owner_anywhere_in_the_shard_are_not_requeued() -> None:
+    shard = Shard()
+    put = shard.do(PutKey("vol", "tree", "owner", 10))
+    assert put.committed is not None
+    owned = put.committed.blocks
+    assert owned is not None
+    shard.do(PutKey("vol", "flat", "k", 10))
+    shard.do(DeleteKey("vol", "flat", "k"))
+    freed = shard.row()
+    free(shard, freed)
+    run = replace(owned, first_local_id=local_id(0, freed.birth, 0))
+    flat_id = shard.bucket("flat").object_id
+    for blocks in ((owned,), (run, owned), (replace(run, block_count=1 << 17),), ()):
+        assert shard.refusal(RequeueOrphans(flat_id, freed.birth, blocks, 100), sender="audit")
+    assert not shard.refusal(RequeueOrphans(flat_id, freed.birth, (run,), 100), sender="audit")
+    free(shard, shard.row())
+    report = verified(shard)
+    assert report.is_clean, report.examples
+    assert (report.rows, report.txn) == (2, txn_of(shard.store))
