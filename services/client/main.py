@@ -18,6 +18,7 @@ from services.client.commands import (
     explain,
     git,
     key,
+    ledger,
     lost_tail,
     recovery,
     replay,
@@ -30,6 +31,7 @@ from services.client.commands import (
     tag,
     trim_log,
     up_down,
+    verify,
     volume,
 )
 from services.client.commands.session import OneLineErrors, Session
@@ -61,6 +63,7 @@ app.command()(replay.replay)
 app.command()(git.git)
 app.command()(explain.explain)
 app.command()(audit.audit)
+app.command()(verify.verify)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -71,6 +74,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (ledger.app, "ledger"),
     (secret.app, "secret"),
     (deleted.app, "deleted"),
     (dead_letters.app, "dead-letters"),

@@ -178,9 +178,9 @@ class KeyDeletionService:
             found = self._purges.take(view, self._tasks.max_rows, work)
             if found is None:
                 break
-            if row_count(found):
-                self._tasks.start(found, view.version, now_ms, work)
-                self._pace.started(row_count(found), now_ms)
+            if row_count(found.rows):
+                self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
+                self._pace.started(row_count(found.rows), now_ms)
         # While rows are held back a sweep would only send them once more.
         if self._held_back_by is None:
             self._stores.tick(now_ms, view, work)

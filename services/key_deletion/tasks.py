@@ -100,10 +100,13 @@ class Tasks:
             else:
                 self._unscheduled[task] = None
 
-    def start(self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work) -> None:
-        """Claim rows."""
+    def start(
+        self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work, first_judge_version: int = 0
+    ) -> None:
+        """Claim rows, judged with these versions of the chain here and by the first judge."""
         task = next_number(TASK, work, now_ms)
-        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, each_once(found), NO_GROUPS), work)
+        rows = each_once(found)
+        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, rows, NO_GROUPS, first_judge_version), work)
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> None:
@@ -192,7 +195,7 @@ class Tasks:
     def _ask(self, task: int, row: TaskRow, work: Work) -> None:
         body: ClaimRows | FinishRows
         if row.state == TaskState.CLAIMING:
-            body = ClaimRows(task, row.chain_version, row.rows)
+            body = ClaimRows(task, row.chain_version, row.rows, row.first_judge_version)
         elif row.state == TaskState.FINISHING:
             body = FinishRows(task, row.rows)
         else:

@@ -17,6 +17,7 @@ from schemas.records import (
     BlocksWritten,
     ChainTake,
     DeletedEntries,
+    LedgerRows,
     MetadataCommand,
     MetadataProgress,
     MetadataReply,
@@ -255,6 +256,8 @@ def numbers_of(record: Any) -> Highest:
             return Highest(txn, record.version)
         case MetadataReply() | MetadataProgress() | SpaceUpdate():
             return Highest(record.txn)
+        case LedgerRows():
+            return Highest(record.finish_txn)
         case ScmCommand(body=BlocksWritten() as written):
             return Highest(max(map(local_id_txn, written.first_local_ids), default=0))
         case _:
