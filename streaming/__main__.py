@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.credentials import CredentialsError, credentials_of, login_file_of, read_secret
 from schemas.http_token import check_address
-from services.runtime.private_files import keep_files_private
+from schemas.private_files import keep_files_private
 from streaming.errors import StreamingError, TryAgainError
 from streaming.inputs import check_inputs
 from streaming.metrics import MetricsServer, ReclaimMetrics

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.private_files import keep_files_private
 from services.client.commands import (
     audit,
     bench,
@@ -37,7 +38,6 @@ from services.client.commands import (
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
-from services.runtime.private_files import keep_files_private
 
 app = typer.Typer(
     cls=OneLineErrors,

@@ -12,10 +12,10 @@ import os
 import sys
 from pathlib import Path
 
+from schemas.private_files import keep_files_private
 from services.plane.errors import StackError
 from services.plane.stack import Stack, stopping_on_signals
 from services.plane.stack_settings import undo_window_settings
-from services.runtime.private_files import keep_files_private
 
 
 def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
 from schemas.credentials import CredentialsError
+from schemas.private_files import keep_files_private
 from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.errors import DeepcleanError
@@ -30,7 +31,6 @@ from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.metrics import RuntimeMetrics
-from services.runtime.private_files import keep_files_private
 from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
 from services.storage.store import Store
