@@ -331,6 +331,7 @@ class SweepPage:
     start_key: bytes
     max_rows: int
     max_bytes: int
+    with_claimed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,11 @@ class Tasks:
         """Whether one more task may be in flight."""
         return self._in_flight < self._settings.max_tasks_in_flight
 
+    @property
+    def are_failing(self) -> bool:
+        """Whether the block store has failed to delete something and has not done it since."""
+        return self._retries_in_flight > 0 or self._in_flight < len(self._open)
+
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
         self._open.clear()

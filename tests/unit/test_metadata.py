@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -520,6 +521,16 @@ class TestDirectories:
 
 
 class TestSweeps:
+    def test_of_every_bucket_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard) -> None:
+        shard.do(PutKey("vol", "flat", "k", 10))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        entry = shard.entry()
+        row = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
+        shard.internal(ClaimRows(1, 0, by_columns([row])))
+        page = SweepPage(1, 1, 0, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
+        assert shard.internal(page).rows == 1
+        assert shard.internal(replace(page, sweep_id=2, with_claimed=False)).rows == 0
+
     def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:
         before = len(shard.entries())
         page = SweepPage(1, 1, shard.bucket("tree").object_id, 0, 0, 0, 0, 0, b"", 2, 1_000_000)
