@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.records import (
+    CollectorState,
     DeadLetterRow,
     DeadLetterState,
     DeletedKind,
@@ -103,6 +104,35 @@ class BucketSpace:
     snapshots: tuple[SnapshotListRow, ...]
     claims_stopped: str
     """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorStatus:
+    """What the collector does for a bucket, or for all of a shard, and what waits because of it."""
+
+    volume: str
+    """Empty for all of the shard."""
+    bucket: str
+    is_deleted: bool
+    """Whether the bucket was deleted; what it has left behind still waits."""
+    state: CollectorState
+    """As it was set for this bucket, or for all of the shard."""
+    effective_state: CollectorState
+    """Of both the stricter one."""
+    reason: str
+    changed_by: str
+    changed_ms: int
+    """Log time of the last change; -1 when nothing was ever set."""
+    pending_bytes: int
+    """Held by nobody and not claimed."""
+    pending_versions: int
+    claimed_bytes: int
+    """Claimed, and not confirmed by the block store: a pause does not end that."""
+    claimed_versions: int
+    unexpanded_directories: int
+    """Deleted trees that are not taken apart, counted up to 1,000: what is below them comes on top. -1 when not
+    counted, which it is for one bucket alone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +238,10 @@ class ShardBacklog:
     """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
     cells: int
     """Cells of the space matrices."""
+    held_back_bytes: int
+    """What of the pending bytes waits because the collector may not claim."""
+    collectors: dict[CollectorState, int]
+    """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,17 @@ class PurgeOutcome(StrEnum):
     HAS_CHILDREN = "HAS_CHILDREN"
     HELD = "HELD"
     GONE = "GONE"
+    HELD_BACK = "HELD_BACK"
+
+
+class CollectorState(StrEnum):
+    """What the collector does for a bucket or a shard, from the loosest to the strictest; of a bucket's own and
+    its shard's the stricter one counts.
+    """
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
 
 
 class RollbackOutcome(StrEnum):
@@ -141,6 +152,7 @@ class Barrier:
     round: int
     work: int
     origin: str
+    collector_txn: int = 0
 
 
 # Metadata.commands
@@ -341,14 +353,10 @@ class GrantContainer:
 
 @dataclass(frozen=True, slots=True)
 class StopClaims:
-    """Refuse every claim and purge until they are resumed. Sent by snapshots when its chain is corrupted."""
+    """Hold back every claim and purge until a person says otherwise, whatever else is said of the collector.
 
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeClaims:
-    """Allow claims and purges again. Sent by a person."""
+    Sent by snapshots when its chain is corrupted.
+    """
 
     reason: str
 
@@ -398,6 +406,17 @@ class SetSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class SetCollector:
+    """Say what the collector does for one bucket, or for all of a shard. Its owner sends it, or an administrator."""
+
+    volume: str
+    bucket: str
+    state: CollectorState
+    reason: str
+    ends_stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -426,12 +445,12 @@ class MetadataCommand:
         | SweepPage
         | GrantContainer
         | StopClaims
-        | ResumeClaims
         | PublishFullChain
         | Barrier
         | RequeueOrphans
         | AcceptLostTail
         | SetSecret
+        | SetCollector
     )
     sender: str = ""
     wants_reply: bool = True
@@ -475,6 +494,7 @@ class RowsClaimed:
     removed: tuple[RowNames, ...]
     gone: tuple[RowNames, ...]
     refused: tuple[RowNames, ...]
+    held_back: tuple[RowNames, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,6 +584,15 @@ class RollbackPageDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectorChanged:
+    """The collector does something else for one bucket, or for all of the shard, from this txn on."""
+
+    bucket_id: int
+    state: CollectorState
+    txn: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataProgress:
     """What happened to the services' commands.
 
@@ -581,6 +610,7 @@ class MetadataProgress:
         | SnapshotDropped
         | RollbackPageDone
         | Barrier
+        | CollectorChanged
     )
 
 
@@ -1275,6 +1305,17 @@ class ClientRow:
     number: int
     log_time_ms: int
     reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorRow:
+    """collectorTable: what the collector does for one bucket, or for all of the shard."""
+
+    state: CollectorState
+    reason: str
+    changed_by: str
+    changed_ms: int
+    changed_txn: int
 
 
 @dataclass(frozen=True, slots=True)

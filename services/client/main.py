@@ -16,6 +16,7 @@ from services.client.commands import (
     deleted,
     directory,
     explain,
+    gc,
     git,
     key,
     lost_tail,
@@ -73,6 +74,7 @@ for group, name in (
     (space.app, "space"),
     (secret.app, "secret"),
     (deleted.app, "deleted"),
+    (gc.app, "gc"),
     (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)

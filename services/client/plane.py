@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
+    CollectorStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -50,6 +51,7 @@ from schemas.records import (
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
+    SetCollector,
     SetConsumer,
     SetRetention,
     SetSecret,
@@ -85,6 +87,7 @@ NamespaceCommand = (
     | Undelete
     | RequeueOrphans
     | SetSecret
+    | SetCollector
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""
@@ -147,6 +150,10 @@ class MetadataReads(Protocol):
 
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
+        ...
+
+    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         ...
 
     def ask_for_diff(

@@ -111,8 +111,13 @@ class Tasks:
         row = self._expected(answer.task, TaskState.CLAIMING, work)
         if row is None or not _is_answer_to(answer, row):
             return
-        outcomes = (("removed", answer.removed), ("gone", answer.gone), ("refused", answer.refused))
-        for outcome, found in (("claimed", (names_of_groups(answer.groups),)), *outcomes):
+        for outcome, found in (
+            ("claimed", (names_of_groups(answer.groups),)),
+            ("removed", answer.removed),
+            ("gone", answer.gone),
+            ("refused", answer.refused),
+            ("held_back", answer.held_back),  # left alone from here on: the end of the pause has them swept
+        ):
             self._metrics.rows_claimed.labels(outcome).inc(row_count(found))
         for name in row_names(answer.refused):
             self._metrics.claims_refused.inc()
@@ -281,9 +286,9 @@ def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
     check_lengths(*group_columns(answer.groups))
     claimed = names_of_groups(answer.groups)
     # Mostly all were claimed, in the order of the claim: then the comparison costs next to nothing.
-    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused):
+    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused or answer.held_back):
         return True
-    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused))
+    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused, *answer.held_back))
     if len(named) == row_count(row.rows) and set(named) == set(row_names(row.rows)):
         return True
     logger.error("answer to another claim under the number of this one: ignored", task=answer.task)

@@ -26,6 +26,7 @@ from services.domain.reclaimability import is_reclaimable_after
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
+from services.metadata.collector_commands import is_held_back
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.tables import (
@@ -50,12 +51,18 @@ class _Claim:
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
+        self.held_back: list[RowName] = []
+        self._is_held_back = False
 
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
         identities = _Identities(self._transaction)
+        bucket_id = None
         for row in rows(names):
             identity = identities.of(row[0])
+            if row[0] != bucket_id:
+                bucket_id = row[0]
+                self._is_held_back = is_held_back(self._transaction, bucket_id)
             if identity is None:
                 self.gone.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.KEY:
@@ -80,8 +87,11 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        if self._transaction.counters.claims_stopped or self._is_held(bucket_id, version.birth, death):
+        if self._is_held(bucket_id, version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
+            return
+        if self._is_held_back:
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
         claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
@@ -118,8 +128,10 @@ class _Claim:
         row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
         if row is None:
             self.gone.append(name)
-        elif self._transaction.counters.claims_stopped or self._is_held(name.bucket_id, row.birth, row.death):
+        elif self._is_held(name.bucket_id, row.birth, row.death):
             self.refused.append(name)
+        elif self._is_held_back:
+            self.held_back.append(name)
         else:
             work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
             self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
@@ -131,6 +143,8 @@ class _Claim:
             self.removed.append(name)
         elif outcome is PurgeOutcome.HELD:
             self.refused.append(name)
+        elif outcome is PurgeOutcome.HELD_BACK:
+            self.held_back.append(name)
         else:
             self.gone.append(name)
 
@@ -142,6 +156,7 @@ class _Claim:
             by_columns(self.removed),
             by_columns(self.gone),
             by_columns(self.refused),
+            by_columns(self.held_back),
         )
 
 

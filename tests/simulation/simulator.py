@@ -113,6 +113,9 @@ class Simulation:
         self.random = Random(random.random())
         self.asking = Random(seed)
         """Chooses questions: a source of its own, so that asking changes no run."""
+        self.operating = Random(seed)
+        """Chooses what an operator does, in some of the runs: the others are played as without him."""
+        self.operations = self.operating.choice((0.0, 0.0, 0.05, 0.2))
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -126,7 +129,8 @@ class Simulation:
         self.is_published: dict[Address, bool] = {}
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
-        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = self.rollbacks = 0
+        self.steps = self.restores = self.deleted_groups = 0
+        self.settles = self.expired = self.rollbacks = self.pauses = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -168,6 +172,8 @@ class Simulation:
             for number in range(self.actions):
                 shard = self.random.choice(self.shards)
                 self.trace.append(shard.actor.act())
+                if self.operating.random() < self.operations:
+                    self._operate(shard)
                 for _ in range(self.random.randrange(self.most_moves + 1)):
                     self.move()
                 if number == quiet_at and not self.mix.hole:
@@ -191,6 +197,15 @@ class Simulation:
             messages,
             self.deleted_groups,
         )
+
+    def _operate(self, shard: _Shard) -> None:
+        """Pause or resume the collector, of a bucket or of everything; mostly with effect."""
+        volume, bucket = self.operating.choice((("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "aab")))
+        is_pause = self.operating.random() < 0.5
+        state = records.CollectorState.PAUSED if is_pause else records.CollectorState.RUNNING
+        shard.actor.submit(records.SetCollector(volume, bucket, state, "an operator's whim"))
+        self.trace.append(f"{state.lower()} {bucket or 'everything'}")
+        self.pauses += is_pause
 
     def move(self) -> None:
         """Something may go wrong; then one service takes a step."""
@@ -385,6 +400,7 @@ class Simulation:
             shard.model.check_reply(reply)
         for offset, progress in self._new_records(shard, METADATA_PROGRESS):
             self._watch_progress(shard, progress.body)
+            self._watch_pauses(shard, progress)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
         if shard.model.is_rolling_back:
@@ -429,13 +445,31 @@ class Simulation:
             groups = block_groups(body.groups)
             for group in groups:
                 shard.model.check_given_away(group.blocks, f"claim {body.task}")
-            shard.claimed.update(group.blocks.first_local_id for group in groups)
             if body.refused and not self.mix.lies:
                 raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
         elif isinstance(body, records.DirectoriesPurged) and not self.mix.lies:
             held = [row for row in body.rows if row.outcome == records.PurgeOutcome.HELD]
             if held:
                 raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
+
+    def _watch_pauses(self, shard: _Shard, progress: records.MetadataProgress) -> None:
+        """While a bucket is paused nothing of it goes, and nothing else is held back."""
+        body, model = progress.body, shard.model
+        if isinstance(body, records.DirectoriesPurged):
+            gone = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.PURGED}
+            held_back = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.HELD_BACK}
+        elif isinstance(body, records.RowsClaimed):
+            groups = block_groups(body.groups)
+            gone = {group.bucket_id for group in groups if group.blocks.first_local_id not in shard.claimed}
+            gone |= {row.bucket_id for row in row_names(body.removed)}
+            held_back = {row.bucket_id for row in row_names(body.held_back)}
+            shard.claimed.update(group.blocks.first_local_id for group in groups)
+        else:
+            return
+        if any(model.was_paused(progress.txn, bucket_id) for bucket_id in gone):
+            raise SafetyError(f"shard {model.shard}: freed while it is paused: {progress}")
+        if not all(model.was_paused(progress.txn, bucket_id) for bucket_id in held_back):
+            raise DefectError(f"shard {model.shard}: held back while it is not paused: {progress}")
 
     def _watch_deletion(self, shard: _Shard, deletion: records.DeleteBlocks) -> None:
         for group in block_groups(deletion.groups):
@@ -516,7 +550,10 @@ class Simulation:
         self.heal()
         # A healthy SCM deletes what a sick one fails: read again by a sick one, that would be another past.
         self.copies = {address: copy for address, copy in self.copies.items() if address[0] != "mock_scm"}
+        if self.operations and self.operating.random() < 0.5:
+            self._settle()  # what is paused is not waited for
         for shard in self.shards:
+            self._let_go(shard)
             shard.liar.confess()
             shard.actor.unset_policies()
         self._settle_and_check()
@@ -524,7 +561,26 @@ class Simulation:
             self._expire_when_quiet()
             self._settle_and_check()
 
+    def _let_go(self, shard: _Shard) -> None:
+        """Resume whatever is paused, and whatever may be by commands that are still on their way."""
+        if not self.operations:
+            return
+        names = {("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "ab")}
+        for volume, bucket in sorted(names):
+            shard.actor.submit(records.SetCollector(volume, bucket, records.CollectorState.RUNNING, "all is well"))
+
     def _settle_and_check(self) -> None:
+        self._settle()
+        for shard in self.shards:
+            if shard.model.is_paused:
+                raise DefectError(f"shard {shard.model.shard}: resumed, and paused nevertheless")
+            self._check_answers(shard)
+            check_accounts(self.plane, shard.model)
+            QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
+            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
+
+    def _settle(self) -> None:
+        """Wait until the plane says that it has nothing to do."""
         self.settles += 1
         settles = []
         for shard in self.shards:
@@ -534,11 +590,6 @@ class Simulation:
         for shard, client_id, number in settles:
             if shard.replies[client_id, number].error:
                 raise AnswerError(f"settling failed: {shard.replies[client_id, number]}")
-        for shard in self.shards:
-            self._check_answers(shard)
-            check_accounts(self.plane, shard.model)
-            QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
-            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
 
     def _run_until_answered(self, asked: list[tuple[_Shard, str, int]]) -> None:
         for _ in range(MAX_QUIET_ROUNDS):
