@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.records import (
+    BreakerLimits,
+    BreakerTrip,
     CollectorState,
     DeadLetterRow,
     DeadLetterState,
     DeletedKind,
     DirectoryRow,
     KeyRow,
+    PurgeHourRow,
     RetentionPolicy,
     SnapshotListRow,
     SpaceCellValue,
@@ -133,6 +136,12 @@ class CollectorStatus:
     """Deleted trees that are not taken apart, counted up to 1,000: what is below them comes on top. -1 when not
     counted, which it is for one bucket alone.
     """
+    limits: BreakerLimits | None = None
+    """Limits of the breaker that were set for this bucket, or for each that has none of its own."""
+    trip: BreakerTrip | None = None
+    """Why the breaker has tripped; null when it has not."""
+    hour: PurgeHourRow | None = None
+    """What was claimed of the bucket in its last hour with a limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,16 @@ class CollectorState(StrEnum):
     """
 
     RUNNING = "RUNNING"
+    TRIPPED = "TRIPPED"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
+
+
+class BreakerCause(StrEnum):
+    """What a claim would have exceeded: the limits of the hour, or what the space matrix says that nobody holds."""
+
+    LIMITS = "LIMITS"
+    FORECAST = "FORECAST"
 
 
 class RollbackOutcome(StrEnum):
@@ -417,6 +425,40 @@ class SetCollector:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerLimits:
+    """How much of a bucket may be claimed within an hour of log time: a share of what it had when the hour began, or
+    the floor if that is more.
+    """
+
+    share_percent: int
+    floor_bytes: int
+    floor_versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetBreaker:
+    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour.
+
+    Its owner sends it, or an administrator.
+    """
+
+    volume: str
+    bucket: str
+    limits: BreakerLimits | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBreaker:
+    """Let the collector go on where the breaker has tripped; the hour begins anew, and what waits may go in it
+    beside the limits. Its owner sends it, or an administrator.
+    """
+
+    volume: str
+    bucket: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -451,6 +493,8 @@ class MetadataCommand:
         | AcceptLostTail
         | SetSecret
         | SetCollector
+        | SetBreaker
+        | ResetBreaker
     )
     sender: str = ""
     wants_reply: bool = True
@@ -1308,6 +1352,31 @@ class ClientRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerTrip:
+    """Why nothing more of a bucket is claimed until a person has looked."""
+
+    cause: BreakerCause
+    at_ms: int
+    txn: int
+    claimed_bytes: int
+    claimed_versions: int
+    most_bytes: int
+    most_versions: int
+    next_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeHourRow:
+    """purgeHourTable: what was claimed of a bucket in its present hour, of which the breaker watches the limits."""
+
+    began_ms: int
+    most_bytes: int
+    most_versions: int
+    claimed_bytes: int
+    claimed_versions: int
+
+
+@dataclass(frozen=True, slots=True)
 class CollectorRow:
     """collectorTable: what the collector does for one bucket, or for all of the shard."""
 
@@ -1316,6 +1385,8 @@ class CollectorRow:
     changed_by: str
     changed_ms: int
     changed_txn: int
+    limits: BreakerLimits | None = None
+    trip: BreakerTrip | None = None
 
 
 @dataclass(frozen=True, slots=True)

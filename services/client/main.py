@@ -10,6 +10,7 @@ import typer
 from services.client.commands import (
     audit,
     bench,
+    breaker,
     bucket,
     consumer,
     dead_letters,
@@ -75,6 +76,7 @@ for group, name in (
     (secret.app, "secret"),
     (deleted.app, "deleted"),
     (gc.app, "gc"),
+    (breaker.app, "breaker"),
     (dead_letters.app, "dead-letters"),
 ):
     app.add_typer(group, name=name)

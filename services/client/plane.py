@@ -47,10 +47,12 @@ from schemas.records import (
     RenameKey,
     RenameSnapshot,
     RequeueOrphans,
+    ResetBreaker,
     ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
+    SetBreaker,
     SetCollector,
     SetConsumer,
     SetRetention,
@@ -88,6 +90,8 @@ NamespaceCommand = (
     | RequeueOrphans
     | SetSecret
     | SetCollector
+    | SetBreaker
+    | ResetBreaker
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""

@@ -26,6 +26,7 @@ from services.domain.reclaimability import is_reclaimable_after
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
+from services.metadata.breaker import Gate
 from services.metadata.collector_commands import is_held_back
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
@@ -53,6 +54,7 @@ class _Claim:
         self.refused: list[RowName] = []
         self.held_back: list[RowName] = []
         self._is_held_back = False
+        self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
@@ -93,6 +95,10 @@ class _Claim:
         if self._is_held_back:
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
+        if not self._gate(bucket_id).admit(version.size_bytes):
+            self._is_held_back = True
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
         work.table(DELETED_TABLE).delete(key)
         claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
@@ -100,6 +106,12 @@ class _Claim:
         self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
         self._transaction.figures.claim(bucket_id, version.size_bytes)
         self._group(named, version)
+
+    def _gate(self, bucket_id: int) -> Gate:
+        gate = self._gates.get(bucket_id)
+        if gate is None:
+            gate = self._gates[bucket_id] = Gate(self._transaction, bucket_id)
+        return gate
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
@@ -150,6 +162,8 @@ class _Claim:
 
     def answer(self, task: int) -> RowsClaimed:
         """What became of all rows."""
+        for gate in self._gates.values():
+            gate.close()
         return RowsClaimed(
             task,
             BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,

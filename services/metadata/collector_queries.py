@@ -7,14 +7,13 @@ from schemas.records import AccountRow, BucketIdentity, CollectorRow, CollectorS
 from services.domain.collector import WHOLE_SHARD, stricter
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, bucket_key, cell_key
-from services.metadata.collectors import own_state, read_collectors
+from services.metadata.collectors import NEVER_SET, own_state, read_collectors
 from services.metadata.queries import get_bucket, shard_backlog, shard_state
 from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
-from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE, SPACE_TABLE
+from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE, PURGE_HOUR_TABLE, SPACE_TABLE
 from services.storage.tables import TablesReader
 
-_NEVER = CollectorRow(CollectorState.RUNNING, "", "", -1, 0)
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
@@ -25,7 +24,7 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
         CommandError: there never was a bucket of this name that is not forgotten.
     """
     rows = read_collectors(tables)
-    lines = [_of_shard(tables, rows.get(WHOLE_SHARD, _NEVER))]
+    lines = [_of_shard(tables, rows.get(WHOLE_SHARD, NEVER_SET))]
     identities = {bucket_id: tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id)) for bucket_id in sorted(rows)}
     if bucket:
         shown = [one for one, found in identities.items() if found and (found.volume, found.bucket) == (volume, bucket)]
@@ -35,12 +34,16 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
             identities[bucket_id] = tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
             shown = sorted({bucket_id, *shown})
     else:
-        shown = [one for one in identities if one and rows[one].state is not CollectorState.RUNNING]
+        shown = [one for one in identities if one and _is_worth_a_line(rows[one])]
     for bucket_id in shown:
         identity = identities[bucket_id]
         if identity is not None:
-            lines.append(_of_bucket(tables, identity, rows.get(bucket_id, _NEVER), lines[0].state))
+            lines.append(_of_bucket(tables, identity, rows.get(bucket_id, NEVER_SET), lines[0].state))
     return lines
+
+
+def _is_worth_a_line(row: CollectorRow) -> bool:
+    return row.limits is not None or own_state(row) is not CollectorState.RUNNING
 
 
 def _of_shard(tables: TablesReader, row: CollectorRow) -> CollectorStatus:
@@ -60,6 +63,7 @@ def _of_shard(tables: TablesReader, row: CollectorRow) -> CollectorStatus:
         claimed_bytes=sums.claimed_bytes,
         claimed_versions=sums.claimed_versions,
         unexpanded_directories=-1,
+        limits=row.limits,
     )
 
 
@@ -83,4 +87,7 @@ def _of_bucket(
         claimed_bytes=account.claimed_bytes,
         claimed_versions=account.claimed_versions,
         unexpanded_directories=unexpanded_count(tables, bucket_id, 0, 0, MAX_UNEXPANDED_COUNT),
+        limits=row.limits,
+        trip=row.trip,
+        hour=tables.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id)),
     )

@@ -14,6 +14,8 @@ from services.runtime.service import Work
 from services.storage.tables import TablesReader
 
 _FIRST, _BEYOND = b"", b"\xff"
+NEVER_SET = CollectorRow(CollectorState.RUNNING, "", "", -1, 0)
+"""The row of a bucket for which nothing was ever set."""
 
 
 def read_collectors(tables: Work | TablesReader) -> dict[int, CollectorRow]:
@@ -26,7 +28,9 @@ def own_state(row: CollectorRow | None, stopped_because: str = "") -> CollectorS
     """What one row says by itself; claims of a shard that are stopped are so whatever its row says."""
     if stopped_because:
         return CollectorState.STOPPED
-    return CollectorState.RUNNING if row is None else row.state
+    if row is None:
+        return CollectorState.RUNNING
+    return stricter(row.state, CollectorState.TRIPPED) if row.trip else row.state
 
 
 class Collectors:

@@ -23,6 +23,7 @@ from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
+    breaker,
     buckets,
     checkpoints,
     claims,
@@ -73,6 +74,8 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.RequeueOrphans: orphans.requeue_orphans,
     records.SetSecret: access.set_secret,
     records.SetCollector: collector_commands.set_collector,
+    records.SetBreaker: breaker.set_breaker,
+    records.ResetBreaker: breaker.reset_breaker,
 }
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered as a client's are, and yet come from one sender alone."""

@@ -22,6 +22,7 @@ spaceTable           /bucketId/first/last                      bytes and rows by
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
 collectorTable       /bucketId                                 what the collector may do for a bucket; 0 for all
+purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
 s3SecretTable        user or service                           what it signs commands with
 clientTable          client id                                 last number and answer of a client
 transactionInfoTable #TRANSACTIONINFO                          the shard's counters
@@ -58,6 +59,7 @@ SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=Tr
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
+PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)
@@ -84,6 +86,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,
     COLLECTOR_TABLE,
+    PURGE_HOUR_TABLE,
     SECRET_TABLE,
     CLIENT_TABLE,
     TRANSACTION_INFO_TABLE,

@@ -66,6 +66,17 @@ class TakenView:
         return {version.number for version in self.keys.values()}
 
 
+@dataclass(frozen=True, slots=True)
+class BreakerMoment:
+    """What counts for a claim: its log time, whether every bucket has limits, and the txn of the last reset."""
+
+    log_time_ms: int
+    is_limited: bool
+    reset_txn: int
+    reset_ms: int
+    """Log time of that; -1 when nothing was limited then."""
+
+
 @dataclass(slots=True)
 class Incarnation:
     """One life of a bucket, from its creation until its deletion and beyond: what it left behind."""
@@ -128,6 +139,11 @@ class ShardModel:
     """How often something has come back."""
     paused_at: dict[int, frozenset[int]] = field(default_factory=dict)
     """By txn of a claim or purge what was paused then."""
+    breaker_at: dict[int, BreakerMoment] = field(default_factory=dict)
+    """By txn of a claim what the breaker went by, in the runs that have one."""
+    _is_limited: bool = False
+    _reset_txn: int = 0
+    _reset_ms: int = -1
     _paused: set[int] = field(default_factory=set)
     """Places in ``incarnations`` of the buckets that are paused; ``EVERYTHING`` for all of the shard."""
     _claims: set[tuple[int, int, int]] = field(default_factory=set)
@@ -173,6 +189,10 @@ class ShardModel:
             self.txn += 1
             if self._paused and isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
                 self.paused_at[self.txn] = frozenset(self._paused)
+            if isinstance(body, records.ClaimRows) and (self._is_limited or self._reset_txn):
+                self.breaker_at[self.txn] = BreakerMoment(
+                    log_time_ms, self._is_limited, self._reset_txn, self._reset_ms
+                )
             self._apply_service_command(body)
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
@@ -203,6 +223,13 @@ class ShardModel:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
             if isinstance(command.body, records.SetCollector):
                 self._set_collector(command.body)
+            elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
+                self.txn += 1
+                if isinstance(command.body, records.ResetBreaker):
+                    self._reset_txn = self.txn
+                    self._reset_ms = log_time_ms if self._is_limited else -1
+                else:
+                    self._is_limited = command.body.limits is not None
             elif isinstance(command.body, records.Undelete):
                 self._undelete(number, command, command.body)
             else:

@@ -30,8 +30,8 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
-from services.domain.row_columns import ColumnsError, block_groups, deleted_entries, row_names
-from services.domain.table_keys import local_id_txn
+from services.domain.row_columns import BlockGroup, ColumnsError, block_groups, deleted_entries, row_names
+from services.domain.table_keys import local_id_txn, object_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
@@ -55,6 +55,11 @@ from tests.simulation.undeletes import deleted_rows, metadata_replies
 
 MAX_QUIET_ROUNDS = 1_500
 MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=9_000, floor_versions=4)
+"""So low that the breaker trips; one percent of what a run has is less than the floors."""
+SEEN = 1 << 40
+"""More than any run has: what waited when the breaker was reset may go."""
 REPLAYED_TOPICS = frozenset(
     topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
 )
@@ -102,6 +107,10 @@ class _Shard:
     hidden_version: int = 0
     """Chain version of the marker that one reader never sees."""
     lost_answers: int = 0
+    hours: dict[int, list[int]] = field(default_factory=dict)
+    """By bucket id the log time at which its present hour of claims began, and the bytes and versions of it."""
+    trips: dict[int, int] = field(default_factory=dict)
+    """By bucket id the txn at which the breaker has tripped."""
 
 
 class Simulation:
@@ -130,7 +139,7 @@ class Simulation:
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
         self.steps = self.restores = self.deleted_groups = 0
-        self.settles = self.expired = self.rollbacks = self.pauses = 0
+        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -200,6 +209,12 @@ class Simulation:
 
     def _operate(self, shard: _Shard) -> None:
         """Pause or resume the collector, of a bucket or of everything; mostly with effect."""
+        if self.operating.random() < 0.3:
+            is_set = self.operating.random() < 0.6
+            shard.actor.submit(records.SetBreaker("", "", LIMITS if is_set else None))
+            shard.actor.submit(records.ResetBreaker("", "", "all of it was meant"))
+            self.trace.append("limits" if is_set else "no limits")
+            return
         volume, bucket = self.operating.choice((("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "aab")))
         is_pause = self.operating.random() < 0.5
         state = records.CollectorState.PAUSED if is_pause else records.CollectorState.RUNNING
@@ -460,7 +475,9 @@ class Simulation:
             held_back = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.HELD_BACK}
         elif isinstance(body, records.RowsClaimed):
             groups = block_groups(body.groups)
-            gone = {group.bucket_id for group in groups if group.blocks.first_local_id not in shard.claimed}
+            news = [group for group in groups if group.blocks.first_local_id not in shard.claimed]
+            gone = {group.bucket_id for group in news}
+            self._watch_hours(shard, progress.txn, news)
             gone |= {row.bucket_id for row in row_names(body.removed)}
             held_back = {row.bucket_id for row in row_names(body.held_back)}
             shard.claimed.update(group.blocks.first_local_id for group in groups)
@@ -468,8 +485,45 @@ class Simulation:
             return
         if any(model.was_paused(progress.txn, bucket_id) for bucket_id in gone):
             raise SafetyError(f"shard {model.shard}: freed while it is paused: {progress}")
-        if not all(model.was_paused(progress.txn, bucket_id) for bucket_id in held_back):
-            raise DefectError(f"shard {model.shard}: held back while it is not paused: {progress}")
+        for bucket_id in held_back:
+            if not model.was_paused(progress.txn, bucket_id):
+                self._watch_trip(shard, progress, bucket_id)
+
+    def _watch_hours(self, shard: _Shard, txn: int, news: list[BlockGroup]) -> None:
+        """Within an hour no more of a bucket goes than its limits say."""
+        moment = shard.model.breaker_at.get(txn)
+        if moment is None:
+            return
+        for group in news:
+            tripped_txn = shard.trips.get(group.bucket_id)
+            if tripped_txn is not None:
+                if moment.reset_txn < tripped_txn:
+                    raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
+                del shard.trips[group.bucket_id]
+                shard.hours.pop(group.bucket_id, None)
+                if moment.reset_ms >= 0:
+                    shard.hours[group.bucket_id] = [moment.reset_ms, -SEEN, -SEEN]
+            incarnation = shard.model.made_buckets[object_txn(group.bucket_id)]
+            if not moment.is_limited or incarnation.is_deleted:
+                continue
+            hour = shard.hours.get(group.bucket_id)
+            if hour is None or moment.log_time_ms - hour[0] >= HOUR_MS:
+                hour = shard.hours[group.bucket_id] = [moment.log_time_ms, 0, 0]
+            hour[1] += group.blocks.size_bytes
+            hour[2] += 1
+            if hour[1] > LIMITS.floor_bytes or hour[2] > LIMITS.floor_versions:
+                raise SafetyError(f"shard {shard.model.shard}: more goes within an hour than may: {hour}, {group}")
+
+    def _watch_trip(self, shard: _Shard, progress: records.MetadataProgress, bucket_id: int) -> None:
+        moment = shard.model.breaker_at.get(progress.txn)
+        if moment is None:
+            raise DefectError(f"shard {shard.model.shard}: held back for no reason: {progress}")
+        tripped_txn = shard.trips.get(bucket_id)
+        if tripped_txn is None or tripped_txn < moment.reset_txn:
+            if not moment.is_limited:
+                raise DefectError(f"shard {shard.model.shard}: the breaker has tripped without limits: {progress}")
+            shard.trips[bucket_id] = progress.txn
+            self.tripped += 1
 
     def _watch_deletion(self, shard: _Shard, deletion: records.DeleteBlocks) -> None:
         for group in block_groups(deletion.groups):
@@ -568,6 +622,8 @@ class Simulation:
         names = {("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "ab")}
         for volume, bucket in sorted(names):
             shard.actor.submit(records.SetCollector(volume, bucket, records.CollectorState.RUNNING, "all is well"))
+        shard.actor.submit(records.SetBreaker("", "", None))
+        shard.actor.submit(records.ResetBreaker("", "", "all is well"))
 
     def _settle_and_check(self) -> None:
         self._settle()

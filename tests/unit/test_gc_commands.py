@@ -99,3 +99,38 @@ def test_a_bucket_that_is_not_there_is_refused(line: CommandLine) -> None:
     assert line.run("gc", "pause", "vol1/none", status=1) == "BUCKET_NOT_FOUND: there is no bucket vol1/none\n"
     assert line.run("gc", "pause", "none/none", status=1).startswith("VOLUME_NOT_FOUND")
     assert "is not VOLUME/BUCKET" in line.run("gc", "pause", "vol1", status=2)
+
+
+def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(line: CommandLine) -> None:
+    assert line.run("breaker", "status").splitlines()[-1] == "The breaker has not tripped."
+    said = line.run("breaker", "set", "--share", "50", "--floor", "100", "--floor-versions", "10")
+    assert said == "each bucket without limits of its own: 50 % in an hour, but always 100 B and 10 versions\n"
+    delete_all(line, "one")
+    assert stored_bytes(line) == 2140
+    (_, tripped) = line.json("breaker", "status", "vol1/one")
+    assert tripped["state"] == "TRIPPED"
+    figures = ("cause", "claimed_bytes", "most_bytes", "next_bytes")
+    assert [tripped["trip"][figure] for figure in figures] == ["LIMITS", 0, 535, 1000]
+    printed = line.run("breaker", "status")
+    for words in (
+        "vol1/one tripped at",
+        "claimed within an hour: 0 B in 0 versions, at most 535 B in 10 versions may go",
+        "and the next version has 1000 B",
+        "deepclean deleted list vol1/one",
+        "deepclean breaker reset vol1/one",
+    ):
+        assert words in printed
+    assert line.run("gc", "status").splitlines()[-1] == "Let it go on with: deepclean breaker reset vol1/one"
+    assert "still held back: vol1/one, tripped since" in line.run("gc", "resume")
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 versions\n"
+    line.settle()
+    assert stored_bytes(line) == 1070
+    assert "nothing to do" in line.run("breaker", "reset")
+
+
+def test_limits_that_nobody_can_mean_are_refused(line: CommandLine) -> None:
+    assert "Error" in line.run("breaker", "set", "--share", "101", status=2)
+    assert line.run("breaker", "unset", "vol1/none", status=1).startswith("BUCKET_NOT_FOUND")
+    line.run("breaker", "set", "vol1/one", "--share", "0")
+    assert "no limit" in line.run("breaker", "status")
+    assert line.run("breaker", "unset", "vol1/one") == "vol1/one has no limits of its own any more\n"

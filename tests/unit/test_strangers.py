@@ -73,6 +73,8 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.RenameDirectory: OWNERS,
     records.Undelete: OWNERS,
     records.SetCollector: OWNERS,
+    records.SetBreaker: OWNERS,
+    records.ResetBreaker: OWNERS,
     records.TakeSnapshot: frozenset({"snapshots"}),
     records.DropSnapshot: frozenset({"snapshots"}),
     records.RollbackPage: frozenset({"snapshots"}),
