@@ -3,6 +3,7 @@
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
+COMPILED := .venv/.compiled
 PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links
@@ -10,7 +11,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 help: ## List the targets
 	@awk '/^[a-z-]+:.* ## / {name = $$0; sub(/:.*/, "", name); sub(/.* ## /, ""); printf "%-10s %s\n", name, $$0}' $(MAKEFILE_LIST)
 
-setup: $(INSTALLED) $(JARS) ## Install everything into .venv and .deepclean (quick when nothing changed)
+setup: $(INSTALLED) $(COMPILED) $(JARS) ## Install everything into .venv and .deepclean (quick when nothing changed)
 
 run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and let git be the judge
 	.venv/bin/deepclean git "$(or $(REPO),.)"
@@ -61,6 +62,10 @@ $(INSTALLED): requirements-build.lock requirements.lock pyproject.toml
 	@$(PIP) --require-hashes -r requirements-build.lock
 	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock
 	@$(PIP) --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(COMPILED): schemas/avro_binary.py schemas/compile.py $(INSTALLED)
+	@.venv/bin/python -m schemas.compile
 	@touch $@
 
 $(JARS): services/plane/jars.lock $(INSTALLED)

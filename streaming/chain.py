@@ -90,12 +90,18 @@ class ChainReader:
         while True:
             try:
                 answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
-                return [answers[partition].result().offset for partition in self._partitions]
+                ends = [answers[partition].result().offset for partition in self._partitions]
             except KafkaException as error:
-                if time.monotonic() > deadline:
-                    raise TryAgainError(
-                        f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({error}): see if the broker runs."
-                    ) from error
+                problem = str(error)
+            else:
+                if min(ends) >= 0:
+                    return ends
+                # What librdkafka says, without an error, when a leader has gone away before it could answer.
+                problem = "a leader did not answer"
+            if time.monotonic() > deadline:
+                raise TryAgainError(
+                    f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({problem}): see if the broker runs."
+                )
             # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
             self._close_admin()
             self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, **self._login})

@@ -60,7 +60,6 @@ app.command("trim-log")(trim_log.trim_log)
 app.command("accept-lost-tail")(lost_tail.accept)
 app.command()(replay.replay)
 app.command()(git.git)
-app.command()(bench.bench)
 app.command()(explain.explain)
 app.command()(audit.audit)
 for group, name in (
@@ -78,6 +77,7 @@ for group, name in (
     (gc.app, "gc"),
     (breaker.app, "breaker"),
     (dead_letters.app, "dead-letters"),
+    (bench.app, "bench"),
 ):
     app.add_typer(group, name=name)
 

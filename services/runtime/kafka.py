@@ -177,7 +177,11 @@ class KafkaLog:
         admin = self._admin
         try:
             answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
-            return int(_asked(answers[place].result, doing).offset)
+            offset = int(_asked(answers[place].result, doing).offset)
+            if offset < 0:
+                # What librdkafka says, without an error, when the leader has gone away before it could answer.
+                raise RetryableError(f"{doing}: the leader did not answer")
+            return offset
         except RetryableError:
             # A client keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
             self._admin = self._new_admin()

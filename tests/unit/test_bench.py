@@ -15,6 +15,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
 from services.client.main import app
 from services.plane.bench import bulk
+from services.plane.bench import compare as comparing
 from services.plane.bench.alone import Sample, parse_metrics, reached
 from services.plane.bench.ceilings import put_rate
 from services.plane.bench.conditions import Benchmark, Conditions
@@ -209,3 +210,57 @@ def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
     result = CliRunner().invoke(app, ["bench", "--only", "speed"])
     assert result.exit_code == 2
     assert "metadata-commands" in result.output
+
+
+def reported(*figures: Figure) -> dict[str, object]:
+    return json.loads(json.dumps(report(figures, {})))  # type: ignore[no-any-return]
+
+
+class TestCompare:
+    RATE = Figure("rate", 100.0, "x/s", Target(90.0), Ceiling(1_000.0, "of it"))
+    COST = Figure("cost", 10.0, "ms", Target(50.0, is_upper=True))
+
+    @pytest.mark.parametrize(
+        ("after", "gain", "verdict"),
+        [
+            (Figure("rate", 200.0, "x/s", Target(90.0), Ceiling(2_000.0, "of it")), 1.0, ""),
+            (Figure("rate", 100.0, "x/s", Target(90.0), Ceiling(500.0, "of it")), 2.0, "better"),
+            (Figure("rate", 104.0, "x/s", Target(90.0), Ceiling(1_000.0, "of it")), 1.04, ""),
+            (Figure("rate", 90.0, "x/s", Target(90.0), Ceiling(1_000.0, "of it")), 0.9, "worse"),
+            (Figure("rate", 200.0, "x/s", Target(90.0)), 2.0, "better"),
+        ],
+    )
+    def test_what_counts_is_the_ratio_where_there_is_one(self, after: Figure, gain: float, verdict: str) -> None:
+        (one,) = comparing.compare(reported(self.RATE), reported(after))
+        assert one.gain == pytest.approx(gain)
+        assert comparing.table_rows([one])[0][-1] == verdict
+
+    @pytest.mark.parametrize(("milliseconds", "verdict"), [(5.0, "better"), (20.0, "worse"), (10.2, "")])
+    def test_less_is_better_where_the_target_says_so(self, milliseconds: float, verdict: str) -> None:
+        after = Figure("cost", milliseconds, "ms", Target(50.0, is_upper=True))
+        (one,) = comparing.compare(reported(self.COST), reported(after))
+        assert comparing.table_rows([one])[0][-1] == verdict
+
+    def test_without_a_target_a_rate_is_a_gain_and_all_else_a_cost(self) -> None:
+        before = reported(Figure("rate", 1.0, "x/s"), Figure("disk", 1.0, "bytes/row"))
+        after = reported(Figure("rate", 2.0, "x/s"), Figure("disk", 2.0, "bytes/row"))
+        assert [one.gain for one in comparing.compare(before, after)] == [2.0, 0.5]
+
+    def test_what_one_report_has_alone_is_named(self, tmp_path: Path) -> None:
+        files = tmp_path / "a.json", tmp_path / "b.json"
+        for file, figures in zip(files, ([self.RATE, self.COST], [self.RATE]), strict=True):
+            file.write_text(json.dumps(report(figures, {})))
+        outcome = CliRunner().invoke(app, ["bench", "compare", *map(str, files)])
+        assert outcome.exit_code == 0
+        assert "cost is in one of them only" in outcome.output
+        assert "rate" in outcome.output
+        as_json = CliRunner().invoke(app, ["bench", "compare", *map(str, files), "--json"])
+        assert [one["gain"] for one in json.loads(as_json.output)] == [1.0]
+
+    @pytest.mark.parametrize("content", ["", "{}", '{"figures": [{"name": "x"}]}', "[]"])
+    def test_another_file_is_refused(self, content: str, tmp_path: Path) -> None:
+        file = tmp_path / "other.json"
+        file.write_text(content)
+        outcome = CliRunner().invoke(app, ["bench", "compare", str(file), str(file)])
+        assert outcome.exit_code == 1
+        assert f"{file} is no report" in outcome.output

@@ -1,8 +1,9 @@
-"""``deepclean bench``: measures the plane on this machine, each figure beside a ceiling of the same run."""
+"""``deepclean bench``: measures the plane on this machine beside ceilings of the same run, and compares two runs."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +11,18 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from services.client.commands.output import print_table
+from services.client.commands.output import print_json, print_table
+from services.plane.bench import compare as comparing
 from services.plane.bench.figures import COLUMNS, details_text, machine_description, report, table_row
 from services.plane.bench.run import BENCHMARKS, run_benchmarks
 
 console = Console(stderr=True)
+app = typer.Typer(invoke_without_command=True)
 
 
+@app.callback()
 def bench(
+    context: typer.Context,
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Measure this only; may be given more than once.")
     ] = None,
@@ -29,6 +34,8 @@ def bench(
     Starts what it needs, on free ports and in a scratch directory, and stops it again. Leave the machine alone
     meanwhile: the figures are worth what the machine has left.
     """
+    if context.invoked_subcommand is not None:
+        return
     names = list(only or BENCHMARKS)
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
@@ -45,3 +52,26 @@ def bench(
     if output is not None:
         output.write_text(json.dumps(report(figures, machine), indent=2) + "\n", "utf-8")
         typer.echo(f"The figures are in {output}.")
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A.json", help="Figures of a run, as bench --json wrote them.")],
+    after: Annotated[Path, typer.Argument(metavar="B.json", help="Those of a later run.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare two runs: how values have changed, and how their ratios to the ceilings of their own runs have.
+
+    On a shared machine the ratio is what counts. What differs by less than a twentieth is noise, and nothing is said.
+    """
+    reports = comparing.read_report(before), comparing.read_report(after)
+    compared = comparing.compare(*reports)
+    if as_json:
+        print_json([{**asdict(one), "gain": one.gain} for one in compared])
+        return
+    for name, one in zip("AB", reports, strict=True):
+        typer.echo(f"{name}: commit {one.get('commit', '')}, {one.get('measured_at', '')}")
+    print_table(comparing.COLUMNS, comparing.table_rows(compared), numbers=("before", "after", "value", "ratio"))
+    for name in comparing.unmatched(*reports):
+        typer.echo(f"  {name} is in one of them only")

@@ -1,0 +1,83 @@
+"""Compiles what every message goes through with mypyc: ``python -m schemas.compile``, as ``make setup`` does.
+
+Without a C compiler or Python's headers nothing is lost but speed: the same modules run as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MODULES = ("avro_binary",)
+_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def compiled_file(module: str) -> Path:
+    """Where Python finds the compiled module, before its source."""
+    return HERE / f"{module}{_SUFFIX}"
+
+
+def source_file_of_compiled(module: str) -> Path:
+    """Where the digest of the source is kept that was compiled."""
+    return HERE / f"{module}.compiled"
+
+
+def source_digest(module: str) -> str:
+    """SHA-256 of a module's source."""
+    return hashlib.sha256((HERE / f"{module}.py").read_bytes()).hexdigest()
+
+
+def why_not_compiled() -> str:
+    """What is missing to compile; empty when nothing is."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "gcc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"no C compiler ({compiler}); Debian: apt-get install gcc"
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        return "no Python.h; Debian: apt-get install python3-dev"
+    return ""
+
+
+def compile_module(module: str) -> None:
+    """Compile one module in place.
+
+    Raises:
+        subprocess.CalledProcessError: mypyc or the C compiler refused it; their output is printed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / HERE.name
+        package.mkdir()
+        shutil.copy(HERE / "__init__.py", package)
+        shutil.copy(HERE / f"{module}.py", package)
+        command = [sys.executable, "-m", "mypyc", f"{HERE.name}/{module}.py"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.stderr.write(done.stdout + done.stderr)
+            done.check_returncode()
+        for file in package.glob(f"*{_SUFFIX}"):  # the module, and the library that it is in
+            shutil.copy(file, HERE)
+    source_file_of_compiled(module).write_text(source_digest(module))
+
+
+def main() -> int:
+    """Compile what can be compiled; never a failure for want of a compiler."""
+    if missing := why_not_compiled():
+        print(f"Not compiled, so about half as fast: {missing}, then make setup again")
+        for module in MODULES:
+            for file in HERE.glob(f"{module}*{_SUFFIX}"):
+                file.unlink()
+        return 0
+    for module in MODULES:
+        compile_module(module)
+        print(f"Compiled schemas.{module}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""What librdkafka says in passing, and what it must not be taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, TopicPartition
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
+
+from services.runtime.errors import RetryableError
+from services.runtime.kafka import KafkaLog
+from streaming import chain
+from streaming.chain import ChainReader
+from streaming.errors import TryAgainError
+
+NOWHERE = "127.0.0.1:1"
+
+
+class Admin:
+    """Answers with the offsets that it is given, one for each question."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.offsets = list(offsets)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def list_offsets(self, asked: Mapping[TopicPartition, Any], **_: Any) -> Mapping[TopicPartition, Any]:
+        offset = self.offsets.pop(0)
+        answers: dict[TopicPartition, Any] = {}
+        for partition in asked:
+            answers[partition] = Future()
+            answers[partition].set_result(ListOffsetsResultInfo(offset, 0, -1))
+        return answers
+
+
+def test_a_leader_that_went_away_is_no_end_of_a_log() -> None:
+    """Otherwise its tail would seem lost, and a log to rebuild from empty."""
+    log = KafkaLog(NOWHERE, "test")
+    log._admin = Admin(OFFSET_INVALID)  # type: ignore[assignment]
+    with pytest.raises(RetryableError, match="asking for the ends of orders, partition 0: the leader did not answer"):
+        log.end_offset("orders", 0)
+    log._admin = Admin(7)  # type: ignore[assignment]
+    assert log.end_offset("orders", 0) == 7
+    log._admin = Admin(OFFSET_INVALID)  # type: ignore[assignment]
+    with pytest.raises(RetryableError):
+        log.first_offset("orders", 0)
+
+
+def test_spark_asks_again_for_ends_that_no_leader_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = Admin(OFFSET_INVALID, OFFSET_INVALID, 0)
+    monkeypatch.setattr(chain, "AdminClient", lambda _: admin)
+    reader = ChainReader(NOWHERE, 2)
+    assert reader._ends() == [0, 0]
+    assert admin.offsets == []
+    monkeypatch.setattr(chain, "RETURN_SECONDS", 0.0)
+    admin.offsets.append(OFFSET_INVALID)
+    with pytest.raises(TryAgainError, match="a leader did not answer"):
+        reader._ends()
+    reader.close()
