@@ -141,7 +141,7 @@ class KeyDeletionService:
 
     def _take_progress(self, body: object, work: Work) -> None:
         if isinstance(body, RowsClaimed):
-            self._tasks.claimed(body, work)
+            self._pace.claimed(self._tasks.claimed(body, work))
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
@@ -179,7 +179,7 @@ class KeyDeletionService:
         view = self._chain.view
         self._held_back_by = None
         while self._tasks.has_room and len(self._purges):
-            held_back_by = self._pace.held_back_by(now_ms)
+            held_back_by = self._pace.held_back_by(now_ms, self._tasks.claiming)
             if held_back_by is not None and not self._purges.are_pressing:
                 self._held_back_by = held_back_by
                 break

@@ -66,6 +66,8 @@ class Tasks:
         self._metrics = metrics
         self._open: dict[int, _OpenTask] = {}
         self._in_flight = 0
+        self.claiming = 0
+        """Tasks whose claim is not answered yet."""
         self._retries_in_flight = 0
         self._unconfirmed_bytes = 0
         self._timeouts: DueQueue[int] = DueQueue()
@@ -88,7 +90,7 @@ class Tasks:
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
         self._open.clear()
-        self._in_flight = self._retries_in_flight = self._unconfirmed_bytes = 0
+        self._in_flight = self.claiming = self._retries_in_flight = self._unconfirmed_bytes = 0
         self._timeouts.clear()
         self._retries.clear()
         self._unscheduled.clear()
@@ -106,11 +108,11 @@ class Tasks:
         self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, each_once(found), NO_GROUPS), work)
         self._schedule(task, now_ms, work)
 
-    def claimed(self, answer: RowsClaimed, work: Work) -> None:
-        """Metadata has answered a claim: what it let go is for SCM."""
+    def claimed(self, answer: RowsClaimed, work: Work) -> int:
+        """Metadata has answered a claim: what it let go is for SCM. Says how many bytes that are."""
         row = self._expected(answer.task, TaskState.CLAIMING, work)
         if row is None or not _is_answer_to(answer, row):
-            return
+            return 0
         for outcome, found in (
             ("claimed", (names_of_groups(answer.groups),)),
             ("removed", answer.removed),
@@ -126,6 +128,7 @@ class Tasks:
             self._enter(answer.task, replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups), work)
         else:
             self._end(answer.task, work)
+        return sum(answer.groups.sizes_bytes)
 
     def deleted(self, answer: BlocksDeleted, work: Work) -> None:
         """SCM has answered: confirmed groups are finished, failed ones become a task of their own."""
@@ -255,6 +258,7 @@ class Tasks:
         unconfirmed_bytes = sum(row.groups.sizes_bytes)
         self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
         self._in_flight += state is not TaskState.FAILED
+        self.claiming += state is TaskState.CLAIMING
         self._retries_in_flight += is_retry
         self._unconfirmed_bytes += unconfirmed_bytes
 
@@ -265,6 +269,7 @@ class Tasks:
         self._unscheduled.pop(task, None)
         if before is not None:
             self._in_flight -= before.state is not TaskState.FAILED
+            self.claiming -= before.state is TaskState.CLAIMING
             self._retries_in_flight -= before.is_retry
             self._unconfirmed_bytes -= before.unconfirmed_bytes
 
