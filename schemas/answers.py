@@ -110,6 +110,18 @@ class BucketSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class ShadowHour:
+    """What of a bucket would have been claimed within an hour, had its collector not been in the shadow."""
+
+    began_ms: int
+    """Log time at which the hour began."""
+    versions: int
+    bytes: int
+    oldest_deletion_ms: int
+    newest_deletion_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class CollectorStatus:
     """What the collector does for a bucket, or for all of a shard, and what waits because of it."""
 
@@ -142,6 +154,8 @@ class CollectorStatus:
     """Why the breaker has tripped; null when it has not."""
     hour: PurgeHourRow | None = None
     """What was claimed of the bucket in its last hour with a limit."""
+    shadow: tuple[ShadowHour, ...] = ()
+    """What would have been claimed in each hour of the last two weeks, while the bucket was in the shadow."""
 
 
 @dataclass(frozen=True, slots=True)

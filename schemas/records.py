@@ -59,6 +59,7 @@ class CollectorState(StrEnum):
     """
 
     RUNNING = "RUNNING"
+    SHADOW = "SHADOW"
     TRIPPED = "TRIPPED"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
@@ -1272,6 +1273,7 @@ class DeletedKeyRow:
     snapshots_before_death: int
     is_overwritten: bool = False
     deletion_time_ms: int = 0
+    is_shadowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1374,6 +1376,18 @@ class PurgeHourRow:
     most_versions: int
     claimed_bytes: int
     claimed_versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowHourRow:
+    """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been in
+    its shadow.
+    """
+
+    versions: int
+    bytes: int
+    oldest_deletion_ms: int
+    newest_deletion_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ def may_claim(state: CollectorState) -> bool:
     return state is CollectorState.RUNNING
 
 
+def may_ask(state: CollectorState) -> bool:
+    """Whether claims are made, be it only to learn what would go."""
+    return state in (CollectorState.RUNNING, CollectorState.SHADOW)
+
+
 def may_expand(state: CollectorState) -> bool:
     """Whether deleted trees are taken apart; one that is not comes back as a whole, in one row."""
-    return state is CollectorState.RUNNING
+    return state in (CollectorState.RUNNING, CollectorState.SHADOW)

@@ -121,6 +121,16 @@ def bucket_id_of_key(key: bytes) -> int:
     return int(key[1:])
 
 
+def shadow_key(bucket_id: int, hour: int) -> bytes:
+    """shadowTable: hours since 1970."""
+    return b"/%d/%016x" % (bucket_id, hour)
+
+
+def hour_of_shadow_key(key: bytes) -> int:
+    """Hour in a key of shadowTable."""
+    return int(key.rpartition(b"/")[2], 16)
+
+
 def bucket_id_prefix(bucket_id: int) -> bytes:
     """All rows of a bucket in the tables that go by bucket id."""
     return b"/%d/" % bucket_id

@@ -13,7 +13,7 @@ import structlog
 
 from schemas.records import CollectorState, PurgeKeys, RowName, RowNames, WaitingPurge
 from services.domain.chain_view import ChainView, ChainViewError
-from services.domain.collector import may_claim
+from services.domain.collector import may_ask
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import (
     ColumnsError,
@@ -165,7 +165,7 @@ class WaitingPurges:
         held_back: Counter[CollectorState] = Counter()
         for row, before in zip(rows(judged), purge.snapshots_before_death[:max_rows], strict=True):
             bucket_id, _, birth, death = row
-            if not self._collector.is_running and not may_claim(state := self._collector.of(bucket_id)):
+            if not self._collector.is_running and not may_ask(state := self._collector.of(bucket_id)):
                 held_back[state] += 1
                 continue
             try:

@@ -30,6 +30,7 @@ from services.metadata.breaker import Gate
 from services.metadata.collector_commands import is_held_back
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
+from services.metadata.shadow import count_version, is_in_shadow
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -93,6 +94,8 @@ class _Claim:
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         if self._is_held_back:
+            if is_in_shadow(self._transaction, bucket_id):
+                count_version(self._transaction, bucket_id, key, row)
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
         if not self._gate(bucket_id).admit(version.size_bytes):

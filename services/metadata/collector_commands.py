@@ -18,7 +18,7 @@ from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import BUCKET_ID_TABLE
 from services.metadata.transaction import Transaction
 
-_SET_BY_PEOPLE = (CollectorState.RUNNING, CollectorState.PAUSED)
+_SET_BY_PEOPLE = (CollectorState.RUNNING, CollectorState.SHADOW, CollectorState.PAUSED)
 
 
 def is_held_back(transaction: Transaction, bucket_id: int) -> bool:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from schemas.answers import CollectorStatus
+from schemas.answers import CollectorStatus, ShadowHour
 from schemas.records import AccountRow, BucketIdentity, CollectorRow, CollectorState
 from services.domain.collector import WHOLE_SHARD, stricter
 from services.domain.space_matrix import NOBODY
-from services.domain.table_keys import bucket_id_key, bucket_key, cell_key
+from services.domain.table_keys import bucket_id_key, bucket_id_prefix, bucket_key, cell_key, hour_of_shadow_key
 from services.metadata.collectors import NEVER_SET, own_state, read_collectors
 from services.metadata.queries import get_bucket, shard_backlog, shard_state
+from services.metadata.shadow import HOUR_MS
 from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
-from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE, PURGE_HOUR_TABLE, SPACE_TABLE
+from services.metadata.tables import (
+    ACCOUNT_TABLE,
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    PURGE_HOUR_TABLE,
+    SHADOW_TABLE,
+    SPACE_TABLE,
+)
+from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
@@ -90,4 +99,15 @@ def _of_bucket(
         limits=row.limits,
         trip=row.trip,
         hour=tables.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id)),
+        shadow=_shadow(tables, bucket_id),
+    )
+
+
+def _shadow(tables: TablesReader, bucket_id: int) -> tuple[ShadowHour, ...]:
+    prefix = bucket_id_prefix(bucket_id)
+    return tuple(
+        ShadowHour(
+            hour_of_shadow_key(key) * HOUR_MS, row.versions, row.bytes, row.oldest_deletion_ms, row.newest_deletion_ms
+        )
+        for key, row in tables.table(SHADOW_TABLE).scan(prefix, prefix_end(prefix))
     )

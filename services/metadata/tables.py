@@ -23,6 +23,7 @@ unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directori
 accountTable         /bucketId                                 claimed and freed bytes
 collectorTable       /bucketId                                 what the collector may do for a bucket; 0 for all
 purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
+shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
 s3SecretTable        user or service                           what it signs commands with
 clientTable          client id                                 last number and answer of a client
 transactionInfoTable #TRANSACTIONINFO                          the shard's counters
@@ -60,6 +61,7 @@ UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
 PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
+SHADOW_TABLE = TableDefinition("shadowTable", records.ShadowHourRow, is_cached=True)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)
@@ -87,6 +89,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     ACCOUNT_TABLE,
     COLLECTOR_TABLE,
     PURGE_HOUR_TABLE,
+    SHADOW_TABLE,
     SECRET_TABLE,
     CLIENT_TABLE,
     TRANSACTION_INFO_TABLE,

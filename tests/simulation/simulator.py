@@ -217,7 +217,8 @@ class Simulation:
             return
         volume, bucket = self.operating.choice((("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "aab")))
         is_pause = self.operating.random() < 0.5
-        state = records.CollectorState.PAUSED if is_pause else records.CollectorState.RUNNING
+        held_back = self.operating.choice((records.CollectorState.PAUSED, records.CollectorState.SHADOW))
+        state = held_back if is_pause else records.CollectorState.RUNNING
         shard.actor.submit(records.SetCollector(volume, bucket, state, "an operator's whim"))
         self.trace.append(f"{state.lower()} {bucket or 'everything'}")
         self.pauses += is_pause

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from schemas.answers import ShadowHour
 from schemas.records import (
     Barrier,
     ClaimRows,
@@ -29,6 +30,9 @@ from services.domain.collector import is_looser, stricter
 from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.tables import TASK_TABLE
+from services.metadata.collector_queries import collector_status
+from services.metadata.shadow import HOUR_MS, KEPT_HOURS
+from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies
 from tests.unit.test_key_deletion import barrier, claimed, named, purge, row
 from tests.unit.test_metadata import Shard
@@ -111,6 +115,25 @@ class TestMetadata:
             shard.start()
         shard.do(SetCollector("vol", "flat", RUNNING, ""))
         assert len(shard.claim(name, task=1, chain_version=0).groups.object_ids) == 1
+
+    def test_counts_in_the_shadow_by_the_hour_and_keeps_two_weeks(self, shard: Shard) -> None:
+        shard.do(SetCollector("vol", "flat", CollectorState.SHADOW, "why"))
+        for _ in range(3):
+            assert shard.claim(shard.row(), task=1, chain_version=0).held_back
+        for number in range(3):
+            shard.clock.advance(HOUR_MS)
+            shard.do(PutKey("vol", "flat", "k", 100 + number))
+            shard.do(DeleteKey("vol", "flat", "k"))
+            shard.claim(shard.row(), task=1, chain_version=0)
+        assert [(hour.versions, hour.bytes) for hour in self.shadow(shard)] == [(1, 10), (1, 100), (1, 101), (1, 102)]
+        shard.clock.advance((KEPT_HOURS - 2) * HOUR_MS)
+        shard.do(PutKey("vol", "flat", "k", 7))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        shard.claim(shard.row(), task=1, chain_version=0)
+        assert [hour.bytes for hour in self.shadow(shard)] == [101, 102, 7]
+
+    def shadow(self, shard: Shard) -> tuple[ShadowHour, ...]:
+        return collector_status(TablesReader(shard.store), "vol", "flat")[1].shadow
 
     def test_answers_again_for_what_was_claimed_before_the_pause(self, shard: Shard) -> None:
         name = shard.row()

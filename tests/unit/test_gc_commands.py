@@ -134,3 +134,21 @@ def test_limits_that_nobody_can_mean_are_refused(line: CommandLine) -> None:
     line.run("breaker", "set", "vol1/one", "--share", "0")
     assert "no limit" in line.run("breaker", "status")
     assert line.run("breaker", "unset", "vol1/one") == "vol1/one has no limits of its own any more\n"
+
+
+def test_in_the_shadow_all_is_judged_and_counted_once_and_nothing_goes(line: CommandLine) -> None:
+    line.run("gc", "shadow", "vol1/one")
+    delete_all(line, "one")
+    line.run("gc", "pause", "vol1/one")
+    line.run("gc", "shadow", "vol1/one", "--reason", "and once more")
+    line.settle()
+    assert stored_bytes(line) == 2140
+    (_, shown) = line.json("gc", "status", "vol1/one")
+    assert (shown["state"], shown["pending_bytes"], shown["unexpanded_directories"]) == ("SHADOW", 1070, 0)
+    assert sum(hour["versions"] for hour in shown["shadow"]) == 2
+    assert sum(hour["bytes"] for hour in shown["shadow"]) == 1070
+    printed = line.run("gc", "status", "vol1/one")
+    assert "would have been claimed of vol1/one, hour by hour:" in printed
+    line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1070

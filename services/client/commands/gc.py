@@ -38,6 +38,18 @@ def pause(context: typer.Context, bucket: BucketArgument = "", reason: ReasonOpt
 
 
 @app.command()
+def shadow(context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "") -> None:
+    """Judge everything and claim nothing: what would go is counted by the hour, and shown by gc status VOLUME/BUCKET.
+
+    Deleted trees are taken apart, so that what is below them is counted, too; their files come back one by one then.
+    """
+    with session_of(context) as session:
+        set_collector(session, bucket, CollectorState.SHADOW, reason)
+    typer.echo(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
+    typer.echo(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+
+
+@app.command()
 def resume(
     context: typer.Context,
     bucket: BucketArgument = "",
@@ -83,7 +95,7 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
                 line.pending_versions,
                 "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
                 bytes_text(line.claimed_bytes),
-                time_text(line.changed_ms),
+                time_text(line.trip.at_ms if line.trip else line.changed_ms),
                 line.changed_by,
                 trip_words(line.trip) if line.trip else line.reason,
             )
@@ -92,6 +104,27 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         numbers=["WAITS", "VERSIONS", "TREES", "CLAIMED"],
     )
     typer.echo(_advice(lines))
+    for line in lines:
+        if bucket and line.shadow:
+            typer.echo(f"\nwould have been claimed of {scope(line)}, hour by hour:")
+            _print_shadow(line)
+
+
+def _print_shadow(line: CollectorStatus) -> None:
+    print_table(
+        ["HOUR", "BYTES", "VERSIONS", "OLDEST DELETION", "NEWEST DELETION"],
+        (
+            (
+                time_text(hour.began_ms),
+                bytes_text(hour.bytes),
+                hour.versions,
+                time_text(hour.oldest_deletion_ms),
+                time_text(hour.newest_deletion_ms),
+            )
+            for hour in line.shadow
+        ),
+        numbers=["BYTES", "VERSIONS"],
+    )
 
 
 def _advice(lines: list[CollectorStatus]) -> str:
