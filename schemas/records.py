@@ -1631,6 +1631,7 @@ class PendingSnapshot:
     since_ms: int
     at_ms: int = -1
     is_automatic: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from services.client.commands import (
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
+from services.runtime.private_files import keep_files_private
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -97,6 +98,7 @@ def root(
 
 def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
+    keep_files_private()
     with stopping_on_signals():
         app()
 

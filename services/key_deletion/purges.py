@@ -81,10 +81,7 @@ class WaitingPurges:
         self._in_window.clear()
         for key, purge in tables.table(WAITING_TABLE).scan(FIRST, BEYOND):
             number = number_of_key(key)
-            if purge.due_ms and self._window.window_ms:
-                self._in_window.append(_InWindow(number, max(purge.rows.deaths), purge.due_ms))
-            else:
-                self._numbers.append(number)
+            self._queue(number, max(purge.rows.deaths), purge.due_ms)
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
         """Queue a purge.
@@ -99,11 +96,14 @@ class WaitingPurges:
         number = next_number(PURGE, work)
         waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
         work.table(WAITING_TABLE).put(number_key(number), waiting)
-        newest_death = max(purge.rows.deaths)
+        self._queue(number, max(purge.rows.deaths), _UNSET)
+
+    def _queue(self, number: int, newest_death: int, due_ms: int) -> None:
+        """Where a purge waits follows from what is stored, whether it has just come or is read anew."""
         if self._window.is_over(newest_death):
             self._numbers.append(number)
         else:
-            self._in_window.append(_InWindow(number, newest_death, _UNSET))
+            self._in_window.append(_InWindow(number, newest_death, due_ms))
 
     def make_due(self, work: Work) -> None:
         """End every window now, and let no pace hold back what is here."""

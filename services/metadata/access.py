@@ -25,7 +25,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
         CommandError: PERMISSION_DENIED.
     """
     try:
-        role = transaction.signers.require_person(message, command, transaction.log_time_ms)
+        role = transaction.signers.require_person(message, command)
     except DeniedError as error:
         raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
     body: Any = command.body
@@ -69,7 +69,7 @@ def check_internal(transaction: Transaction, message: Message, command: Metadata
         if command.sender:
             transaction.signers.require_service(message, command)
             return
-        role = transaction.signers.require_person(message, command, transaction.log_time_ms)
+        role = transaction.signers.require_person(message, command)
     except DeniedError as error:
         raise InvalidMessageError(str(error)) from error
     if role is not SecretRole.ADMINISTRATOR:

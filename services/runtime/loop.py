@@ -73,6 +73,9 @@ class NoMetrics:
         """Nothing."""
 
 
+_TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
+"""What says nothing about the message: another machine, or this one later, would apply it, and so will a rebuild."""
+
 _Input = tuple[LogRecord, Message | DecodeError]
 
 
@@ -116,11 +119,15 @@ class Runner:
         self._outbox = Outbox(shard, self._sink, probe)
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
+        self._awaited_ends: dict[str, int] = {}
         self._source = self._open_source()
         self._is_source_stale = False
 
     def _open_source(self) -> Source:
-        return self._log.open_source(list(self._topic_ids), self.shard, self._checked_positions())
+        positions = self._checked_positions()
+        ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
+        self._awaited_ends = {topic: end for topic, end in ends.items() if positions[topic] < end}
+        return self._log.open_source(list(self._topic_ids), self.shard, positions)
 
     def _checked_positions(self) -> dict[str, int]:
         """Stored positions, refused when the log under them is another one or has lost its tail."""
@@ -207,7 +214,7 @@ class Runner:
                 return
             self._settle()
             added = self._write(work, batch)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:
             if not inputs:
@@ -222,6 +229,10 @@ class Runner:
         """Apply some messages and what is due."""
         for record, decoded in inputs:
             self._apply(record, decoded, work, batch)
+        for topic, next_offset in batch.next_offsets.items():
+            if next_offset >= self._awaited_ends.get(topic, next_offset):
+                self._awaited_ends.pop(topic, None)
+        work.is_caught_up = not self._awaited_ends
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
@@ -245,7 +256,7 @@ class Runner:
             if isinstance(decoded, DecodeError):
                 raise decoded
             self.service.apply(decoded, work)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()

@@ -30,6 +30,7 @@ from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.private_files import keep_files_private
 from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
 from services.storage.store import Store
@@ -145,6 +146,7 @@ class ServiceProcess:
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
     """Run a service as its command line and environment say; returns the exit code."""
+    keep_files_private()
     try:
         settings = read_settings(name, arguments)
         configure_logging(name, settings.log_level)
