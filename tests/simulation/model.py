@@ -140,7 +140,7 @@ class ShardModel:
     paused_at: dict[int, frozenset[int]] = field(default_factory=dict)
     """By txn of a claim or purge what was paused then."""
     breaker_at: dict[int, BreakerMoment] = field(default_factory=dict)
-    """By txn of a claim what the breaker went by, in the runs that have one."""
+    """By txn of a claim or purge what the breaker went by, in the runs that have one."""
     _is_limited: bool = False
     _reset_txn: int = 0
     _reset_ms: int = -1
@@ -189,7 +189,9 @@ class ShardModel:
             self.txn += 1
             if self._paused and isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
                 self.paused_at[self.txn] = frozenset(self._paused)
-            if isinstance(body, records.ClaimRows) and (self._is_limited or self._reset_txn):
+            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)) and (
+                self._is_limited or self._reset_txn
+            ):
                 self.breaker_at[self.txn] = BreakerMoment(
                     log_time_ms, self._is_limited, self._reset_txn, self._reset_ms
                 )

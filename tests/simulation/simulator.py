@@ -56,7 +56,7 @@ from tests.simulation.undeletes import deleted_rows, metadata_replies
 MAX_QUIET_ROUNDS = 1_500
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
-LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=9_000, floor_versions=4)
+LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=6_000, floor_versions=2)
 """So low that the breaker trips; one percent of what a run has is less than the floors."""
 SEEN = 1 << 40
 """More than any run has: what waited when the breaker was reset may go."""
@@ -125,6 +125,9 @@ class Simulation:
         self.operating = Random(seed)
         """Chooses what an operator does, in some of the runs: the others are played as without him."""
         self.operations = self.operating.choice((0.0, 0.0, 0.05, 0.2))
+        self.has_breaker = self.operating.random() < 0.5
+        """Whether the operator sets limits; then he pauses everything or nothing: whether a bucket that was deleted
+        can still be paused by its name depends on when the breaker tripped."""
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -209,13 +212,14 @@ class Simulation:
 
     def _operate(self, shard: _Shard) -> None:
         """Pause or resume the collector, of a bucket or of everything; mostly with effect."""
-        if self.operating.random() < 0.3:
+        if self.has_breaker and self.operating.random() < 0.5:
             is_set = self.operating.random() < 0.6
             shard.actor.submit(records.SetBreaker("", "", LIMITS if is_set else None))
             shard.actor.submit(records.ResetBreaker("", "", "all of it was meant"))
             self.trace.append("limits" if is_set else "no limits")
             return
-        volume, bucket = self.operating.choice((("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "aab")))
+        buckets = [] if self.has_breaker else [(shard.actor.volume, f"bucket-{one}") for one in "aab"]
+        volume, bucket = self.operating.choice([("", ""), *buckets])
         is_pause = self.operating.random() < 0.5
         held_back = self.operating.choice((records.CollectorState.PAUSED, records.CollectorState.SHADOW))
         state = held_back if is_pause else records.CollectorState.RUNNING
@@ -620,7 +624,9 @@ class Simulation:
         """Resume whatever is paused, and whatever may be by commands that are still on their way."""
         if not self.operations:
             return
-        names = {("", ""), *((shard.actor.volume, f"bucket-{one}") for one in "ab")}
+        names = {("", "")}
+        if not self.has_breaker:
+            names |= {(shard.actor.volume, f"bucket-{one}") for one in "ab"}
         for volume, bucket in sorted(names):
             shard.actor.submit(records.SetCollector(volume, bucket, records.CollectorState.RUNNING, "all is well"))
         shard.actor.submit(records.SetBreaker("", "", None))
