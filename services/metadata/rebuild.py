@@ -22,7 +22,7 @@ from services.metadata.service import MetadataService
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.clock import SystemClock
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import LogRecord, Sink, Source, TrimmableLog
+from services.runtime.log import Log, LogRecord, Sink, Source
 from services.runtime.loop import Runner
 from services.runtime.service import Message, Work
 from services.runtime.settings import MOST_BATCH_MESSAGES
@@ -73,7 +73,7 @@ class ReplayedMetadata:
 class BoundedLog:
     """A log of which one topic is read up to a bound that can be moved on."""
 
-    def __init__(self, log: TrimmableLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self.end = 0
 
@@ -127,7 +127,7 @@ class Rebuild:
     """One rebuild under way: ``run_to`` some offset, look at the database, go on; ``close`` at the end."""
 
     def __init__(
-        self, shard: int, store: Store, log: TrimmableLog, *, sent_txn: int = 0, max_batch_messages: int = 2_000
+        self, shard: int, store: Store, log: Log, *, sent_txn: int = 0, max_batch_messages: int = 2_000
     ) -> None:
         """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``.
 
@@ -209,13 +209,13 @@ class Rebuild:
         self._runner.close()
 
 
-def surely_sent_txn(log: TrimmableLog, shard: int) -> int:
+def surely_sent_txn(log: Log, shard: int) -> int:
     """Up to which txn every message of the lost database was acknowledged; 0 when nobody can know."""
     newest = max((_txn_of_last(log, topic, shard) for topic in SAYS_TXN), default=0)
     return max(0, newest - MOST_BATCH_MESSAGES)
 
 
-def _txn_of_last(log: TrimmableLog, topic: Topic, shard: int) -> int:
+def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
     """The txn that the last record of a topic names; 0 when there is none, or it cannot be read."""
     end = log.end_offset(topic.name, shard)
     if end <= log.first_offset(topic.name, shard):

@@ -43,7 +43,7 @@ from services.plane.shard_databases import (
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.chain_follower import CHAIN_TABLE
 from services.runtime.clock import SystemClock
-from services.runtime.log import TrimmableLog
+from services.runtime.log import Log
 from services.runtime.loop import POSITIONS
 from services.runtime.signing import Signer, person_command
 from services.storage.rocks import RocksStore
@@ -81,7 +81,7 @@ class Highest:
         return Highest(max(self.txn, other.txn), max(self.chain_version, other.chain_version))
 
 
-def find_lost_tails(log: TrimmableLog, home: Path, shard: int) -> list[LostTail]:
+def find_lost_tails(log: Log, home: Path, shard: int) -> list[LostTail]:
     """Every topic that ends before a stored position of a stopped service.
 
     Raises:
@@ -100,7 +100,7 @@ def find_lost_tails(log: TrimmableLog, home: Path, shard: int) -> list[LostTail]
     return found
 
 
-def _lost_tails_of(log: TrimmableLog, store: Store, service: str, shard: int) -> Iterator[LostTail]:
+def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator[LostTail]:
     topic_ids = log.topic_ids(input_topics(service))
     for topic, row in positions_of(store, service).items():
         if row.topic_id != topic_ids[topic]:
@@ -112,9 +112,7 @@ def _lost_tails_of(log: TrimmableLog, store: Store, service: str, shard: int) ->
             yield LostTail(service, topic, shard, row.next_offset, end)
 
 
-def accept_lost_tail(
-    log: TrimmableLog, home: Path, shard: int, lost: Sequence[LostTail], reason: str
-) -> AcceptLostTail:
+def accept_lost_tail(log: Log, home: Path, shard: int, lost: Sequence[LostTail], reason: str) -> AcceptLostTail:
     """Have a stopped plane go on without what was lost; called again after a crash it ends what it began.
 
     Raises:
@@ -151,7 +149,7 @@ def _state(store: Store) -> ShardState:
     return state
 
 
-def _catch_up(log: TrimmableLog, store: RocksStore, shard: int) -> None:
+def _catch_up(log: Log, store: RocksStore, shard: int) -> None:
     """A database that is not ahead of the log first takes in the rest of it, and sends all that comes of it."""
     run = Rebuild(shard, store, log)
     try:
@@ -160,7 +158,7 @@ def _catch_up(log: TrimmableLog, store: RocksStore, shard: int) -> None:
         run.close()
 
 
-def _begun(log: TrimmableLog, shard: int, state: ShardState) -> AcceptLostTail | None:
+def _begun(log: Log, shard: int, state: ShardState) -> AcceptLostTail | None:
     """The command that a call before this one, which was cut off, has put at the end of the log."""
     end = log.end_offset(METADATA_COMMANDS.name, shard)
     for record in read_partition(log, METADATA_COMMANDS.name, shard, max(0, end - 1)):
@@ -172,7 +170,7 @@ def _begun(log: TrimmableLog, shard: int, state: ShardState) -> AcceptLostTail |
 
 
 def _append(
-    log: TrimmableLog, shard: int, state: ShardState, highest: Highest, reason: str, signer: Signer | None
+    log: Log, shard: int, state: ShardState, highest: Highest, reason: str, signer: Signer | None
 ) -> AcceptLostTail:
     if state.epoch >= HIGHEST_EPOCH:
         raise StackError(f"Shard {shard} has gone on without a tail {HIGHEST_EPOCH} times, which is the most it can.")
@@ -200,12 +198,12 @@ def _append(
     return command
 
 
-def _set_position(store: Store, log: TrimmableLog, topic: str, next_offset: int) -> None:
+def _set_position(store: Store, log: Log, topic: str, next_offset: int) -> None:
     row = PositionRow(topic, log.topic_ids([topic])[topic], next_offset)
     store.write({POSITIONS.name: {topic.encode(): codec(PositionRow).encode(row)}})
 
 
-def highest_seen(log: TrimmableLog, home: Path, shard: int) -> Highest:
+def highest_seen(log: Log, home: Path, shard: int) -> Highest:
     """The highest txn and chain version on any topic that metadata writes, and in any judge's own chain."""
     found = Highest()
     for topic in TOPICS:
@@ -224,7 +222,7 @@ def highest_seen(log: TrimmableLog, home: Path, shard: int) -> Highest:
     return found
 
 
-def read_partition(log: TrimmableLog, topic: str, shard: int, first: int) -> Iterator[Any]:
+def read_partition(log: Log, topic: str, shard: int, first: int) -> Iterator[Any]:
     """Every record from an offset to the present end; those that cannot be read say nothing."""
     end = log.end_offset(topic, shard)
     if first >= end:

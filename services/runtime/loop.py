@@ -8,18 +8,19 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
 
 from schemas.codec import DecodeError, codec
-from schemas.records import PositionRow
+from schemas.records import LastRead, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
+from services.runtime.last_reads import CheckedSource, ReadRecord, last_read
 from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point, Probe, no_probe
@@ -38,6 +39,7 @@ class BatchSummary:
     """What one unit of work has taken in, per topic."""
 
     next_offsets: dict[str, int] = field(default_factory=dict)
+    last_reads: dict[str, LastRead] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
     dead_letters: dict[str, int] = field(default_factory=dict)
     log_times_ms: dict[str, int] = field(default_factory=dict)
@@ -80,6 +82,7 @@ def _summary(records: Sequence[LogRecord]) -> BatchSummary:
     last = {record.topic: record for record in records}
     return BatchSummary(
         next_offsets={topic: record.offset + 1 for topic, record in last.items()},
+        last_reads={topic: last_read(record) for topic, record in last.items()},
         messages=dict(Counter([record.topic for record in records])),
         log_times_ms={topic: record.timestamp_ms for topic, record in last.items()},
     )
@@ -120,16 +123,29 @@ class Runner:
         self._is_source_stale = False
 
     def _open_source(self) -> Source:
-        return self._log.open_source(list(self._topic_ids), self.shard, self._checked_positions())
+        rows = self._checked_positions()
+        positions = {topic: row.next_offset for topic, row in rows.items()}
+        read = self._still_there(rows)
+        source = self._log.open_source(
+            list(self._topic_ids), self.shard, positions | {topic: known.offset for topic, known in read.items()}
+        )
+        return CheckedSource(source, read, f"{self.service.name}, shard {self.shard}") if read else source
 
-    def _checked_positions(self) -> dict[str, int]:
+    def _still_there(self, rows: Mapping[str, PositionRow]) -> dict[str, ReadRecord]:
+        """The last record that was read of each input, unless it was trimmed since."""
+        return {
+            topic: ReadRecord(row.next_offset - 1, row.last_read)
+            for topic, row in rows.items()
+            if row.last_read is not None and self._log.first_offset(topic, self.shard) < row.next_offset
+        }
+
+    def _checked_positions(self) -> dict[str, PositionRow]:
         """Stored positions, refused when the log under them is another one or has lost its tail."""
         table = TablesReader(self.store).table(POSITIONS)
         positions = {}
         for topic, topic_id in self._topic_ids.items():
             row = table.get(topic.encode())
             if row is None:
-                positions[topic] = 0
                 continue
             if row.topic_id != topic_id:
                 raise PositionError(
@@ -142,7 +158,7 @@ class Runner:
                     f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "
                     f"{end}: the broker has lost its tail; restore it, or go on without (deepclean accept-lost-tail)"
                 )
-            positions[topic] = row.next_offset
+            positions[topic] = row
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:
@@ -268,7 +284,8 @@ class Runner:
         """Write once; says what that did to the outbox."""
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
-            positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
+            row = PositionRow(topic, self._topic_ids[topic], next_offset, batch.last_reads[topic])
+            positions.put(topic.encode(), row)
         added = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
