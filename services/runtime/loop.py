@@ -75,6 +75,10 @@ class NoMetrics:
         """Nothing."""
 
 
+def _never() -> bool:
+    return False
+
+
 _Input = tuple[LogRecord, Message | DecodeError]
 
 
@@ -103,7 +107,9 @@ class Runner:
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
+        holds_messages: Callable[[], bool] | None = None,
     ) -> None:
+        """``holds_messages`` is asked, until it says no, whether messages still wait in the database."""
         self.service = service
         self.shard = shard
         self.store = store
@@ -116,7 +122,8 @@ class Runner:
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._sink = log.open_sink()
-        self._outbox = Outbox(shard, self._sink, probe)
+        self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
+        self._holds_messages = holds_messages or _never
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._source = self._open_source()
@@ -176,6 +183,9 @@ class Runner:
         self._outbox.send()
         records = self._source.poll(self._max_batch_messages, timeout_seconds)
         try:
+            if self._outbox.is_held and not self._holds_messages():
+                self.send_held()
+                self._outbox.is_held = False
             self._take_in(records)
         except BaseException:
             # Some of what was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
@@ -306,6 +316,22 @@ class Runner:
         published = self._outbox.settle()
         if published:
             self._metrics.published(published)
+
+    def send_held(self) -> int:
+        """Publish what was held back, oldest first, each removed once it is acknowledged; says how many messages.
+
+        Raises:
+            RetryableError: call it again; some may be sent twice.
+        """
+        sent = 0
+        while self._outbox.take_held(TablesReader(self.store)):
+            self._outbox.send()
+            sent += self._outbox.settle()
+            work = Work(self.shard, self.store, self._cache)
+            removed = self._outbox.add((), work)
+            work.write()
+            self._outbox.written(removed)
+        return sent
 
     def positions(self) -> dict[str, int]:
         """Per input topic the position that is stored."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
@@ -22,6 +22,7 @@ from services.runtime.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
+HELD_ROWS_AT_ONCE = 100
 _FIRST, _BEYOND = (0).to_bytes(8, "big"), b"\xff" * 8
 _topic_and_fingerprint = itemgetter(0, 1)
 
@@ -37,7 +38,9 @@ class Added:
 class Outbox:
     """The outbox of one runner."""
 
-    def __init__(self, shard: int, sink: Sink, probe: Probe) -> None:
+    def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_held: bool = False) -> None:
+        """``is_held``: what is written stays in the database until ``take_held`` asks for it."""
+        self.is_held = is_held
         self._shard = shard
         self._sink = sink
         self._probe = probe
@@ -48,11 +51,19 @@ class Outbox:
 
     def restore(self, tables: TablesReader) -> None:
         """Take up what the last run wrote and may not have sent."""
-        self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND))
+        # Held ones may be of a shard's whole past: too many to keep in memory.
+        self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND), maxlen=1 if self.is_held else None)
         self._sent = []
         self._acknowledged = []
         if self._waiting:
             self._next_number = int.from_bytes(self._waiting[-1][0], "big") + 1
+        if self.is_held:
+            self._waiting = deque()
+
+    def take_held(self, tables: TablesReader) -> bool:
+        """Have the oldest rows that were held back sent next; says whether there are any."""
+        self._waiting = deque(islice(tables.table(OUTBOX).scan(_FIRST, _BEYOND), HELD_ROWS_AT_ONCE))
+        return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
         """Make the messages part of a unit of work, which also removes what was acknowledged."""
@@ -74,7 +85,8 @@ class Outbox:
         """The unit of work is durable: its messages may go."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
-            self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
+            if not self.is_held:
+                self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
