@@ -326,7 +326,9 @@ class Runner:
         sent = 0
         while self._outbox.take_held(TablesReader(self.store)):
             self._outbox.send()
-            sent += self._outbox.settle()
+            published = self._outbox.settle()
+            self._metrics.published(published)
+            sent += published
             work = Work(self.shard, self.store, self._cache)
             removed = self._outbox.add((), work)
             work.write()

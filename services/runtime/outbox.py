@@ -47,22 +47,27 @@ class Outbox:
         self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
         self._sent: list[tuple[bytes, OutboxRow]] = []
         self._acknowledged: list[bytes] = []
+        self._held_messages = 0
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
         """Take up what the last run wrote and may not have sent."""
-        # Held ones may be of a shard's whole past: too many to keep in memory.
-        self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND), maxlen=1 if self.is_held else None)
+        self._waiting.clear()
         self._sent = []
         self._acknowledged = []
-        if self._waiting:
-            self._next_number = int.from_bytes(self._waiting[-1][0], "big") + 1
-        if self.is_held:
-            self._waiting = deque()
+        self._held_messages = 0
+        for key, row in tables.table(OUTBOX).scan(_FIRST, _BEYOND):
+            self._next_number = int.from_bytes(key, "big") + 1
+            if self.is_held:  # they may be of a shard's whole past: too many to keep in memory
+                self._held_messages += _count(row)
+            else:
+                self._waiting.append((key, row))
 
     def take_held(self, tables: TablesReader) -> bool:
         """Have the oldest rows that were held back sent next; says whether there are any."""
         self._waiting = deque(islice(tables.table(OUTBOX).scan(_FIRST, _BEYOND), HELD_ROWS_AT_ONCE))
+        taken = sum(_count(row) for _, row in self._waiting)
+        self._held_messages = max(0, self._held_messages - taken) if taken else 0
         return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
@@ -85,13 +90,15 @@ class Outbox:
         """The unit of work is durable: its messages may go."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
-            if not self.is_held:
+            if self.is_held:
+                self._held_messages += _count(added.row)
+            else:
                 self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""
-        return sum(len(run.values) for _, row in (*self._waiting, *self._sent) for run in row.runs)
+        return self._held_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
 
     def send(self) -> None:
         """Hand all that waits to the log; it may be on its way when this returns.
@@ -131,7 +138,7 @@ class Outbox:
             self._send_again()
             raise
         self._probe(Point.AFTER_PUBLISH)
-        messages = sum(len(run.values) for _, row in self._sent for run in row.runs)
+        messages = sum(_count(row) for _, row in self._sent)
         self._acknowledged += [key for key, _ in self._sent]
         self._sent.clear()
         return messages
@@ -139,3 +146,7 @@ class Outbox:
     def _send_again(self) -> None:
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
+
+
+def _count(row: OutboxRow) -> int:
+    return sum(len(run.values) for run in row.runs)

@@ -233,7 +233,10 @@ def test_held_messages_go_out_once_and_in_order(past: Past) -> None:
     rebuild = Rebuild(0, store, twin, max_batch_messages=1)
     rebuild.run_to(rebuild.end)
     assert not twin.records(METADATA_REPLIES.name, 0)
-    assert rebuild.send() > len(whole)
+    waiting = rebuild._runner.waiting()
+    assert waiting > len(whole)
+    assert rebuild.send() == waiting
+    assert rebuild._runner.waiting() == 0
     assert [record.value for record in twin.records(METADATA_REPLIES.name, 0)] == whole
     assert rebuild.send() == 0
     rebuild.close()
