@@ -286,6 +286,7 @@ class ClaimRows:
     task: int
     chain_version: int
     rows: tuple[RowNames, ...]
+    first_judge_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +331,7 @@ class SweepPage:
     start_key: bytes
     max_rows: int
     max_bytes: int
+    with_claimed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,6 +603,39 @@ class DeletedEntries:
     sweep_id: int = 0
     sweep_page: int = 0
     barrier: Barrier | None = None
+
+
+# Gc.ledger
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """Why rows could be claimed, and who asked: the same for all rows of a claim that lie between the same two
+    snapshots.
+    """
+
+    claim_txn: int
+    claim_time_ms: int
+    chain_version: int
+    previous_txn: int
+    next_txn: int
+    task: int
+    first_judge_version: int
+    second_judge_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRows:
+    """Versions that were freed, and why that was safe: one message for each command that finished any.
+
+    Topic gc.ledger, written by metadata, read by clients; nothing in it ever changes.
+    """
+
+    finish_txn: int
+    finish_time_ms: int
+    claims: tuple[ClaimFacts, ...]
+    claim_places: tuple[int, ...]
+    groups: BlockGroups
 
 
 # Gc.snapshot-chain
@@ -1230,6 +1265,8 @@ class ClaimedRow:
 
     version: DeletedKeyRow
     claim_txn: int
+    facts: bytes
+    numbers: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -1351,6 +1388,7 @@ class TaskRow:
     chain_version: int
     rows: tuple[RowNames, ...]
     groups: BlockGroups
+    first_judge_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1514,6 +1552,7 @@ class PendingSnapshot:
     since_ms: int
     at_ms: int = -1
     is_automatic: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

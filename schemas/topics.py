@@ -51,6 +51,7 @@ PURGE_DIRECTORIES = Topic("gc.purge-directories", records.PurgeDirectory, ("stre
 SWEEP_RESULTS = Topic("gc.sweep-results", records.SweepResult, ("streaming",), ("key_deletion",))
 SCM_COMMANDS = Topic("scm.commands", records.ScmCommand, ("metadata", "key_deletion"), ("mock_scm",))
 SCM_REPLIES = Topic("scm.replies", records.ScmReply, ("mock_scm",), ("key_deletion",))
+LEDGER = Topic("gc.ledger", records.LedgerRows, ("metadata",), (CLIENTS,))
 SNAPSHOTS_COMMANDS = Topic("snapshots.commands", records.SnapshotCommand, (CLIENTS, "key_deletion"), ("snapshots",))
 SNAPSHOTS_REPLIES = Topic("snapshots.replies", records.SnapshotReply, ("snapshots",), (CLIENTS,))
 SNAPSHOTS_INFO = Topic("snapshots.info", records.SnapshotInfo, ("snapshots",), (CLIENTS,))
@@ -73,6 +74,7 @@ TOPICS = (
     SWEEP_RESULTS,
     SCM_COMMANDS,
     SCM_REPLIES,
+    LEDGER,
     SNAPSHOTS_COMMANDS,
     SNAPSHOTS_REPLIES,
     SNAPSHOTS_INFO,

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.credentials import CredentialsError, credentials_of, login_file_of, read_secret
 from schemas.http_token import check_address
+from schemas.private_files import keep_files_private
 from streaming.errors import StreamingError, TryAgainError
 from streaming.inputs import check_inputs
 from streaming.metrics import MetricsServer, ReclaimMetrics
@@ -157,6 +158,7 @@ def _log_to_standard_error() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and say with the exit status how it ended."""
     options = parse(arguments)
+    keep_files_private()
     _log_to_standard_error()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

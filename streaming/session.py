@@ -37,6 +37,7 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     # Nobody looks at these, and they cost memory and time.
+    "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop's file system does not ask for the process's own
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "20",

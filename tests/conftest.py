@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**31)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever starts a broker or Spark stays in one process, one after the other; all else runs beside it."""
+    for item in items:
+        if _wants_the_machine(item):
+            item.add_marker(pytest.mark.xdist_group("machine"))
+
+
+def _wants_the_machine(item: pytest.Item) -> bool:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    marks = {mark.name for mark in item.iter_markers()}
+    return folder in ("integration", "chaos") or bool(marks & {"broker", "spark"})
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.private_files import keep_files_private
 from services.client.commands import (
     audit,
     bench,
@@ -18,6 +19,7 @@ from services.client.commands import (
     explain,
     git,
     key,
+    ledger,
     lost_tail,
     recovery,
     replay,
@@ -30,6 +32,7 @@ from services.client.commands import (
     tag,
     trim_log,
     up_down,
+    verify,
     volume,
 )
 from services.client.commands.session import OneLineErrors, Session
@@ -60,6 +63,7 @@ app.command()(replay.replay)
 app.command()(git.git)
 app.command()(explain.explain)
 app.command()(audit.audit)
+app.command()(verify.verify)
 for group, name in (
     (volume.app, "volume"),
     (bucket.app, "bucket"),
@@ -70,6 +74,7 @@ for group, name in (
     (tag.app, "tag"),
     (consumer.app, "consumer"),
     (space.app, "space"),
+    (ledger.app, "ledger"),
     (secret.app, "secret"),
     (deleted.app, "deleted"),
     (dead_letters.app, "dead-letters"),
@@ -93,6 +98,7 @@ def root(
 
 def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
+    keep_files_private()
     with stopping_on_signals():
         app()
 

@@ -33,6 +33,14 @@ from services.runtime.undo_window import UndoWindow
 logger = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """Rows for one task, and the oldest chain version with which the first judge judged any of them."""
+
+    rows: list[RowNames]
+    first_judge_version: int
+
+
 _UNSET = 0
 
 
@@ -76,10 +84,7 @@ class WaitingPurges:
         self._in_window.clear()
         for key, purge in tables.table(WAITING_TABLE).scan(FIRST, BEYOND):
             number = number_of_key(key)
-            if purge.due_ms and self._window.window_ms:
-                self._in_window.append(_InWindow(number, max(purge.rows.deaths), purge.due_ms))
-            else:
-                self._numbers.append(number)
+            self._queue(number, max(purge.rows.deaths), purge.due_ms)
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
         """Queue a purge.
@@ -94,11 +99,14 @@ class WaitingPurges:
         number = next_number(PURGE, work)
         waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
         work.table(WAITING_TABLE).put(number_key(number), waiting)
-        newest_death = max(purge.rows.deaths)
+        self._queue(number, max(purge.rows.deaths), _UNSET)
+
+    def _queue(self, number: int, newest_death: int, due_ms: int) -> None:
+        """Where a purge waits follows from what is stored, whether it has just come or is read anew."""
         if self._window.is_over(newest_death):
             self._numbers.append(number)
         else:
-            self._in_window.append(_InWindow(number, newest_death, _UNSET))
+            self._in_window.append(_InWindow(number, newest_death, due_ms))
 
     def make_due(self, work: Work) -> None:
         """End every window now, and let no pace hold back what is here."""
@@ -124,14 +132,14 @@ class WaitingPurges:
         self._window.ended(ended.newest_death, work)
         self._numbers.append(ended.number)
 
-    def take(self, view: ChainView, max_rows: int, work: Work) -> list[RowNames] | None:
+    def take(self, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
         """Reclaimable rows for one task, from as many purges as fit whole; None when no purge may be judged yet.
 
         A purge judged with a newer chain than this view waits, and all behind it: they are as new.
         """
         table = work.table(WAITING_TABLE)
         found: list[RowNames] = []
-        taken_rows = 0
+        taken_rows = first_judge_version = 0
         while self._numbers:
             key = number_key(self._numbers[0])
             purge = table.get(key)
@@ -140,6 +148,8 @@ class WaitingPurges:
                 if purge.chain_version > view.version or (taken_rows and taken_rows + count > max_rows):
                     break
                 found.append(self._judge(purge, view, max_rows))
+                # A queue is in the order of its verdicts but for repeats.
+                first_judge_version = min(first_judge_version or purge.chain_version, purge.chain_version)
                 taken_rows += min(count, max_rows)
                 if count > max_rows:
                     rest = names_between(purge.rows, max_rows, count), purge.snapshots_before_death[max_rows:]
@@ -148,7 +158,7 @@ class WaitingPurges:
             table.delete(key)
             self._numbers.popleft()
             self._pressing = max(0, self._pressing - 1)
-        return found if taken_rows else None
+        return JudgedRows(found, first_judge_version) if taken_rows else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
         """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing."""

@@ -69,7 +69,7 @@ class KeyDeletionService:
         self._pace = Pace(settings)
         self._held_back_by: HeldBackBy | None = None
         self._reported_held_back_by: HeldBackBy | None = None
-        self._sweeps = Sweeps(settings, metrics)
+        self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
         self._stores = Stores(self._sweeps, settings, metrics)
         self._is_stale = False
         self._is_reported = False
@@ -178,11 +178,11 @@ class KeyDeletionService:
             found = self._purges.take(view, self._tasks.max_rows, work)
             if found is None:
                 break
-            if row_count(found):
-                self._tasks.start(found, view.version, now_ms, work)
-                self._pace.started(row_count(found), now_ms)
-        # While rows are held back a sweep would only send them once more.
-        if self._held_back_by is None:
+            if row_count(found.rows):
+                self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
+                self._pace.started(row_count(found.rows), now_ms)
+        # While rows are held back, or wait for room, a sweep would only send them once more.
+        if self._held_back_by is None and self._tasks.has_room:
             self._stores.tick(now_ms, view, work)
         self._sweeps.tick(now_ms, work, may_start=self._held_back_by is None)
 

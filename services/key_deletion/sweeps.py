@@ -6,6 +6,7 @@ one covers the ranges of both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -61,7 +62,10 @@ def _later(one: int, other: int) -> int:
 class Sweeps:
     """All sweeps of the shard."""
 
-    def __init__(self, settings: KeyDeletionSettings, metrics: KeyDeletionMetrics) -> None:
+    def __init__(
+        self, settings: KeyDeletionSettings, metrics: KeyDeletionMetrics, are_tasks_failing: Callable[[], bool]
+    ) -> None:
+        self._are_tasks_failing = are_tasks_failing
         self._settings = settings
         self._metrics = metrics
         self._rows: dict[bytes, SweepRow] = {}
@@ -241,6 +245,8 @@ class Sweeps:
             start_key=row.next_key,
             max_rows=self._settings.max_sweep_page_rows,
             max_bytes=self._settings.max_sweep_page_bytes,
+            # As long as the block store fails, a sweep would give each claimed row one more task, every time.
+            with_claimed=not self._are_tasks_failing(),
         )
         command = MetadataCommand(work.shard, "", 0, page, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)

@@ -85,6 +85,11 @@ class Tasks:
         """Whether one more task may be in flight."""
         return self._in_flight < self._settings.max_tasks_in_flight
 
+    @property
+    def are_failing(self) -> bool:
+        """Whether the block store has failed to delete something and has not done it since."""
+        return self._retries_in_flight > 0 or self._in_flight < len(self._open)
+
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
         self._open.clear()
@@ -100,10 +105,13 @@ class Tasks:
             else:
                 self._unscheduled[task] = None
 
-    def start(self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work) -> None:
-        """Claim rows."""
+    def start(
+        self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work, first_judge_version: int = 0
+    ) -> None:
+        """Claim rows, judged with these versions of the chain here and by the first judge."""
         task = next_number(TASK, work, now_ms)
-        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, each_once(found), NO_GROUPS), work)
+        rows = each_once(found)
+        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, rows, NO_GROUPS, first_judge_version), work)
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> None:
@@ -192,7 +200,7 @@ class Tasks:
     def _ask(self, task: int, row: TaskRow, work: Work) -> None:
         body: ClaimRows | FinishRows
         if row.state == TaskState.CLAIMING:
-            body = ClaimRows(task, row.chain_version, row.rows)
+            body = ClaimRows(task, row.chain_version, row.rows, row.first_judge_version)
         elif row.state == TaskState.FINISHING:
             body = FinishRows(task, row.rows)
         else:

@@ -25,7 +25,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
         CommandError: PERMISSION_DENIED.
     """
     try:
-        role = transaction.signers.require_person(message, command, transaction.log_time_ms)
+        role = transaction.signers.require_person(message, command)
     except DeniedError as error:
         raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
     body: Any = command.body
@@ -63,18 +63,18 @@ def check_internal(transaction: Transaction, message: Message, command: Metadata
         if command.sender:
             transaction.signers.require_service(message, command)
             return
-        require_administrator(transaction.signers, message, command, transaction.log_time_ms)
+        require_administrator(transaction.signers, message, command)
     except DeniedError as error:
         raise InvalidMessageError(str(error)) from error
 
 
-def require_administrator(signers: Signers, message: Message, command: MetadataCommand, log_time_ms: int) -> None:
+def require_administrator(signers: Signers, message: Message, command: MetadataCommand) -> None:
     """Refuse a command that no administrator has signed, just now.
 
     Raises:
         DeniedError: it is somebody else's.
     """
-    if signers.require_person(message, command, log_time_ms) is not SecretRole.ADMINISTRATOR:
+    if signers.require_person(message, command) is not SecretRole.ADMINISTRATOR:
         raise DeniedError(f"{type(command.body).__name__} is for administrators, which {command.user} is not")
 
 

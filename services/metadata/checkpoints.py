@@ -44,7 +44,9 @@ def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTa
         bucket = find_bucket(work, command.volume, command.bucket)
     except CommandError as error:
         return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
-    # All commands before this one are written: a take is alone in its batch.
+    # All commands before this one are written: a take is alone in its batch. One that is there without a row is of a
+    # take that was not written, and may be of another state: that take may have been put aside, and sent again by hand.
+    work.store.remove_checkpoint(command.snapshot_id)
     work.store.checkpoint(command.snapshot_id)
     row = SnapshotListRow(
         snapshot_id=command.snapshot_id,

@@ -6,16 +6,16 @@ after that nothing can be undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
     BucketIdentity,
-    ClaimedRow,
     ClaimRows,
     DeletedKind,
     FinishRows,
     KeyHead,
-    KeyStart,
     PurgeOutcome,
     RowName,
     RowNames,
@@ -28,6 +28,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
+from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -37,15 +38,16 @@ from services.metadata.tables import (
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
 
-_KEY_HEAD, _KEY_START = codec(KeyHead), codec(KeyStart)
-_CLAIMED_ROW = codec(ClaimedRow)
+_KEY_HEAD = codec(KeyHead)
 
 
 class _Claim:
     """Collects what became of each row of one command."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
+        self._ends = ClaimEnds(transaction, command)
+        self._sums = _Sums()
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
@@ -84,12 +86,13 @@ class _Claim:
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
-        claimed = _CLAIMED_ROW.encode_around(row, {"claim_txn": self._transaction.txn})
+        snapshots = self._transaction.snapshots.of(work, bucket_id)
+        shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
+        blocks = _block_fields(named, version)
+        claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
-        # A row that nobody holds is in the cell of nobody.
-        self._transaction.space.subtract(bucket_id, NOBODY, key_cell(version.size_bytes))
-        self._transaction.figures.claim(bucket_id, version.size_bytes)
-        self._group(named, version)
+        self._sums.add(bucket_id, version.size_bytes)
+        self.groups.append((*named, *blocks))
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
@@ -98,19 +101,7 @@ class _Claim:
         if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
-            self._group(named, claimed)
-
-    def _group(self, named: Row, version: KeyHead) -> None:
-        blocks = version.blocks
-        if blocks is None:
-            raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
-        self.groups.append(
-            (
-                *named,
-                *(blocks.container_id, blocks.first_local_id, blocks.block_count),
-                *(blocks.block_size_bytes, blocks.size_bytes),
-            )
-        )
+            self.groups.append((*named, *_block_fields(named, claimed)))
 
     def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
         work = self._transaction.work
@@ -134,6 +125,13 @@ class _Claim:
         else:
             self.gone.append(name)
 
+    def count(self) -> None:
+        """Bring what was claimed into the figures."""
+        for bucket_id, size_bytes, versions in self._sums.of_buckets():
+            # A row that nobody holds is in the cell of nobody.
+            self._transaction.space.subtract(bucket_id, NOBODY, key_cell(size_bytes, versions))
+            self._transaction.figures.claim(bucket_id, size_bytes, versions)
+
     def answer(self, task: int) -> RowsClaimed:
         """What became of all rows."""
         return RowsClaimed(
@@ -143,6 +141,25 @@ class _Claim:
             by_columns(self.gone),
             by_columns(self.refused),
         )
+
+
+class _Sums:
+    """Sizes and numbers of one command's versions, bucket by bucket: figures are sums, and asked for after it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, list[int]] = {}
+
+    def add(self, bucket_id: int, size_bytes: int) -> None:
+        """Count a version."""
+        sizes = self._sizes.get(bucket_id)
+        if sizes is None:
+            sizes = self._sizes[bucket_id] = []
+        sizes.append(size_bytes)
+
+    def of_buckets(self) -> Iterator[tuple[int, int, int]]:
+        """Of each bucket its id, bytes and versions."""
+        for bucket_id, sizes in self._sizes.items():
+            yield bucket_id, sum(sizes), len(sizes)
 
 
 class _Identities:
@@ -160,27 +177,44 @@ class _Identities:
         return self._identity
 
 
+def _block_fields(named: Row, version: KeyHead) -> tuple[int, int, int, int, int]:
+    """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
+    run = version.blocks
+    if run is None:
+        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+    return run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes
+
+
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     """Move rows that nobody holds out of reach; every row of the command gets an answer."""
-    claim = _Claim(transaction)
+    claim = _Claim(transaction, command)
     for names in command.rows:
         claim.rows(names)
+    claim.count()
     return claim.answer(command.task)
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
-    """Remove claimed rows whose blocks SCM has confirmed; what is not there is finished."""
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
     claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
+    ledger, sums = Ledger(), _Sums()
     for names in command.rows:
-        for bucket_id, object_id, birth, death in rows(names):
+        for named in rows(names):
+            bucket_id, object_id, birth, death = named
             identity = identities.of(bucket_id)
             if identity is None:
                 continue
             key = garbage_key(identity.volume_id, bucket_id, death, object_id)
             row = claimed_rows.get_encoded(key)
-            claimed = None if row is None else _KEY_START.decode_head(row)
-            if claimed is None or claimed.birth != birth:
+            if row is None:
+                continue
+            claimed_birth, size_bytes, *blocks = claimed_numbers(row)
+            if claimed_birth != birth:
                 continue
             claimed_rows.delete(key)
-            transaction.figures.finish(bucket_id, claimed.size_bytes)
+            sums.add(bucket_id, size_bytes)
+            ledger.enter(named, blocks, row)
+    for bucket_id, size_bytes, versions in sums.of_buckets():
+        transaction.figures.finish(bucket_id, size_bytes, versions)
+    ledger.send(transaction)
     return RowsFinished(command.task)

@@ -58,14 +58,14 @@ class BucketFigures:
         """The row of a deleted directory has gone."""
         self._used.add(bucket_id, (0, 0, 0, -1))
 
-    def claim(self, bucket_id: int, size_bytes: int) -> None:
-        """A deleted version is claimed."""
-        self._accounts.add(bucket_id, (size_bytes, 1, 0, 0))
+    def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
+        """Deleted versions are claimed."""
+        self._accounts.add(bucket_id, (size_bytes, versions, 0, 0))
 
-    def finish(self, bucket_id: int, size_bytes: int) -> None:
-        """SCM has confirmed a claimed version."""
-        self._accounts.add(bucket_id, (-size_bytes, -1, size_bytes, 1))
-        self._used.add(bucket_id, (0, 0, -size_bytes, -1))
+    def finish(self, bucket_id: int, size_bytes: int, versions: int) -> None:
+        """SCM has confirmed claimed versions."""
+        self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
         self._stored.add(None, (-size_bytes,))
 
     def moved_stored(self) -> int:

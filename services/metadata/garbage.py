@@ -32,9 +32,9 @@ _KEY_START = codec(KeyStart)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
-def key_cell(size_bytes: int) -> tuple[int, int, int, int, int]:
-    """What a version counts in the space matrix."""
-    return size_bytes, 1, 1, 0, 0
+def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
+    """What versions of one holder count in the space matrix."""
+    return size_bytes, versions, versions, 0, 0
 
 
 class Death(NamedTuple):

@@ -49,6 +49,8 @@ MAX_ORPHANS = 200
 """In one command: each becomes an object of its own, of which a command makes at most 255."""
 _KEY_HEAD = codec(KeyHead)
 
+_BEYOND = b"\xff"
+
 
 def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Committed:
     """Give orphaned runs garbage rows, all of them or none.
@@ -62,7 +64,7 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
         raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there never was a bucket with the id {command.bucket_id}")
     _check_blocks(transaction, command)
     _check_bucket(transaction, identity)
-    _check_unreferenced(transaction, identity, command)
+    _check_unreferenced(transaction, command)
     death = death_now(transaction, identity.bucket_id)
     for run in command.blocks:
         _bury(transaction, identity, run, death)
@@ -87,6 +89,11 @@ def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
             )
         if min(run.block_count, run.block_size_bytes, run.size_bytes) <= 0:
             raise CommandError(ErrorCode.INVALID_REQUEST, f"block {run.first_local_id} has no size: it is kept")
+        if local_id_txn(run.first_local_id + run.block_count - 1) != local_id_txn(run.first_local_id):
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"{run.block_count} blocks from {run.first_local_id} on are of more than one version: they are kept",
+            )
 
 
 def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
@@ -99,23 +106,26 @@ def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
         )
 
 
-def _check_unreferenced(transaction: Transaction, identity: BucketIdentity, command: RequeueOrphans) -> None:
-    """Look through the bucket, once, for a version that owns one of the blocks."""
+def _check_unreferenced(transaction: Transaction, command: RequeueOrphans) -> None:
+    """Look through the shard for a version that owns one of the blocks: the audit may err about the bucket, too."""
     # A txn writes the blocks of one version: whatever it wrote besides would be this version's, too.
     wanted = {local_id_txn(run.first_local_id) for run in command.blocks}
-    for number, row in enumerate(_versions(transaction, identity)):
-        if number >= command.max_rows:
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST,
-                f"{identity.volume}/{identity.bucket} has more than {command.max_rows} versions to be looked through: "
-                f"the blocks are kept; allow more (deepclean audit --repair-rows)",
-            )
-        owned = _KEY_HEAD.decode_head(row).blocks
-        if owned is not None and local_id_txn(owned.first_local_id) in wanted:
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST,
-                f"block {owned.first_local_id} has an owner in {identity.volume}/{identity.bucket}: it is kept",
-            )
+    looked_through = 0
+    for _, identity in transaction.work.table(BUCKET_ID_TABLE).scan(b"", _BEYOND):
+        for row in _versions(transaction, identity):
+            looked_through += 1
+            if looked_through > command.max_rows:
+                raise CommandError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"shard {transaction.shard} has more than {command.max_rows} versions to be looked through: "
+                    f"the blocks are kept; allow more (deepclean audit --repair-rows)",
+                )
+            owned = _KEY_HEAD.decode_head(row).blocks
+            if owned is not None and local_id_txn(owned.first_local_id) in wanted:
+                raise CommandError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"block {owned.first_local_id} has an owner in {identity.volume}/{identity.bucket}: it is kept",
+                )
 
 
 def _versions(transaction: Transaction, identity: BucketIdentity) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from schemas.records import (
     BlocksWritten,
     ChainTake,
     DeletedEntries,
+    LedgerRows,
     MetadataProgress,
     MetadataReply,
     ScmCommand,
@@ -88,6 +89,8 @@ def _named_by(record: Any) -> Highest:
             return Highest(txn, record.version)
         case MetadataReply() | MetadataProgress() | SpaceUpdate():
             return Highest(record.txn)
+        case LedgerRows():
+            return Highest(record.finish_txn)
         case ScmCommand(body=BlocksWritten() as written):
             return Highest(max(map(local_id_txn, written.first_local_ids), default=0))
         case _:

@@ -83,6 +83,8 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
+_ALWAYS_ANSWERED = (records.Undelete,)
+"""Whoever reads the log again cannot tell without the answer whether it came in time."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     Barrier: ("snapshots", "key_deletion", "directory_deletion"),
@@ -201,7 +203,7 @@ class MetadataService:
                 return
         outcome = self._carry_out(command, transaction)
         encoded = b""
-        if command.wants_reply:
+        if command.wants_reply or isinstance(command.body, _ALWAYS_ANSWERED):
             encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:

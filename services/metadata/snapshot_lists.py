@@ -42,6 +42,11 @@ class SnapshotList:
         before = bisect_left(self.live_txns, death)
         return self.live_txns[before - 1] if before else 0
 
+    def next(self, birth: int) -> int:
+        """txn of the oldest live snapshot after a birth; 0 when there is none."""
+        after = bisect_left(self.live_txns, birth)
+        return self.live_txns[after] if after < len(self.live_txns) else 0
+
     def live_from(self, death: int) -> list[SnapshotListRow]:
         """Live snapshots that were taken after a death."""
         return [row for row in self.rows if row.is_live and row.txn > death]

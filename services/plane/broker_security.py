@@ -41,6 +41,7 @@ from schemas.credentials import (
     write_login_file,
     write_secret,
 )
+from schemas.topics import CLIENTS
 from services.domain.authorization import SERVICES
 from services.plane.errors import StackError, disk_error
 from services.plane.java import JavaRuntime
@@ -125,7 +126,7 @@ class BrokerSecurity:
             if identity == ADMINISTRATOR:
                 made = KafkaCredentials(made.username, made.password, made.ca_file, PLAIN)
             write_credentials(file, made)
-        if identity == STREAMING:
+        if identity in (STREAMING, CLIENTS):  # Spark reads for both
             write_login_file(file, self.credentials(identity))
 
     def _make_certificate(self, java: JavaRuntime) -> None:

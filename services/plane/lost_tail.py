@@ -20,7 +20,7 @@ from schemas.records import (
     ShardState,
     SnapshotChainRecord,
 )
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
+from schemas.topics import DELETED_ENTRIES, LEDGER, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainView, ChainViewError
 from services.metadata.access import require_administrator
 from services.metadata.lost_tail import HIGHEST_EPOCH
@@ -237,18 +237,18 @@ def _leap(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
     command = _begun(log, shard, store, state)
     if command is None:
         highest = (
-            sent_numbers(log, shard, topics=(*NUMBERED, DELETED_ENTRIES))
+            sent_numbers(log, shard, topics=(*NUMBERED, DELETED_ENTRIES, LEDGER))
             .highest.and_of(_judges_numbers(home, shard))
             .and_of(highest_of(state))
         )
         command = _command(log, shard, state, highest, reason)
         record = _record_of(command, shard, person(home))
-        _require_accepted(record, store, state)
+        _require_accepted(record, store)
         # A start between the two steps must not take the command for one that was applied.
         _set_position(store, log, METADATA_COMMANDS.name, command.offset + FAR_AHEAD)
         _append(log, record)
         # Once more, with the time that the log has given it.
-        _require_accepted(next(read_records(log, METADATA_COMMANDS.name, shard, command.offset)), store, state)
+        _require_accepted(next(read_records(log, METADATA_COMMANDS.name, shard, command.offset)), store)
     _set_position(store, log, METADATA_COMMANDS.name, command.offset)
     _carry_out(log, store, shard)
     reached = _stored_state(store)
@@ -282,7 +282,7 @@ def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostT
             body = codec(MetadataCommand).decode_message(record.value, record.fingerprint).body
         except DecodeError:
             continue
-        if not isinstance(body, AcceptLostTail) or _why_refused(record, store, state):
+        if not isinstance(body, AcceptLostTail) or _why_refused(record, store):
             continue
         if (body.offset, body.expected_txn, body.epoch) == (end - 1, state.txn, state.epoch + 1):
             return body
@@ -322,12 +322,12 @@ def _append(log: Log, record: LogRecord) -> None:
         raise StackError(f"Somebody writes to {record.topic}: stop every client of this broker, do it again.")
 
 
-def _require_accepted(record: LogRecord, store: Store, state: ShardState) -> None:
-    if why := _why_refused(record, store, state):
+def _require_accepted(record: LogRecord, store: Store) -> None:
+    if why := _why_refused(record, store):
         raise StackError(f"metadata would not carry it out: {why}")
 
 
-def _why_refused(record: LogRecord, store: Store, state: ShardState) -> str:
+def _why_refused(record: LogRecord, store: Store) -> str:
     """Why metadata would put the command aside, as its own secrets say; empty when it would not."""
     signers = Signers()
     signers.restore(row for _, row in TablesReader(store).table(SECRET_TABLE).scan(b"", b"\xff"))
@@ -336,7 +336,7 @@ def _why_refused(record: LogRecord, store: Store, state: ShardState) -> str:
     command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
     message = Message(METADATA_COMMANDS, record.offset, record.timestamp_ms, command, record.value, record.fingerprint)
     try:
-        require_administrator(signers, message, command, max(state.log_time_ms, record.timestamp_ms))
+        require_administrator(signers, message, command)
     except DeniedError as error:
         return f"{error} (DEEPCLEAN_USER says who signs)"
     return ""

@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from schemas.private_files import keep_files_private
 from services.plane.errors import StackError
 from services.plane.stack import Stack, stopping_on_signals
 from services.plane.stack_settings import undo_window_settings
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--base-port", type=int, default=0, help="first of the ports; 0 takes free ones")
     parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
     options = parser.parse_args(arguments)
+    keep_files_private()
     return run_plane(options.home, options.shards, options.base_port, is_secured=options.secure)
 
 

@@ -79,6 +79,9 @@ def _never() -> bool:
     return False
 
 
+_TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
+"""What says nothing about the message: another machine, or this one later, would apply it, and so will a rebuild."""
+
 _Input = tuple[LogRecord, Message | DecodeError]
 
 
@@ -126,12 +129,15 @@ class Runner:
         self._holds_messages = holds_messages or _never
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
+        self._awaited_ends: dict[str, int] = {}
         self._source = self._open_source()
         self._is_source_stale = False
 
     def _open_source(self) -> Source:
         rows = self._checked_positions()
-        positions = {topic: row.next_offset for topic, row in rows.items()}
+        positions = dict.fromkeys(self._topic_ids, 0) | {topic: row.next_offset for topic, row in rows.items()}
+        ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
+        self._awaited_ends = {topic: end for topic, end in ends.items() if positions[topic] < end}
         read = self._still_there(rows)
         source = self._log.open_source(
             list(self._topic_ids), self.shard, positions | {topic: known.offset for topic, known in read.items()}
@@ -233,7 +239,7 @@ class Runner:
                 return
             self._settle()
             added = self._write(work, batch)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:
             if not inputs:
@@ -248,6 +254,10 @@ class Runner:
         """Apply some messages and what is due."""
         for record, decoded in inputs:
             self._apply(record, decoded, work, batch)
+        for topic, next_offset in batch.next_offsets.items():
+            if next_offset >= self._awaited_ends.get(topic, next_offset):
+                self._awaited_ends.pop(topic, None)
+        work.is_caught_up = not self._awaited_ends
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
@@ -271,7 +281,7 @@ class Runner:
             if isinstance(decoded, DecodeError):
                 raise decoded
             self.service.apply(decoded, work)
-        except (InvariantError, RetryableError, OSError):
+        except _TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()

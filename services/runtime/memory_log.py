@@ -30,9 +30,9 @@ class MemoryLog:
     ) -> int:
         """Append a message and say its offset."""
         records = self.partitions.setdefault((topic, partition), [])
-        last = records[-1].timestamp_ms if records else 0
-        timestamp_ms = max(last, self.clock.now_ms())
-        records.append(LogRecord(topic, partition, len(records), timestamp_ms, value, fingerprint, key, headers))
+        # As a broker stamps it: when its clock is set back, so are the times of what follows.
+        now_ms = self.clock.now_ms()
+        records.append(LogRecord(topic, partition, len(records), now_ms, value, fingerprint, key, headers))
         return len(records) - 1
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
 from schemas.credentials import CredentialsError
+from schemas.private_files import keep_files_private
 from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.errors import DeepcleanError
@@ -145,6 +146,7 @@ class ServiceProcess:
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
     """Run a service as its command line and environment say; returns the exit code."""
+    keep_files_private()
     try:
         settings = read_settings(name, arguments)
         configure_logging(name, settings.log_level)

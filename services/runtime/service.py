@@ -63,6 +63,8 @@ class Work(UnitOfWork):
         self.shard = shard
         self.store = store
         self.messages: list[OutgoingMessage] = []
+        self.is_caught_up = True
+        """Whether all that the log held when the service started is taken in: until then what it knows is old."""
         self._messages_before = 0
 
     def send(self, topic: Topic, record: Any) -> None:

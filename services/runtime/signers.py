@@ -18,8 +18,9 @@ from services.runtime.errors import DeepcleanError
 from services.runtime.service import Message
 
 SIGNED_FOR_MS = 1_800_000
-"""A user's command is good for so long before and behind the log's time. That is half of the hour for which a client's
-number is remembered: a command that is sent again is known by its number, and too old when the number is forgotten."""
+"""A user's command is good for so long before and behind the time at which the broker took it. That is half of the hour
+for which a client's number is remembered: a command that is sent again is known by its number, and too old when the
+number is forgotten."""
 
 Command = MetadataCommand | SnapshotCommand
 
@@ -92,8 +93,11 @@ class Signers:
         if command.user or row is None or row.role is not SecretRole.SERVICE or not _is_signed_by(row, message):
             raise DeniedError(f"{type(command.body).__name__} is not signed by {command.sender}: {_ADVICE}")
 
-    def require_person(self, message: Message, command: Command, log_time_ms: int) -> SecretRole:
+    def require_person(self, message: Message, command: Command) -> SecretRole:
         """Refuse a command that its user has not signed, just now; says what the user is.
+
+        Its age is measured by the record's own time: a log's time that a clock once pushed ahead would lock everybody
+        out until the clocks have caught up.
 
         Raises:
             DeniedError: it is somebody else's, or nobody's, or may be an old one that is sent again.
@@ -107,10 +111,10 @@ class Signers:
             raise DeniedError(
                 f"a signed command needs a number above 0 and a client id that begins with {command.user}/"
             )
-        if abs(log_time_ms - command.issued_at_ms) > SIGNED_FOR_MS:
+        if abs(message.timestamp_ms - command.issued_at_ms) > SIGNED_FOR_MS:
             raise DeniedError(
                 f"the command was signed at {command.issued_at_ms} ms, more than {SIGNED_FOR_MS // 60_000} minutes "
-                f"from the log's time: set the client's clock, and send it anew"
+                f"from when the broker took it: set the client's clock, and send it anew"
             )
         return row.role
 

@@ -18,6 +18,9 @@ from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
 
+_ADMINISTRATORS_ONLY = (SetSecret, records.ResolveDeadLetter, records.Settle)
+"""A settle ends undo windows and passes the pace of everybody's deletions."""
+
 
 class Access:
     """Knows who has a secret, and asks for signatures once an administrator has one."""
@@ -55,13 +58,13 @@ class Access:
             CommandError: PERMISSION_DENIED.
         """
         try:
-            role = self._signers.require_person(message, command, message.timestamp_ms)
+            role = self._signers.require_person(message, command)
         except DeniedError as error:
             raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
         body: Any = command.body
-        if role is SecretRole.ADMINISTRATOR or isinstance(body, records.Settle):
+        if role is SecretRole.ADMINISTRATOR:
             return
-        if isinstance(body, SetSecret | records.ResolveDeadLetter):
+        if isinstance(body, _ADMINISTRATORS_ONLY):
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
             )

@@ -22,6 +22,7 @@ from schemas.records import (
     SnapshotReply,
     SnapshotStatus,
     SnapshotTaken,
+    TakeSnapshot,
 )
 from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
 from services.domain.snapshot_chain import ChainCorruptedError as ChainLinksError
@@ -88,6 +89,8 @@ class Lifecycle:
         self._metrics = metrics
         self._chain = SnapshotChain()
         self.pending: dict[str, PendingSnapshot] = {}
+        self._left_open: frozenset[str] = frozenset()
+        """What was half done when the tables were read."""
         self.listeners: list[Listener] = []
         self.rolled_back: frozenset[str] = frozenset()
         """Paths of buckets that are being rolled back."""
@@ -97,6 +100,7 @@ class Lifecycle:
     def restore(self, tables: ReadableTables) -> None:
         """Make the chains anew from the rows, and verify them."""
         self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan(FIRST, BEYOND)}
+        self._left_open = frozenset(self.pending)
         self.corruption = ""
         try:
             self._chain = SnapshotChain.load(in_order_of_takes(self._rows))
@@ -272,11 +276,19 @@ class Lifecycle:
             )
         return row
 
-    def ask_again_for_drops(self, work: Work) -> None:
-        """Finish the deletes whose answer came while the chain was corrupted: metadata gives it again."""
-        for pending in list(self.pending.values()):
-            if pending.action == PendingAction.DROPPED:
-                self.put_pending(replace(pending, action=PendingAction.DROP.value), work)
+    def ask_again(self, work: Work) -> None:
+        """Ask for all that was half done at the start once more: metadata gives its first answer again.
+
+        The answer may have come while the chain was corrupted; or the question never reached metadata, because the
+        broker lost the end of its log, or metadata refused its signature.
+        """
+        for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
+            row = self._rows.of(pending.snapshot_id)
+            if pending.action == PendingAction.TAKE and row is not None:
+                send_to_metadata(TakeSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user), work)
+            else:
+                if pending.action == PendingAction.DROPPED:
+                    self.put_pending(replace(pending, action=PendingAction.DROP.value), work)
                 send_to_metadata(DropSnapshot(pending.snapshot_id), work)
 
     # Flags

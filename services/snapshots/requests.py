@@ -69,8 +69,9 @@ class Requests:
             command.number,
             message.timestamp_ms,
             request.at_ms,
+            user=command.user,
         )
-        self._begin_take(request, pending, work, command.user)
+        self._begin_take(request, pending, work)
 
     def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
         """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
@@ -82,7 +83,7 @@ class Requests:
         pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
         self._begin_take(CreateSnapshot(volume, bucket, name), pending, work)
 
-    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work, user: str = "") -> None:
+    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)
         if request.at_ms > LATEST_TIME_MS:
             raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
@@ -106,7 +107,7 @@ class Requests:
         )
         self._rows.put(row, work)
         self._lifecycle.put_pending(pending, work)
-        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id, user), work)
+        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id, pending.user), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""

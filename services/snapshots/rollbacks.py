@@ -52,6 +52,7 @@ class Rollbacks:
         self._settings = settings
         self._metrics = metrics
         self._tasks: dict[str, RollbackTaskRow] = {}
+        self._left_open: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -59,6 +60,7 @@ class Rollbacks:
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
         self._tasks = {row.rollback_id: row for _, row in tables.table(ROLLBACK_TABLE).scan(FIRST, BEYOND)}
+        self._left_open = frozenset(self._tasks)
         self._fence()
 
     def _fence(self) -> None:
@@ -128,6 +130,11 @@ class Rollbacks:
             task.rollback_id, task.bucket_id, task.snapshot_id, task.page, self._settings.max_rollback_page_entries
         )
         send_to_metadata(page, work)
+
+    def ask_again(self, work: Work) -> None:
+        """Ask for every page that had no answer at the start once more; metadata answers as it did."""
+        for task in [self._tasks[name] for name in sorted(self._left_open) if name in self._tasks]:
+            self._ask(task, work)
 
     def page_done(self, done: RollbackPageDone, work: Work) -> bool:
         """Ask for the next page, or answer the client; says whether anything was done.

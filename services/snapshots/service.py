@@ -265,12 +265,15 @@ class SnapshotsService:
             self._settling.barrier_returned(progress, body, work)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """What retention does by the clock; after a start, what the state of the chain asks for."""
+        """What retention does by the clock; after a start, what the state of the chain asks for.
+
+        Nothing expires by a state that is behind the log: a tag, or another policy, may still be to come.
+        """
         if self._is_memory_doubtful:
             self._read_memory(work)
         if not self._is_started:
             self._start(work)
-        if self._retention.tick(now_ms, work):
+        if work.is_caught_up and self._retention.tick(now_ms, work):
             self._settling.work_was_done(work)
 
     def _start(self, work: Work) -> None:
@@ -281,7 +284,8 @@ class SnapshotsService:
             self._settling.give_up(error, work)
             self._retention.give_up(error, work)
         else:
-            self._lifecycle.ask_again_for_drops(work)
+            self._lifecycle.ask_again(work)
+            self._rollbacks.ask_again(work)
         self._is_started = True
         self._report_counts(work)
         self._report_differences(work)

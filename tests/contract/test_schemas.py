@@ -217,8 +217,10 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim
         "deletion_time_ms": row.deletion_time_ms,
     }
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
-    claimed = codec(records.ClaimedRow).encode_around(deleted, {"claim_txn": claim_txn})
-    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn)
+    claimed = codec(records.ClaimedRow).encode_around(
+        deleted, {"claim_txn": claim_txn, "facts": b"why", "numbers": b"7"}
+    )
+    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn, b"why", b"7")
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
     assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
     start = records.KeyStart(row.key.object_id, row.key.birth, row.key.size_bytes)

@@ -67,8 +67,10 @@ def test_a_deletion_goes_all_its_way_and_strangers_do_nothing(stack: Stack) -> N
         assert not ann.request(0, create).error
         assert not ann.answer(0, ann.submit(0, DeleteKey(VOLUME, BUCKET, "january"))).error
         assert not ann.request(0, DeleteSnapshot(VOLUME, BUCKET, "monday")).error
-        assert not ann.request(0, Settle("secured")).error
-        assert ann.scm(0).totals().inventory_blocks == 0
+        assert ann.request(0, Settle("hers")).error == "PERMISSION_DENIED"
+    with stack.client() as root:
+        assert not root.request(0, Settle("secured")).error
+        assert root.scm(0).totals().inventory_blocks == 0
 
 
 def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
@@ -78,6 +80,13 @@ def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
             for page in ("/metrics", "/healthz", "/readyz"):
                 assert http.get(stack.url(name) + page).status_code == 401, name
                 assert http.get(stack.url(name) + page, headers=bearer(token)).status_code == 200, name
+
+
+def test_what_services_keep_is_for_their_account_alone(stack: Stack) -> None:
+    """metadata's database and snapshots' hold what commands are signed with."""
+    kept = [file for file in (stack.home / "data").rglob("*") if file.is_file()]
+    assert {file.relative_to(stack.home / "data").parts[0] for file in kept} >= {"metadata", "snapshots", "streaming"}
+    assert not [file for file in kept if file.stat().st_mode & 0o077]
 
 
 def all_secrets(directory: Path) -> set[str]:

@@ -99,7 +99,7 @@ def _orphan(bucket_id: int, run: BlockRun) -> Finding:
 
 
 class Shard:
-    """A bucket with one key, and a txn that has written nothing."""
+    """Two buckets with a key each, and a txn that has written nothing."""
 
     def __init__(self) -> None:
         self.plane = InMemoryPlane()
@@ -107,6 +107,8 @@ class Shard:
         commands = (
             CreateVolume("vol"),
             CreateBucket("vol", "bucket-b", BucketLayout.OBJECT_STORE),
+            CreateBucket("vol", "bucket-a", BucketLayout.FILE_SYSTEM_OPTIMIZED),
+            PutKey("vol", "bucket-a", "elsewhere", 10),
             PutKey("vol", "bucket-b", "kept", 10),
             PutKey("vol", "bucket-b", "empty", 0),
             DeleteKey("vol", "bucket-b", "empty"),
@@ -130,6 +132,8 @@ class Shard:
     [
         ("good", ""),
         ("an owner", "INVALID_REQUEST"),
+        ("an owner in another bucket", "INVALID_REQUEST"),
+        ("blocks of the next version, too", "INVALID_REQUEST"),
         ("another shard", "INVALID_REQUEST"),
         ("written after the audit", "INVALID_REQUEST"),
         ("an audit of the future", "INVALID_REQUEST"),
@@ -154,14 +158,16 @@ def test_in_doubt_blocks_are_kept(case: str, code: str) -> None:
     cases: dict[str, Callable[[], MetadataReply]] = {
         "good": lambda: shard.send(good),
         "an owner": lambda: shard.send(good, owned),
+        "an owner in another bucket": lambda: shard.send(good, shard.run(shard.txn - 3)),
+        "blocks of the next version, too": lambda: shard.send(replace(shard.run(1), block_count=65_537)),
         "another shard": lambda: shard.send(shard.run(1, shard=1)),
         "written after the audit": lambda: shard.send(good, audited_txn=shard.txn - 1),
         "an audit of the future": lambda: shard.send(good, audited_txn=shard.txn + 1),
         "none": shard.send,
         "twice the same": lambda: shard.send(good, good),
         "no such bucket": lambda: shard.send(good, bucket_id=12_345),
-        "one row too many": lambda: shard.send(good, max_rows=0),
-        "as many rows as are allowed": lambda: shard.send(good, max_rows=1),
+        "one row too many": lambda: shard.send(good, max_rows=1),
+        "as many rows as are allowed": lambda: shard.send(good, max_rows=2),
         "a snapshot at this moment": amid_a_snapshot,
     }
     reply = cases[case]()

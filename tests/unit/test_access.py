@@ -169,7 +169,7 @@ def test_on_loopback_no_token_is_wanted(host: str) -> None:
 REFUSED = ["", "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer ü"]
 
 
-@pytest.mark.parametrize("header", REFUSED)
+@pytest.mark.parametrize("header", REFUSED, ids=range(len(REFUSED)))
 def test_whatever_is_not_the_token_is_refused(header: str) -> None:
     assert not is_authorized(TOKEN, header)
     assert is_authorized(TOKEN, bearer(TOKEN)["Authorization"])

@@ -77,6 +77,12 @@ def test_the_status_says_how_bad_it_is(
     assert "shard 0: reading (50 %)" in output
 
 
+def test_an_audit_of_one_bucket_repairs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status, output, _ = run(monkeypatch, tmp_path, report(ORPHAN), "--repair", "--bucket", "vol/bucket")
+    assert status == 2
+    assert "Given to the judges" not in output
+
+
 def test_a_repair_says_what_was_kept_and_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status, output, _ = run(monkeypatch, tmp_path, report(ORPHAN), "--repair", "--shard", "1")
     assert status == 4

@@ -490,6 +490,21 @@ class TestSweeps:
         assert not desk.wait(SETTINGS.safety_sweep_interval_ms - 1)
         assert pages(desk.wait(1))
 
+    def test_claimed_rows_are_left_alone_as_long_as_the_block_store_fails(self, desk: Desk) -> None:
+        """Their task is there, and would get a twin with every sweep."""
+        desk.give()
+        page = only(desk.wait(SETTINGS.safety_sweep_interval_ms), SweepPage)
+        assert page.with_claimed
+        desk.give(sent_page(page, 0))
+        command = only(desk.give(claimed(only(desk.give(purge(row(1))), ClaimRows))), DeleteBlocks)
+        desk.give(deleted(command, 0))
+        sent = desk.wait(SETTINGS.safety_sweep_interval_ms)
+        (during,), (retry,) = pages(sent), bodies(sent, DeleteBlocks)
+        assert not during.with_claimed
+        finish = only(desk.give(deleted(retry)), FinishRows)
+        desk.give(finished(finish), sent_page(during, 0))
+        assert only(desk.wait(SETTINGS.safety_sweep_interval_ms), SweepPage).with_claimed
+
 
 class TestDrops:
     def test_rows_held_alone_are_swept_in_the_next_store(self, desk: Desk) -> None:

@@ -39,10 +39,15 @@ ALLOWED = {
     "services.plane": ("schemas", "services", "streaming"),
     "schemas": ("schemas",),
     "services.domain": ("schemas.records", "services.domain"),
+    "services.ledger": (
+        *("schemas", "services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
+        "services.ledger",
+    ),
     "services.storage": ("schemas", "services.domain", "services.storage", "services.runtime.errors"),
     "services.runtime": SHARED,
     "streaming": ("schemas", "services.domain", "streaming"),
-    **{f"services.{service}": (*SHARED, f"services.{service}") for service in (*SERVICES, "client")},
+    **{f"services.{service}": (*SHARED, f"services.{service}") for service in SERVICES},
+    "services.client": (*SHARED, "services.client", "services.ledger"),
 }
 """By the beginning of a module's name, the first that fits, what it may import of the project. Two rooms may import
 everything: the plane, which puts the services together, and the commands of the client, which start it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ from schemas.topics import (
     SNAPSHOT_CHAIN,
 )
 from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
-from services.metadata import queries
+from services.metadata import checkpoints, queries
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.runtime.clock import VirtualClock
@@ -344,6 +345,20 @@ class TestSnapshots:
         assert shard.internal(TakeSnapshot("vol", "tree", "s1")) == first
         assert len(shard.sent(SNAPSHOT_CHAIN)) == 2
 
+    def test_a_take_that_was_put_aside_and_comes_again_sees_what_is_there_then(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shard = Shard()
+        shard.do(PutKey("vol", "flat", "one", 10))
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "SnapshotListRow", None)  # its checkpoint is made by then
+            shard.send(MetadataCommand(0, "", 0, TakeSnapshot("vol", "flat", "s1"), "snapshots"))
+            shard.runner.step()
+        assert len(shard.sent(DEAD_LETTERS)) == 1
+        shard.do(PutKey("vol", "flat", "two", 10))
+        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        assert set(shard.names("flat", "s1")) == {"one", "two"}
+
     def test_a_drop_says_what_the_snapshot_alone_held(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
         shard.internal(TakeSnapshot("vol", "flat", "s1"))
@@ -506,6 +521,16 @@ class TestDirectories:
 
 
 class TestSweeps:
+    def test_of_every_bucket_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard) -> None:
+        shard.do(PutKey("vol", "flat", "k", 10))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        entry = shard.entry()
+        row = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
+        shard.internal(ClaimRows(1, 0, by_columns([row])))
+        page = SweepPage(1, 1, 0, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
+        assert shard.internal(page).rows == 1
+        assert shard.internal(replace(page, sweep_id=2, with_claimed=False)).rows == 0
+
     def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:
         before = len(shard.entries())
         page = SweepPage(1, 1, shard.bucket("tree").object_id, 0, 0, 0, 0, 0, b"", 2, 1_000_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CollectorRegistry
 
 from schemas.records import ClaimRows, ExpandDirectory
@@ -48,6 +50,15 @@ class TestRows:
         desk.wait(WINDOW_MS - 1)
         desk.restart()
         assert not desk.give()
+        assert bodies(desk.wait(1), ClaimRows)
+
+    def test_wait_though_a_message_beside_them_is_put_aside(self) -> None:
+        """What is in memory is then read anew, before the ends of the windows are set."""
+        desk = keys()
+        topic, good = purge(row(1))
+        assert not desk.give((topic, good), (topic, replace(good, snapshots_before_death=())))
+        assert len(desk.refused) == 1
+        assert not desk.wait(WINDOW_MS - 1)
         assert bodies(desk.wait(1), ClaimRows)
 
     def test_wait_each_from_their_own_arrival(self) -> None:

@@ -41,7 +41,7 @@ def audit(
         bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
     ] = False,
     repair_rows: Annotated[
-        int, typer.Option(min=1, help="Versions that metadata looks through before it takes orphans of a bucket.")
+        int, typer.Option(min=1, help="Versions that metadata looks through before it takes orphans.")
     ] = DEFAULT_REPAIR_ROWS,
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
@@ -51,6 +51,11 @@ def audit(
     Exit status: 0 nothing found; 1 the audit could not be made; 2 wrong options; 3 something is lost, or about to be;
     4 only leaks, or figures that a recount does not confirm. It tells what was found, repaired or not.
     """
+    if repair and bucket:
+        raise typer.BadParameter(
+            "one bucket alone does not tell who else refers to a block: repair after an audit of the shard",
+            param_hint="--repair",
+        )
     with session_of(context) as session:
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):

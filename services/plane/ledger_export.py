@@ -1,0 +1,68 @@
+"""Runs the ledger's export job as a child: it ends with whoever has asked for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from schemas.credentials import FILE_VARIABLE
+from schemas.topics import CLIENTS
+from services.plane.home import jars_directory
+from services.plane.java import find_java, spark_java_home
+from services.plane.plane_secrets import plane_security
+from services.runtime.errors import DeepcleanError
+
+LAST_CHARACTERS = 1_000
+
+
+class ExportError(DeepcleanError):
+    """The ledger was not exported as far as it goes; the next run goes on."""
+
+
+def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> int:
+    """Write what is new in the ledger into Parquet files below a directory; says how many rows that were.
+
+    Raises:
+        ExportError: the job failed; why, and what to do.
+    """
+    command = [
+        *(sys.executable, "-m", "streaming.ledger", "--jars-directory", str(jars_directory() / "spark")),
+        *("--heap", heap, "--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())),
+    ]
+    environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}
+    if security := plane_security(home):
+        environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
+    rows = 0
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,  # ends with this process, and the job with it
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None  # noqa: S101  it was asked for
+            for line in process.stdout:
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # libraries may print, too
+                    rows = int(json.loads(line)["exported"])
+            status = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+        if status != 0:
+            log.seek(0)
+            said = log.read().decode(errors="replace")[-LAST_CHARACTERS:].strip()
+            raise ExportError(f"the export job ended with status {status}; it said last: {said or 'nothing'}")
+    return rows

@@ -1,0 +1,119 @@
+"""The ledger on a real broker: read, verified, and exported by Spark, each row once whatever comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import LedgerRows
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
+from services.client.ledger_reads import LedgerFilter, read_ledger
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.in_memory import InMemoryPlane
+from services.plane.verify_run import verify_shard
+from services.runtime.kafka import KafkaLog
+from services.runtime.log import LogRecord
+from streaming.errors import StopError
+from streaming.ledger import CHECKPOINT_DIRECTORY, MARKS_DIRECTORY, ROWS_DIRECTORY, ExportOptions, export
+from tests.property.test_ledger import played, verified
+from tests.spark_session import SPARK_MARKS, started_session
+
+pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(300)]
+SHARDS = 2
+COPIED = (METADATA_COMMANDS.name, METADATA_PROGRESS.name, METADATA_REPLIES.name, LEDGER.name)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    with started_session() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        # The times of the copied log, not those at which it is copied.
+        kept = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+        create_topics(started.bootstrap_servers, dict.fromkeys(COPIED, kept), SHARDS)
+        yield started.bootstrap_servers
+
+
+def _send(broker: str, topic: str, records: list[LogRecord]) -> None:
+    producer = Producer({"bootstrap.servers": broker, "linger.ms": 5})
+    for record in records:
+        headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, record.fingerprint)]
+        producer.produce(topic, record.value, partition=0, headers=headers, timestamp=record.timestamp_ms)
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture(scope="module")
+def plane(broker: str) -> InMemoryPlane:
+    """A plane in memory whose log the broker has, too."""
+    plane = played(0)
+    for name in COPIED:
+        _send(broker, name, plane.log.records(name, 0))
+    return plane
+
+
+def test_the_ledger_is_read_and_verified_over_a_broker(broker: str, plane: InMemoryPlane) -> None:
+    log, expected = KafkaLog(broker, "deepclean.test"), verified(plane)
+    deleted = expected.deleted_bytes_after or 0
+    assert verify_shard(log, 0, lambda: deleted) == expected
+    assert expected.rows
+    assert list(read_ledger(log, 0, LedgerFilter())) == list(read_ledger(plane.log, 0, LedgerFilter()))
+    assert list(read_ledger(log, 1, LedgerFilter())) == []
+
+
+def _exported(session: SparkSession, directory: Path) -> list[dict[str, int]]:
+    rows = session.read.parquet(str(directory / ROWS_DIRECTORY)).drop("batch").collect()
+    return [row.asDict() for row in rows]
+
+
+def test_each_row_is_exported_once(broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path) -> None:
+    options = ExportOptions(broker, tmp_path / "exported", max_messages_per_batch=2)
+    told = [asdict(row) for _, row in read_ledger(plane.log, 0, LedgerFilter())]
+    expected = [{"shard": 0, **row.pop("claim"), **row} for row in told]
+    assert export(session, options) == len(expected)
+    found = _exported(session, options.directory)
+    key = sorted(expected[0])
+    assert sorted([row[name] for name in key] for row in found) == sorted(
+        [row[name] for name in key] for row in expected
+    )
+    assert export(session, options) == 0, "there is nothing new"
+    records = plane.log.records(LEDGER.name, 0)
+    newest = codec(LedgerRows).decode(records[-1].value)
+    following = replace(newest, finish_txn=newest.finish_txn + 1)
+    new = records[-1]._replace(value=codec(LedgerRows).encode(following))
+    _send(broker, LEDGER.name, [*records, new, new, *records])
+    rows_of_new = len(following.claim_places)
+    assert export(session, options) == rows_of_new, "what comes again counts once"
+    assert len(_exported(session, options.directory)) == len(expected) + rows_of_new
+    (mark,) = {file.name for file in (options.directory / MARKS_DIRECTORY).iterdir()} - _older(options.directory)
+    assert mark.endswith(".json")
+
+
+def _sorted(rows: list[dict[str, int]]) -> list[list[tuple[str, int]]]:
+    return sorted(sorted(row.items()) for row in rows)
+
+
+def _older(directory: Path) -> set[str]:
+    files = sorted((directory / MARKS_DIRECTORY).iterdir(), key=lambda file: int(file.stem))
+    return {file.name for file in files[:-1]}
+
+
+def test_what_was_exported_without_its_checkpoint_is_refused(
+    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path
+) -> None:
+    assert plane.log.records(LEDGER.name, 0)
+    options = ExportOptions(broker, tmp_path / "exported")
+    export(session, options)
+    (options.directory / CHECKPOINT_DIRECTORY).rename(tmp_path / "elsewhere")
+    with pytest.raises(StopError, match="has rows and no checkpoint"):
+        export(session, options)

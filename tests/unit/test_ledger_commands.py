@@ -1,0 +1,116 @@
+"""deepclean ledger and verify over a plane in memory: the rows, the words, the pages, the exit statuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from schemas.codec import codec
+from schemas.records import LedgerRows
+from schemas.topics import LEDGER, METADATA_COMMANDS
+from services.client.commands.session import Session
+from services.client.main import app
+from tests.unit.test_space_commands import CommandLine
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    """Five versions were freed in shard 1, the first one between two snapshots."""
+    line = CommandLine(tmp_path)
+    line.run("volume", "create", "vol1", "--shard", "1")
+    line.run("bucket", "create", "vol1/flat", "--layout", "OBS")
+    line.run("snapshot", "create", "vol1/flat", "before")
+    line.run("key", "put", "vol1/flat/k0", "--size", "1000")
+    line.run("snapshot", "create", "vol1/flat", "holder")
+    line.run("key", "delete", "vol1/flat/k0")
+    line.run("snapshot", "create", "vol1/flat", "after")
+    line.run("snapshot", "delete", "vol1/flat", "holder")
+    for number in range(1, 5):
+        line.run("key", "put", f"vol1/flat/k{number}", "--size", "10")
+    line.settle()
+    for number in range(1, 5):
+        line.run("key", "delete", f"vol1/flat/k{number}")
+    line.settle()
+    return line
+
+
+def _rows(line: CommandLine, *words: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = line.json("ledger", "list", *words)["rows"]
+    return rows
+
+
+def test_rows_are_listed_page_by_page(line: CommandLine) -> None:
+    rows = _rows(line, "vol1/flat")
+    assert [row["size_bytes"] for row in rows] == [1000, 10, 10, 10, 10]
+    assert all(row["previous_txn"] < row["birth"] < row["death"] for row in rows)
+    assert rows[0]["next_txn"] > rows[0]["death"]
+    assert rows == _rows(line, "--shard", "1")
+    assert _rows(line, "--shard", "0") == []
+    first = line.json("ledger", "list", "vol1/flat", "--limit", "2")
+    assert first["rows"] == rows[:2]
+    assert _rows(line, "vol1/flat", "--from", first["next"]) == rows[2:]
+    assert f"--from {first['next']}" in line.run("ledger", "list", "vol1/flat", "--limit", "2")
+
+
+def test_rows_are_filtered_by_bucket_and_moment(line: CommandLine) -> None:
+    rows = _rows(line, "vol1/flat")
+    assert _rows(line, "--shard", "1", "--bucket-id", str(rows[0]["bucket_id"])) == rows
+    assert _rows(line, "--shard", "1", "--bucket-id", "1") == []
+    assert _rows(line, "vol1/flat", "--since", "2999-01-01") == []
+    assert _rows(line, "vol1/flat", "--before", "2999-01-01T00:00+00:00") == rows
+    line.run("ledger", "list", "--since", "yesterday", status=2)
+    line.run("ledger", "list", "--from", "there", status=2)
+    line.run("ledger", "list", "--shard", "7", status=2)
+
+
+def test_one_version_is_told_in_words(line: CommandLine) -> None:
+    row = _rows(line, "vol1/flat")[0]
+    told = line.run("ledger", "show", str(row["object_id"]), "--shard", "1")
+    words = " ".join(told.split())
+    assert f"born at txn {row['birth']} of object {row['object_id']}" in words
+    assert f"snapshot before the death txn {row['previous_txn']}" in words
+    assert f"snapshot after the birth txn {row['next_txn']}" in words
+    assert f"at txn {row['claim_txn']}" in told
+    assert line.run("ledger", "show", str(row["first_local_id"]), "--block", "--shard", "1") == told
+    assert "Nothing of it was freed in shard 0" in line.run("ledger", "show", "4711")
+    assert line.json("ledger", "show", "4711") == []
+
+
+def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:
+    reports = line.json("verify")
+    assert [(report["rows"], report["size_bytes"], report["findings"]) for report in reports] == [
+        (0, 0, {}),
+        (5, 1040, {}),
+    ]
+    said = line.run("verify", "--shard", "1")
+    assert "5 versions, 5 blocks, 1.0 KiB" in said
+    assert "Whatever was freed was held by nobody" in said
+    line.run("verify", "--shard", "2", status=2)
+
+
+def test_the_exit_status_tells_losses_from_differences(line: CommandLine) -> None:
+    log = line.client.plane.log
+    record = log.partitions[LEDGER.name, 1].pop()
+    assert "finished, and without a record" in _output_of_verify(line, 4)
+    message = codec(LedgerRows).decode(record.value)
+    live = line.json("key", "put", "vol1/flat/live", "--size", "5")["committed"]
+    forged = _naming(message, live["object_id"])
+    log.append(LEDGER.name, 1, codec(LedgerRows).encode(forged), codec(LedgerRows).fingerprint)
+    assert "the log never made" in _output_of_verify(line, 3)
+    log.trim(METADATA_COMMANDS.name, 1, 1)
+    assert "was trimmed" in line.run("verify", status=1)
+
+
+def _naming(message: LedgerRows, object_id: int) -> LedgerRows:
+    count = len(message.claim_places)
+    return replace(message, groups=replace(message.groups, object_ids=(object_id,) * count))
+
+
+def _output_of_verify(line: CommandLine, status: int) -> str:
+    result = CliRunner().invoke(app, ["verify"], obj=Session(Path(), line.client))
+    assert result.exit_code == status, result.output
+    return result.stdout

@@ -1,0 +1,173 @@
+"""Verifies the ledger of a large shard on a real broker, and says how fast that was and how much memory it took.
+
+    python -m tests.verify_at_scale fill --home DIR --keys 600000 --snapshots 100
+    python -m tests.verify_at_scale verify --home DIR
+
+``fill`` puts keys, deletes two of three and brings some back, takes snapshots and drops every other one, and then
+claims and finishes whatever nobody holds, as key_deletion would: metadata applies it all as it does in its process.
+``verify`` replays the log and compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    ClaimRows,
+    CreateBucket,
+    CreateVolume,
+    DeletedEntries,
+    DeletedKind,
+    DeleteKey,
+    DropSnapshot,
+    FinishRows,
+    MetadataCommand,
+    MetadataProgress,
+    PutKey,
+    RowsClaimed,
+    TakeSnapshot,
+    Undelete,
+)
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
+from services.domain.row_columns import names_of_groups
+from services.domain.table_keys import object_id
+from services.ledger.report import VerifyReport
+from services.metadata.service import MetadataService
+from services.metadata.tables import ACCOUNT_TABLE
+from services.plane.broker_topics import create_topics
+from services.plane.plane_lock import log_of_stopped_plane
+from services.plane.shard_databases import database_directory, new_database, open_database
+from services.plane.stack import TOPIC_SETTINGS
+from services.plane.verify_run import read_records, verify_shard
+from services.runtime.clock import SystemClock
+from services.runtime.kafka import KafkaLog
+from services.runtime.loop import Runner
+from services.storage.tables import TablesReader
+from tests.rebuild_at_scale import send
+
+BACK_EVERY = 100
+_BUCKETS = {object_id(0, 2, 1): "flat", object_id(0, 3, 1): "tree"}
+
+
+def history(keys: int, snapshots: int) -> Iterator[MetadataCommand]:
+    """What clients and snapshots do: half in a flat bucket, half in a tree."""
+    yield _client(CreateVolume("vol"))
+    yield _client(CreateBucket("vol", "flat", BucketLayout.OBJECT_STORE))
+    yield _client(CreateBucket("vol", "tree", BucketLayout.FILE_SYSTEM_OPTIMIZED))
+    for part in range(snapshots):
+        bucket = ("flat", "tree")[part % 2]
+        first, end = keys * part // snapshots, keys * (part + 1) // snapshots
+        for key in range(first, end):
+            yield _client(PutKey("vol", bucket, _name(key), 4_096))
+        for key in range(first, end, 3):
+            yield _client(DeleteKey("vol", bucket, _name(key)))
+        yield MetadataCommand(0, "", 0, TakeSnapshot("vol", bucket, f"snapshot-{part:04}"), "snapshots")
+        for key in range(first + 1, end, 3):
+            yield _client(DeleteKey("vol", bucket, _name(key)))
+        if part % 2:
+            yield MetadataCommand(0, "", 0, DropSnapshot(f"snapshot-{part:04}"), "snapshots")
+
+
+def _client(body: object) -> MetadataCommand:
+    return MetadataCommand(0, "", 0, body, wants_reply=False)  # type: ignore[arg-type]
+
+
+def _name(key: int) -> str:
+    return f"warehouse/table-{key % 16:02}/part-{key:09}.parquet"
+
+
+def _said(log: KafkaLog, topic: Topic) -> Iterator[Any]:
+    for record in read_records(log, topic.name, 0, 0, log.end_offset(topic.name, 0)):
+        yield codec(topic.record).decode_message(record.value, record.fingerprint)
+
+
+def claims(log: KafkaLog) -> Iterator[MetadataCommand]:
+    """One of many deleted keys comes back; the rest is asked for."""
+    for number, entries in enumerate(_said(log, DELETED_ENTRIES), start=1):
+        assert isinstance(entries, DeletedEntries)
+        rows = entries.rows
+        if rows.kind is not DeletedKind.KEY or not rows.object_ids:
+            continue
+        for place in range(0, len(rows.object_ids), BACK_EVERY):
+            bucket = _BUCKETS[rows.bucket_ids[place]]
+            named = (rows.object_ids[place], rows.births[place], rows.deaths[place])
+            yield _client(Undelete("vol", bucket, f"back/{named[0]}", DeletedKind.KEY, *named))
+        yield MetadataCommand(
+            0, "", 0, ClaimRows(number, entries.chain_version, (rows,)), "key_deletion", wants_reply=False
+        )
+
+
+def finishes(log: KafkaLog) -> Iterator[MetadataCommand]:
+    """Whatever was claimed is finished."""
+    for progress in _said(log, METADATA_PROGRESS):
+        assert isinstance(progress, MetadataProgress)
+        if isinstance(progress.body, RowsClaimed) and progress.body.groups.object_ids:
+            finish = FinishRows(progress.body.task, (names_of_groups(progress.body.groups),))
+            yield MetadataCommand(0, "", 0, finish, "key_deletion", wants_reply=False)
+
+
+def fill(home: Path, keys: int, snapshots: int) -> None:
+    """Make a log, and the ledger that metadata makes of it."""
+    with log_of_stopped_plane(home) as log:
+        create_topics(log.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
+        store = new_database(database_directory(home, "metadata", 0), "metadata")
+        runner = Runner(MetadataService(), 0, store, log, SystemClock())
+        steps: dict[str, Callable[[], Iterator[MetadataCommand]]] = {
+            "done": lambda: history(keys, snapshots),
+            "claimed": lambda: claims(log),
+            "finished": lambda: finishes(log),
+        }
+        for what, commands in steps.items():
+            started = time.monotonic()
+            send(log, commands())
+            while runner.positions().get(METADATA_COMMANDS.name, 0) < log.end_offset(METADATA_COMMANDS.name, 0):
+                runner.step(1.0)
+            print(f"{what} after {time.monotonic() - started:.1f} s", flush=True)
+        runner.close()
+        store.close()
+
+
+def verify(home: Path) -> VerifyReport:
+    """Replay and compare."""
+    store = open_database(database_directory(home, "metadata", 0), "metadata")
+    accounts = TablesReader(store).table(ACCOUNT_TABLE)
+    freed_bytes = sum(account.freed_bytes for _, account in accounts.scan(b"", b"\xff"))
+    store.close()
+    with log_of_stopped_plane(home) as log:
+        before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        started = time.monotonic()
+        report = verify_shard(log, 0, lambda: freed_bytes, home)
+        seconds = time.monotonic() - started
+        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"{report.commands:,} commands, {report.rows:,} freed versions and {report.undeletes:,} undeletes verified in "
+        f"{seconds:.1f} s, {report.commands / seconds:,.0f} commands/s; {peak_kib // 1024} MiB at most, "
+        f"{before_kib // 1024} before; findings: {dict(report.findings) or 'none'}"
+    )
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do one of the two."""
+    parser = argparse.ArgumentParser(prog="python -m tests.verify_at_scale", description=__doc__)
+    parser.add_argument("step", choices=("fill", "verify"))
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--keys", type=int, default=600_000)
+    parser.add_argument("--snapshots", type=int, default=100)
+    options = parser.parse_args(arguments)
+    if options.step == "verify":
+        return 0 if verify(options.home).is_clean else 1
+    fill(options.home, options.keys, options.snapshots)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
