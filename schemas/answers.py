@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.records import (
+    BreakerLimits,
+    BreakerTrip,
+    CollectorState,
     DeadLetterRow,
     DeadLetterState,
     DeletedKind,
     DirectoryRow,
     KeyRow,
+    PurgeHourRow,
     RetentionPolicy,
     SnapshotListRow,
     SpaceCellValue,
@@ -103,6 +107,55 @@ class BucketSpace:
     snapshots: tuple[SnapshotListRow, ...]
     claims_stopped: str
     """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowHour:
+    """What of a bucket would have been claimed within an hour, had its collector not been in the shadow."""
+
+    began_ms: int
+    """Log time at which the hour began."""
+    versions: int
+    bytes: int
+    oldest_deletion_ms: int
+    newest_deletion_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorStatus:
+    """What the collector does for a bucket, or for all of a shard, and what waits because of it."""
+
+    volume: str
+    """Empty for all of the shard."""
+    bucket: str
+    is_deleted: bool
+    """Whether the bucket was deleted; what it has left behind still waits."""
+    state: CollectorState
+    """As it was set for this bucket, or for all of the shard."""
+    effective_state: CollectorState
+    """Of both the stricter one."""
+    reason: str
+    changed_by: str
+    changed_ms: int
+    """Log time of the last change; -1 when nothing was ever set."""
+    pending_bytes: int
+    """Held by nobody and not claimed."""
+    pending_versions: int
+    claimed_bytes: int
+    """Claimed, and not confirmed by the block store: a pause does not end that."""
+    claimed_versions: int
+    unexpanded_directories: int
+    """Deleted trees that are not taken apart, counted up to 1,000: what is below them comes on top. -1 when not
+    counted, which it is for one bucket alone.
+    """
+    limits: BreakerLimits | None = None
+    """Limits of the breaker that were set for this bucket, or for each that has none of its own."""
+    trip: BreakerTrip | None = None
+    """Why the breaker has tripped; null when it has not."""
+    hour: PurgeHourRow | None = None
+    """What was claimed of the bucket in its last hour with a limit."""
+    shadow: tuple[ShadowHour, ...] = ()
+    """What would have been claimed in each hour of the last two weeks, while the bucket was in the shadow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +261,10 @@ class ShardBacklog:
     """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
     cells: int
     """Cells of the space matrices."""
+    held_back_bytes: int
+    """What of the pending bytes waits because the collector may not claim."""
+    collectors: dict[CollectorState, int]
+    """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,26 @@ class PurgeOutcome(StrEnum):
     HAS_CHILDREN = "HAS_CHILDREN"
     HELD = "HELD"
     GONE = "GONE"
+    HELD_BACK = "HELD_BACK"
+
+
+class CollectorState(StrEnum):
+    """What the collector does for a bucket or a shard, from the loosest to the strictest; of a bucket's own and
+    its shard's the stricter one counts.
+    """
+
+    RUNNING = "RUNNING"
+    SHADOW = "SHADOW"
+    TRIPPED = "TRIPPED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+class BreakerCause(StrEnum):
+    """What a claim would have exceeded: the limits of the hour, or what the space matrix says that nobody holds."""
+
+    LIMITS = "LIMITS"
+    FORECAST = "FORECAST"
 
 
 class RollbackOutcome(StrEnum):
@@ -141,6 +161,7 @@ class Barrier:
     round: int
     work: int
     origin: str
+    collector_txn: int = 0
 
 
 # Metadata.commands
@@ -343,14 +364,10 @@ class GrantContainer:
 
 @dataclass(frozen=True, slots=True)
 class StopClaims:
-    """Refuse every claim and purge until they are resumed. Sent by snapshots when its chain is corrupted."""
+    """Hold back every claim and purge until a person says otherwise, whatever else is said of the collector.
 
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeClaims:
-    """Allow claims and purges again. Sent by a person."""
+    Sent by snapshots when its chain is corrupted.
+    """
 
     reason: str
 
@@ -400,6 +417,51 @@ class SetSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class SetCollector:
+    """Say what the collector does for one bucket, or for all of a shard. Its owner sends it, or an administrator."""
+
+    volume: str
+    bucket: str
+    state: CollectorState
+    reason: str
+    ends_stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerLimits:
+    """How much of a bucket may be claimed within an hour of log time: a share of what it had when the hour began, or
+    the floor if that is more.
+    """
+
+    share_percent: int
+    floor_bytes: int
+    floor_versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetBreaker:
+    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour.
+
+    Its owner sends it, or an administrator.
+    """
+
+    volume: str
+    bucket: str
+    limits: BreakerLimits | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBreaker:
+    """Let the collector go on where the breaker has tripped; the hour begins anew, and what waits may go in it
+    beside the limits. Its owner sends it, or an administrator.
+    """
+
+    volume: str
+    bucket: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataCommand:
     """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
 
@@ -428,12 +490,14 @@ class MetadataCommand:
         | SweepPage
         | GrantContainer
         | StopClaims
-        | ResumeClaims
         | PublishFullChain
         | Barrier
         | RequeueOrphans
         | AcceptLostTail
         | SetSecret
+        | SetCollector
+        | SetBreaker
+        | ResetBreaker
     )
     sender: str = ""
     wants_reply: bool = True
@@ -477,6 +541,7 @@ class RowsClaimed:
     removed: tuple[RowNames, ...]
     gone: tuple[RowNames, ...]
     refused: tuple[RowNames, ...]
+    held_back: tuple[RowNames, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,6 +631,15 @@ class RollbackPageDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectorChanged:
+    """The collector does something else for one bucket, or for all of the shard, from this txn on."""
+
+    bucket_id: int
+    state: CollectorState
+    txn: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataProgress:
     """What happened to the services' commands.
 
@@ -583,6 +657,7 @@ class MetadataProgress:
         | SnapshotDropped
         | RollbackPageDone
         | Barrier
+        | CollectorChanged
     )
 
 
@@ -1233,6 +1308,7 @@ class DeletedKeyRow:
     snapshots_before_death: int
     is_overwritten: bool = False
     deletion_time_ms: int = 0
+    is_shadowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1312,6 +1388,56 @@ class ClientRow:
     number: int
     log_time_ms: int
     reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerTrip:
+    """Why nothing more of a bucket is claimed until a person has looked."""
+
+    cause: BreakerCause
+    at_ms: int
+    txn: int
+    claimed_bytes: int
+    claimed_versions: int
+    most_bytes: int
+    most_versions: int
+    next_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeHourRow:
+    """purgeHourTable: what was claimed of a bucket in its present hour, of which the breaker watches the limits."""
+
+    began_ms: int
+    most_bytes: int
+    most_versions: int
+    claimed_bytes: int
+    claimed_versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowHourRow:
+    """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been in
+    its shadow.
+    """
+
+    versions: int
+    bytes: int
+    oldest_deletion_ms: int
+    newest_deletion_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorRow:
+    """collectorTable: what the collector does for one bucket, or for all of the shard."""
+
+    state: CollectorState
+    reason: str
+    changed_by: str
+    changed_ms: int
+    changed_txn: int
+    limits: BreakerLimits | None = None
+    trip: BreakerTrip | None = None
 
 
 @dataclass(frozen=True, slots=True)

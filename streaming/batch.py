@@ -41,7 +41,7 @@ PREMATURE = "premature"
 EMPTY = "empty"
 COLUMNS_ERROR = "ColumnsError"
 DECODE_ERROR = "DecodeError"
-_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string>"
+_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import (
     BucketSpace,
+    CollectorStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -187,6 +188,12 @@ class HttpMetadataReads:
         """Where the bytes of a bucket are."""
         space: BucketSpace = self._shard.get("/space", BucketSpace, {"volume": volume, "bucket": bucket})
         return space
+
+    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        parameters = {"volume": volume, "bucket": bucket} if bucket else {}
+        lines: list[CollectorStatus] = self._shard.get("/collector", list[CollectorStatus], parameters)
+        return lines
 
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""

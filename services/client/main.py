@@ -11,12 +11,14 @@ from schemas.private_files import keep_files_private
 from services.client.commands import (
     audit,
     bench,
+    breaker,
     bucket,
     consumer,
     dead_letters,
     deleted,
     directory,
     explain,
+    gc,
     git,
     key,
     ledger,
@@ -77,6 +79,8 @@ for group, name in (
     (ledger.app, "ledger"),
     (secret.app, "secret"),
     (deleted.app, "deleted"),
+    (gc.app, "gc"),
+    (breaker.app, "breaker"),
     (dead_letters.app, "dead-letters"),
     (bench.app, "bench"),
 ):

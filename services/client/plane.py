@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
+    CollectorStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -46,10 +47,13 @@ from schemas.records import (
     RenameKey,
     RenameSnapshot,
     RequeueOrphans,
+    ResetBreaker,
     ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
     RollBackBucket,
+    SetBreaker,
+    SetCollector,
     SetConsumer,
     SetRetention,
     SetSecret,
@@ -85,6 +89,9 @@ NamespaceCommand = (
     | Undelete
     | RequeueOrphans
     | SetSecret
+    | SetCollector
+    | SetBreaker
+    | ResetBreaker
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
 """Who a command says it comes from, where that is not just a client."""
@@ -147,6 +154,10 @@ class MetadataReads(Protocol):
 
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
+        ...
+
+    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         ...
 
     def ask_for_diff(

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
+    CollectorChanged,
     DirectoriesPurged,
     DirectoryExpanded,
     MetadataCommand,
@@ -21,7 +22,8 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TABLES, Tables
 from services.directory_deletion.trees import Trees
 from services.runtime.chain_follower import ChainFollower
-from services.runtime.counts import take_done
+from services.runtime.collector_follower import CollectorFollower
+from services.runtime.counts import count_done, take_done
 from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
@@ -39,7 +41,8 @@ class DirectoryDeletionService:
     ) -> None:
         metrics = metrics or DirectoryDeletionMetrics(CollectorRegistry())
         self._chain = ChainFollower()
-        self._trees = Trees(settings or DirectoryDeletionSettings(), metrics)
+        self._collector = CollectorFollower()
+        self._trees = Trees(settings or DirectoryDeletionSettings(), metrics, self._collector)
         self._is_stale = False
         self._is_reported = False
 
@@ -49,6 +52,7 @@ class DirectoryDeletionService:
 
     def _rebuild(self, tables: Tables) -> None:
         self._chain.restore(tables)
+        self._collector.restore(tables)
         self._trees.restore(tables)
         self._is_stale = False
 
@@ -93,10 +97,15 @@ class DirectoryDeletionService:
         elif isinstance(body, DirectoriesPurged):
             for purged in body.rows:
                 self._trees.purged(purged, work)
+        elif isinstance(body, CollectorChanged):
+            count_done(work)
+            self._collector.follow(body, work)
+            self._trees.enlist_again(work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
         """End every pause, and send the barrier on behind all that went to metadata."""
-        passed = replace(barrier, work=barrier.work + self._trees.work + take_done(work), origin=self.name)
+        left = self._trees.work + take_done(work) + self._collector.is_behind(barrier)
+        passed = replace(barrier, work=barrier.work + left, origin=self.name)
         self._trees.make_due(work)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
 

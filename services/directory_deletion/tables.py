@@ -5,6 +5,7 @@ table        key                         value
 ============ =========================== =========================================================
 treeTable    /bucketId/death/objectId    a deleted directory on its way
 chainTable   chain version               a marker of the chain, as it came
+collectorTable /bucketId                 what the collector may do for a bucket, when it does not just run
 countTable   done                        what was done since the last barrier
 ============ =========================== =========================================================
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from schemas import records
 from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
 from services.storage.tables import TableDefinition, TablesReader
@@ -26,7 +28,7 @@ Tables = Work | TablesReader
 
 TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
 
-TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COUNT_TABLE)
+TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COLLECTOR_TABLE, COUNT_TABLE)
 
 FIRST, BEYOND = b"", b"\xff"
 """Bounds of a whole table."""

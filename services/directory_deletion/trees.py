@@ -2,6 +2,9 @@
 
 They are expanded at once, or at the end of the undo window: until then a tree can be brought back as a whole.
 
+While the collector may not, a tree that waits stays as it is, in the table and in no queue, and is no work: so it
+can still come back as a whole. Where the expansion has begun it goes on; the emptied rows wait.
+
 A directory's own row goes last: metadata keeps it while the row of a sub-directory of the same deletion is left. It
 is BLOCKED then and stays in the table, however long a snapshot holds that child. Each purge names the parent, and a
 parent that is BLOCKED is tried again at once; its key follows from the child's bucket and death and the parent's id,
@@ -34,7 +37,9 @@ from services.directory_deletion.settings import DirectoryDeletionSettings, back
 from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.collector import may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done
 from services.runtime.due import DueQueue
 from services.runtime.service import Work
@@ -63,8 +68,11 @@ def _is_work(row: TreeRow) -> bool:
 class Trees:
     """All deleted directories of the shard that are on their way."""
 
-    def __init__(self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics) -> None:
+    def __init__(
+        self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics, collector: CollectorFollower
+    ) -> None:
         self._settings = settings
+        self._collector = collector
         self._metrics = metrics
         self._states: Counter[str] = Counter()
         self._work = 0
@@ -91,14 +99,18 @@ class Trees:
 
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
+        self._unheard_deaths.clear()
+        self._window.restore(tables)
+        self._must_end_windows = False
+        self.enlist_again(tables)
+
+    def enlist_again(self, tables: Tables) -> None:
+        """Put every directory where it belongs, by what the collector may do now."""
         self._states.clear()
         self._work = 0
         for queue in self._queues.values():
             queue.clear()
         self._unscheduled.clear()
-        self._unheard_deaths.clear()
-        self._window.restore(tables)
-        self._must_end_windows = False
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
 
@@ -159,6 +171,9 @@ class Trees:
                 self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
             return
         count_done(work)
+        if answer.outcome is PurgeOutcome.HELD_BACK:
+            self._step(row, TreeState.EXPANDED, work, attempt=1)
+            return
         if answer.outcome is PurgeOutcome.UNEXPANDED:
             self._step(row, TreeState.WAITING, work, attempt=1)
             return
@@ -322,8 +337,19 @@ class Trees:
         self._delist(row)
         work.table(TREE_TABLE).delete(_key(row))
 
+    def _is_held_back(self, row: TreeRow) -> bool:
+        """Whether a directory stays as it is until the collector may do more."""
+        if self._collector.is_running:
+            return False
+        state = self._collector.of(row.bucket_id)
+        if row.state == TreeState.WAITING:
+            return not may_expand(state)
+        return row.state in (TreeState.EXPANDED, TreeState.BLOCKED) and not may_claim(state)
+
     def _enlist(self, row: TreeRow) -> None:
         self._states[row.state] += 1
+        if self._is_held_back(row):
+            return
         self._work += _is_work(row)
         if row.state == TreeState.EXPANDED:
             self._to_purge.set(_key(row), row.chain_version)
@@ -334,6 +360,8 @@ class Trees:
 
     def _delist(self, row: TreeRow) -> None:
         self._states[row.state] -= 1
+        if self._is_held_back(row):
+            return
         self._work -= _is_work(row)
         self._queues[row.state].discard(_key(row))
         self._unscheduled.pop(_key(row), None)

@@ -108,9 +108,29 @@ def holders_of_cell(key: bytes) -> tuple[int, int]:
     return int(first, 16), int(last, 16)
 
 
+def bucket_id_of_cell(key: bytes) -> int:
+    """Bucket id in a key of spaceTable."""
+    return int(key[1 : key.index(b"/", 1)])
+
+
 def bucket_id_key(bucket_id: int) -> bytes:
     """Tables with one row a bucket id; also the first part of keys by bucket id."""
     return b"/%d" % bucket_id
+
+
+def bucket_id_of_key(key: bytes) -> int:
+    """Bucket id in the key of a table with one row a bucket id."""
+    return int(key[1:])
+
+
+def shadow_key(bucket_id: int, hour: int) -> bytes:
+    """shadowTable: hours since 1970."""
+    return b"/%d/%016x" % (bucket_id, hour)
+
+
+def hour_of_shadow_key(key: bytes) -> int:
+    """Hour in a key of shadowTable."""
+    return int(key.rpartition(b"/")[2], 16)
 
 
 def bucket_id_prefix(bucket_id: int) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from schemas.records import CollectorState
 from services.domain.reclaimability import Verdict
 from services.key_deletion.task_state import TaskState
 
 UNJUDGEABLE = "unjudgeable"
-CLAIM_OUTCOMES = ("claimed", "removed", "gone", "refused")
+CLAIM_OUTCOMES = ("claimed", "removed", "gone", "refused", "held_back")
 GROUP_OUTCOMES = ("confirmed", "failed")
 SWEEP_OUTCOMES = ("clean", "found", "timed_out")
 
@@ -27,6 +28,12 @@ class KeyDeletionMetrics:
             "deepclean_key_deletion_claim_rows_total",
             "Rows of claims, by what became of them.",
             ["outcome"],
+            registry=registry,
+        )
+        self.rows_held_back = Counter(
+            "deepclean_key_deletion_rows_held_back_total",
+            "Rows that were not claimed because the collector may not, by what it does; they are swept when it may.",
+            ["state"],
             registry=registry,
         )
         self.claims_refused = Counter(
@@ -99,6 +106,9 @@ class KeyDeletionMetrics:
             self.rows_judged.labels(verdict)
         for outcome in CLAIM_OUTCOMES:
             self.rows_claimed.labels(outcome)
+        for held_back in CollectorState:
+            if held_back is not CollectorState.RUNNING:
+                self.rows_held_back.labels(held_back.value.lower())
         for outcome in GROUP_OUTCOMES:
             self.groups.labels(outcome)
         for outcome in SWEEP_OUTCOMES:

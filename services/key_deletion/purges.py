@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from schemas.records import PurgeKeys, RowName, RowNames, WaitingPurge
+from schemas.records import CollectorState, PurgeKeys, RowName, RowNames, WaitingPurge
 from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.collector import may_ask
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import (
     ColumnsError,
@@ -25,6 +26,7 @@ from services.domain.row_columns import (
 )
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
 from services.key_deletion.tables import BEYOND, FIRST, PURGE, WAITING_TABLE, Tables, number_key, number_of_key
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import next_number
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
@@ -56,8 +58,11 @@ class _InWindow:
 class WaitingPurges:
     """The queue of purges, first come first served, behind those whose rows may still be brought back."""
 
-    def __init__(self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0) -> None:
+    def __init__(
+        self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collector: CollectorFollower | None = None
+    ) -> None:
         self._metrics = metrics
+        self._collector = collector or CollectorFollower()
         self._numbers: deque[int] = deque()
         self._window = UndoWindow(undo_window_ms)
         self._in_window: deque[_InWindow] = deque()
@@ -161,12 +166,18 @@ class WaitingPurges:
         return JudgedRows(found, first_judge_version) if taken_rows else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
-        """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing."""
+        """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing; so are those
+        that the collector may not claim, which are swept when it may.
+        """
         reclaimable = []
         counted: Counter[str] = Counter()
         kind, judged = purge.rows.kind, names_between(purge.rows, 0, max_rows)
+        held_back: Counter[CollectorState] = Counter()
         for row, before in zip(rows(judged), purge.snapshots_before_death[:max_rows], strict=True):
             bucket_id, _, birth, death = row
+            if not self._collector.is_running and not may_ask(state := self._collector.of(bucket_id)):
+                held_back[state] += 1
+                continue
             try:
                 verdict = view.judge(bucket_id, birth, death, before)
             except (ChainViewError, LifetimeError) as error:
@@ -184,6 +195,8 @@ class WaitingPurges:
                 counted[verdict.value] += 1
                 logger.error("first judge let a held row pass: kept", row=RowName(kind, *row), verdict=verdict.value)
         counted[Verdict.RECLAIMABLE.value] = len(reclaimable)
+        for state, number in held_back.items():
+            self._metrics.rows_held_back.labels(state.value.lower()).inc(number)
         for value, number in counted.items():
             self._metrics.rows_judged.labels(value).inc(number)
         return names_of_kind(kind, reclaimable)

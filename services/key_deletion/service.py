@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from schemas.records import (
     Barrier,
     BlocksDeleted,
+    CollectorChanged,
     MetadataCommand,
     MetadataProgress,
     PurgeKeys,
@@ -46,6 +47,7 @@ from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
 from services.runtime.chain_follower import ChainFollower
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done, take_done
 from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
@@ -64,13 +66,14 @@ class KeyDeletionService:
         metrics = metrics or KeyDeletionMetrics(CollectorRegistry())
         self._metrics = metrics
         self._chain = ChainFollower()
-        self._purges = WaitingPurges(metrics, settings.undo_window_ms)
+        self._collector = CollectorFollower()
+        self._purges = WaitingPurges(metrics, settings.undo_window_ms, self._collector)
         self._tasks = Tasks(settings, metrics)
         self._pace = Pace(settings)
         self._held_back_by: HeldBackBy | None = None
         self._reported_held_back_by: HeldBackBy | None = None
         self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
-        self._stores = Stores(self._sweeps, settings, metrics)
+        self._stores = Stores(self._sweeps, settings, metrics, self._collector)
         self._is_stale = False
         self._is_reported = False
 
@@ -79,7 +82,7 @@ class KeyDeletionService:
         self._rebuild(tables)
 
     def _rebuild(self, tables: Tables) -> None:
-        for part in (self._chain, self._purges, self._tasks, self._sweeps, self._stores):
+        for part in (self._chain, self._collector, self._purges, self._tasks, self._sweeps, self._stores):
             part.restore(tables)
         self._is_stale = False
 
@@ -138,11 +141,15 @@ class KeyDeletionService:
 
     def _take_progress(self, body: object, work: Work) -> None:
         if isinstance(body, RowsClaimed):
-            self._tasks.claimed(body, work)
+            self._pace.claimed(self._tasks.claimed(body, work))
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
             self._end_sweep(self._sweeps.page_sent(body, work), work)
+        elif isinstance(body, CollectorChanged):
+            count_done(work)
+            if self._collector.follow(body, work):
+                self._stores.sweep_again(body.bucket_id, self._chain.view, work)
 
     def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
         """Once both twins are here: end every pause, and pass the barrier on to SCM behind all that went there."""
@@ -152,7 +159,8 @@ class KeyDeletionService:
         self._purges.make_due(work)
         self._tasks.make_due(work)
         self._sweeps.make_due(work)
-        work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + self._work(work))))
+        left = self._work(work) + self._collector.is_behind(both)
+        work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + left)))
 
     def _work(self, work: Work) -> int:
         """What is still to be done here, and what was done since this was last asked.
@@ -171,7 +179,7 @@ class KeyDeletionService:
         view = self._chain.view
         self._held_back_by = None
         while self._tasks.has_room and len(self._purges):
-            held_back_by = self._pace.held_back_by(now_ms)
+            held_back_by = self._pace.held_back_by(now_ms, self._tasks.claiming)
             if held_back_by is not None and not self._purges.are_pressing:
                 self._held_back_by = held_back_by
                 break

@@ -44,6 +44,8 @@ class KeyDeletionSettings:
     """How long rows wait before they are claimed, so that they can be brought back; a settle ends it at once."""
     max_rows_per_second: int = 0
     """Rows that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
+    max_bytes_per_second: int = 0
+    """Bytes that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
     purge_hours: Annotated[str, AfterValidator(_checked_hours)] = ""
     """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty for the whole day."""
 

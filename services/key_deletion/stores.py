@@ -21,10 +21,12 @@ from schemas.records import (
 )
 from schemas.topics import SNAPSHOTS_COMMANDS
 from services.domain.chain_view import ChainView
+from services.domain.collector import WHOLE_SHARD, may_claim
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, RowRange, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count, count_done, set_count
 from services.runtime.service import Work
 
@@ -34,8 +36,15 @@ EVERY_ROW = RowRange(0, 0)
 class Stores:
     """The stores of all live snapshots of the shard."""
 
-    def __init__(self, sweeps: Sweeps, settings: KeyDeletionSettings, metrics: KeyDeletionMetrics) -> None:
+    def __init__(
+        self,
+        sweeps: Sweeps,
+        settings: KeyDeletionSettings,
+        metrics: KeyDeletionMetrics,
+        collector: CollectorFollower,
+    ) -> None:
         self._sweeps = sweeps
+        self._collector = collector
         self._settings = settings
         self._metrics = metrics
         self._rows: dict[str, StoreRow] = {}
@@ -136,6 +145,8 @@ class Stores:
         if sweep.reclaimable_rows or sweep.unexpanded_directories:
             store = replace(store, attempt=store.attempt + 1)
             self._put(store, work)
+            if not may_claim(self._collector.of(store.bucket_id)):
+                return  # what was found stays until the collector may claim it, and is swept then
             pause_ms = backoff_ms(
                 self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, store.attempt
             )
@@ -145,10 +156,23 @@ class Stores:
         elif sweep.reset_version == store.reset_version:
             self._flag(store, work)
 
+    def sweep_again(self, bucket_id: int, view: ChainView, work: Work) -> None:
+        """The collector may do more for a bucket, or for all: whatever was held back is judged and claimed now.
+
+        Nothing of it was kept here: it is where it was, in metadata's garbage tables.
+        """
+        self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, view.version, work)
+        for store in list(self._rows.values()):
+            if not store.is_flagged and bucket_id in (WHOLE_SHARD, store.bucket_id):
+                previous = view.previous_live(store.bucket_id, store.snapshot_id)
+                rows = RowRange(previous.txn if previous else 0, store.txn)
+                pause_ms = self._settings.first_sweep_again_ms  # the rows that the other one finds have gone by then
+                self._sweeps.queue(store.bucket_id, store.snapshot_id, rows, store.reset_version, work, pause_ms)
+
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """The safety net: now and then every garbage row of the shard is judged again, and what is claimed asked for.
 
-        It brings back what a dead letter, a refusal while claims were stopped or a lost database has left behind.
+        It brings back what a dead letter, or a lost database has left behind.
         """
         if now_ms < self._safety_sweep_ms:
             return

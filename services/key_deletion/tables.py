@@ -1,16 +1,17 @@
 """The column families of one shard's key_deletion.
 
-============ ======================= ==============================================================
-table        key                     value
-============ ======================= ==============================================================
+============== ======================= ==============================================================
+table          key                     value
+============== ======================= ==============================================================
 taskTable    task                    a batch of rows on its way
 waitingTable number, in order        a purge that may not be judged yet, or has no room
 chainTable   chain version           a marker of the chain, as it came
 storeTable   snapshot id             what is known of the cleanliness of a snapshot's store
 sweepTable   /bucketId/snapshot id   a store's sweep, queued or on its way; no id for the active store
-barrierTable topic/barrier id        a barrier that waits for its twin from the other topic
+barrierTable   topic/barrier id        a barrier that waits for its twin from the other topic
+collectorTable /bucketId               what the collector may do for a bucket, when it does not just run
 countTable   name                    the numbers given out, and what was done since the last barrier
-============ ======================= ==============================================================
+============== ======================= ==============================================================
 
 Numbers are 16 hex digits, so that the order of keys is the order of numbers.
 """
@@ -22,6 +23,7 @@ from typing import Any
 from schemas import records
 from schemas.topics import Topic
 from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
 from services.storage.tables import TableDefinition, TablesReader
@@ -42,6 +44,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     STORE_TABLE,
     SWEEP_TABLE,
     BARRIER_TABLE,
+    COLLECTOR_TABLE,
     COUNT_TABLE,
 )
 

@@ -66,6 +66,8 @@ class Tasks:
         self._metrics = metrics
         self._open: dict[int, _OpenTask] = {}
         self._in_flight = 0
+        self.claiming = 0
+        """Tasks whose claim is not answered yet."""
         self._retries_in_flight = 0
         self._unconfirmed_bytes = 0
         self._timeouts: DueQueue[int] = DueQueue()
@@ -93,7 +95,7 @@ class Tasks:
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
         self._open.clear()
-        self._in_flight = self._retries_in_flight = self._unconfirmed_bytes = 0
+        self._in_flight = self.claiming = self._retries_in_flight = self._unconfirmed_bytes = 0
         self._timeouts.clear()
         self._retries.clear()
         self._unscheduled.clear()
@@ -114,13 +116,18 @@ class Tasks:
         self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, rows, NO_GROUPS, first_judge_version), work)
         self._schedule(task, now_ms, work)
 
-    def claimed(self, answer: RowsClaimed, work: Work) -> None:
-        """Metadata has answered a claim: what it let go is for SCM."""
+    def claimed(self, answer: RowsClaimed, work: Work) -> int:
+        """Metadata has answered a claim: what it let go is for SCM. Says how many bytes that are."""
         row = self._expected(answer.task, TaskState.CLAIMING, work)
         if row is None or not _is_answer_to(answer, row):
-            return
-        outcomes = (("removed", answer.removed), ("gone", answer.gone), ("refused", answer.refused))
-        for outcome, found in (("claimed", (names_of_groups(answer.groups),)), *outcomes):
+            return 0
+        for outcome, found in (
+            ("claimed", (names_of_groups(answer.groups),)),
+            ("removed", answer.removed),
+            ("gone", answer.gone),
+            ("refused", answer.refused),
+            ("held_back", answer.held_back),  # left alone from here on: the end of the pause has them swept
+        ):
             self._metrics.rows_claimed.labels(outcome).inc(row_count(found))
         for name in row_names(answer.refused):
             self._metrics.claims_refused.inc()
@@ -129,6 +136,7 @@ class Tasks:
             self._enter(answer.task, replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups), work)
         else:
             self._end(answer.task, work)
+        return sum(answer.groups.sizes_bytes)
 
     def deleted(self, answer: BlocksDeleted, work: Work) -> None:
         """SCM has answered: confirmed groups are finished, failed ones become a task of their own."""
@@ -258,6 +266,7 @@ class Tasks:
         unconfirmed_bytes = sum(row.groups.sizes_bytes)
         self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
         self._in_flight += state is not TaskState.FAILED
+        self.claiming += state is TaskState.CLAIMING
         self._retries_in_flight += is_retry
         self._unconfirmed_bytes += unconfirmed_bytes
 
@@ -268,6 +277,7 @@ class Tasks:
         self._unscheduled.pop(task, None)
         if before is not None:
             self._in_flight -= before.state is not TaskState.FAILED
+            self.claiming -= before.state is TaskState.CLAIMING
             self._retries_in_flight -= before.is_retry
             self._unconfirmed_bytes -= before.unconfirmed_bytes
 
@@ -289,9 +299,9 @@ def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
     check_lengths(*group_columns(answer.groups))
     claimed = names_of_groups(answer.groups)
     # Mostly all were claimed, in the order of the claim: then the comparison costs next to nothing.
-    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused):
+    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused or answer.held_back):
         return True
-    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused))
+    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused, *answer.held_back))
     if len(named) == row_count(row.rows) and set(named) == set(row_names(row.rows)):
         return True
     logger.error("answer to another claim under the number of this one: ignored", task=answer.task)

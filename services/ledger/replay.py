@@ -31,7 +31,7 @@ from services.domain.names import (
 from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id, object_txn
 from services.ledger.history import Asked, Claim, Entry, History, Moment, Version
 from services.ledger.report import Finding, FindingKind
-from services.ledger.strangers import Secrets, Signed
+from services.ledger.strangers import COLLECTOR_COMMANDS, Secrets, Signed
 
 HOUR_MS = 3_600_000
 MAX_BYTES = 2**63 - 1
@@ -45,15 +45,17 @@ class UnknownCommandError(Exception):
 
 
 _PERSON = ""
-_WITHOUT_TXN: Mapping[type[Any], tuple[str, ...]] = {
+_STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.Barrier: ("snapshots", "key_deletion", "directory_deletion"),
     records.GrantContainer: ("mock_scm",),
     records.StopClaims: ("snapshots", _PERSON),
-    records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
 }
 """What steers the shard, and who may send it."""
+
+_BY_ANSWER = (records.Undelete, *COLLECTOR_COMMANDS)
+"""Commands of which the answer says whether they were refused."""
 
 Answers = Callable[[int], MetadataReply | None]
 """What metadata answered at a txn; None when the txn was not given to a command that was answered."""
@@ -114,7 +116,6 @@ class LogReplay:
         self._rollback_ends = rollback_ends
         self._log_time_ms = self._epoch = self._chain_version = self._container_id = 0
         self._stored_bytes = 0
-        self._is_stopped = False
         self._secrets = Secrets()
         self._volumes: dict[str, int] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
@@ -164,7 +165,7 @@ class LogReplay:
         self._now = Moment(offset, self.txn + 1)
         self._objects = 0
         try:
-            if type(signed.command.body) in (*self._client_commands, records.Undelete):
+            if type(signed.command.body) in (*self._client_commands, *_BY_ANSWER):
                 self._apply_client_command(signed)
             else:
                 self._apply_internal_command(signed)
@@ -188,6 +189,9 @@ class LogReplay:
             return
         if isinstance(command.body, records.Undelete):
             self._undelete(command, command.body)
+            return
+        if isinstance(command.body, COLLECTOR_COMMANDS):
+            self._tell_collector(command)
             return
         try:
             self._client_commands[type(command.body)](command.body)
@@ -214,8 +218,8 @@ class LogReplay:
                 raise _PutAsideError
             carry_out(body)
             self.txn = self._now.txn
-        elif type(body) in _WITHOUT_TXN:
-            if command.sender not in _WITHOUT_TXN[type(body)] or (command.user and not self._is_new(command)):
+        elif type(body) in _STEERING:
+            if command.sender not in _STEERING[type(body)] or (command.user and not self._is_new(command)):
                 raise _PutAsideError
             self._steer(body)
         else:
@@ -225,8 +229,8 @@ class LogReplay:
         """Carry out what steers the shard itself."""
         if isinstance(body, records.GrantContainer):
             self._container_id = max(self._container_id, body.container_id)
-        elif isinstance(body, (records.StopClaims, records.ResumeClaims)):
-            self._is_stopped = isinstance(body, records.StopClaims)
+        elif isinstance(body, records.StopClaims):
+            self.txn = self._now.txn
         elif isinstance(body, records.AcceptLostTail):
             # What the lost commands did is in the database and in no log: from here on nothing can be replayed.
             self.lost_tail_offset = self._now.offset
@@ -429,6 +433,19 @@ class LogReplay:
             self.history.write(body.bucket_id, orphan, txn - 1, run.size_bytes, run, self._now)
             self.history.die(orphan, txn - 1, self._now)
 
+    # What may be claimed, and when
+
+    def _tell_collector(self, command: MetadataCommand) -> None:
+        """Whether something is paused is not asked here, but the command may have got a txn."""
+        body: Any = command.body
+        answer = self._answers(self._now.txn)
+        is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
+        if answer is not None and is_mine and answer.committed is not None:
+            bucket = self._buckets.get((body.volume, body.bucket))
+            named = {0 if bucket is None else bucket.bucket_id, answer.committed.object_id}
+            if command.number or len(named) == 1:  # one without a number is told by what it is about
+                self.txn = self._now.txn
+
     # What comes back
 
     def _undelete(self, command: MetadataCommand, body: records.Undelete) -> None:
@@ -565,7 +582,7 @@ class LogReplay:
         )
         self.history.note_claim(claim)
         for names in body.rows:
-            if names.kind is DeletedKind.KEY and not self._is_stopped:
+            if names.kind is DeletedKind.KEY:
                 for named in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
                     self._claim_one(*named)
 

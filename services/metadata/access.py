@@ -29,13 +29,19 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
     except DeniedError as error:
         raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
     body: Any = command.body
-    if isinstance(body, _ADMINISTRATORS_ONLY):
+    if isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
         if role is not SecretRole.ADMINISTRATOR:
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
             )
         return
     require_manager(transaction, command.user, body.volume)
+
+
+def _has_no_owner(transaction: Transaction, body: Any) -> bool:
+    """Whether a command is about all of the shard, or about what a deleted volume has left behind."""
+    is_asked = isinstance(body, records.SetCollector | records.SetBreaker | records.ResetBreaker)
+    return is_asked and transaction.work.table(VOLUME_TABLE).get(volume_key(body.volume)) is None
 
 
 def require_manager(transaction: Transaction, user: str, volume: str) -> None:

@@ -33,12 +33,18 @@ from services.storage.store import prefix_end
 
 def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
     """A bucket by its name, to change something in it: not while it is being rolled back."""
+    row = bucket_row(work, volume, bucket)
+    if row.rollback_snapshot_id:
+        raise CommandError(
+            ErrorCode.BUCKET_BUSY, f"bucket {volume}/{bucket} is being rolled back; try again when that is done"
+        )
+    return row
+
+
+def bucket_row(work: Work, volume: str, bucket: str) -> BucketRow:
+    """A bucket by its name, whatever is being done to it."""
     row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
     if row is not None:
-        if row.rollback_snapshot_id:
-            raise CommandError(
-                ErrorCode.BUCKET_BUSY, f"bucket {volume}/{bucket} is being rolled back; try again when that is done"
-            )
         return row
     if work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
         raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume} in shard {work.shard}")

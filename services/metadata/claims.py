@@ -26,9 +26,12 @@ from services.domain.reclaimability import is_reclaimable_after
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
+from services.metadata.breaker import Gate
+from services.metadata.collector_commands import is_held_back
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
+from services.metadata.shadow import count_version, is_in_shadow
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -52,12 +55,19 @@ class _Claim:
         self.removed: list[RowName] = []
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
+        self.held_back: list[RowName] = []
+        self._is_held_back = False
+        self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
         identities = _Identities(self._transaction)
+        bucket_id = None
         for row in rows(names):
             identity = identities.of(row[0])
+            if row[0] != bucket_id:
+                bucket_id = row[0]
+                self._is_held_back = is_held_back(self._transaction, bucket_id)
             if identity is None:
                 self.gone.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.KEY:
@@ -82,8 +92,17 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        if self._transaction.counters.claims_stopped or self._is_held(bucket_id, version.birth, death):
+        if self._is_held(bucket_id, version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
+            return
+        if self._is_held_back:
+            if is_in_shadow(self._transaction, bucket_id):
+                count_version(self._transaction, bucket_id, key, row)
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
+        if not self._gate(bucket_id).admit(version.size_bytes):
+            self._is_held_back = True
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
         snapshots = self._transaction.snapshots.of(work, bucket_id)
@@ -93,6 +112,12 @@ class _Claim:
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
         self._sums.add(bucket_id, version.size_bytes)
         self.groups.append((*named, *blocks))
+
+    def _gate(self, bucket_id: int) -> Gate:
+        gate = self._gates.get(bucket_id)
+        if gate is None:
+            gate = self._gates[bucket_id] = Gate(self._transaction, bucket_id)
+        return gate
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
@@ -109,8 +134,10 @@ class _Claim:
         row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
         if row is None:
             self.gone.append(name)
-        elif self._transaction.counters.claims_stopped or self._is_held(name.bucket_id, row.birth, row.death):
+        elif self._is_held(name.bucket_id, row.birth, row.death):
             self.refused.append(name)
+        elif self._is_held_back:
+            self.held_back.append(name)
         else:
             work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
             self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
@@ -122,6 +149,8 @@ class _Claim:
             self.removed.append(name)
         elif outcome is PurgeOutcome.HELD:
             self.refused.append(name)
+        elif outcome is PurgeOutcome.HELD_BACK:
+            self.held_back.append(name)
         else:
             self.gone.append(name)
 
@@ -134,12 +163,15 @@ class _Claim:
 
     def answer(self, task: int) -> RowsClaimed:
         """What became of all rows."""
+        for gate in self._gates.values():
+            gate.close()
         return RowsClaimed(
             task,
             BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
             by_columns(self.removed),
             by_columns(self.gone),
             by_columns(self.refused),
+            by_columns(self.held_back),
         )
 
 

@@ -25,6 +25,7 @@ from schemas.records import (
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
+from services.metadata.collector_commands import is_held_back
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
@@ -187,8 +188,10 @@ def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName)
         return _purged(name, parent_id, PurgeOutcome.HAS_CHILDREN)
     birth = object_txn(row.directory.object_id)
     snapshots = transaction.snapshots.of(work, name.bucket_id)
-    if transaction.counters.claims_stopped or not is_reclaimable_after(birth, snapshots.previous(row.death)):
+    if not is_reclaimable_after(birth, snapshots.previous(row.death)):
         return _purged(name, parent_id, PurgeOutcome.HELD)
+    if is_held_back(transaction, name.bucket_id):
+        return _purged(name, parent_id, PurgeOutcome.HELD_BACK)
     table.delete(key)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
     transaction.figures.purge_directory(name.bucket_id)

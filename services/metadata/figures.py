@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schemas.records import AccountRow
+from schemas.records import AccountRow, BucketRow
 from services.domain.table_keys import bucket_id_key, bucket_key
 from services.metadata.batch_sums import BatchSums
 from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
@@ -78,6 +78,19 @@ class BucketFigures:
         moved = [amounts for _, amounts in self._used.message()]
         return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved)
 
+    def live_and_deleted(self, work: Work, bucket_id: int) -> tuple[int, int] | None:
+        """Bytes and names that a bucket has, live and deleted, with all that this batch has changed so far; None for
+        a bucket that was deleted.
+        """
+        bucket = _bucket_of(work, bucket_id)
+        if bucket is None:
+            return None
+        moved = self._used.of(bucket_id) or (0, 0, 0, 0)
+        return (
+            bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
+            bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
+        )
+
     def keep_message(self, txn: int) -> None:
         """The present message was applied at a txn."""
         for bucket_id, _ in self._used.message():
@@ -105,12 +118,8 @@ class BucketFigures:
 
     def _write_used(self, work: Work, bucket_id: int, moved: list[int]) -> None:
         """Correct a bucket's row; one that was deleted has no figures to correct."""
-        identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-        if identity is None or identity.is_deleted:
-            return
-        key = bucket_key(identity.volume, identity.bucket)
-        bucket = work.table(BUCKET_TABLE).get(key)
-        if bucket is None or bucket.object_id != bucket_id:
+        bucket = _bucket_of(work, bucket_id)
+        if bucket is None:
             return
         live_bytes, live_names, deleted_bytes, deleted_names = moved
         figures = replace(
@@ -121,4 +130,13 @@ class BucketFigures:
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
             snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
         )
-        work.table(BUCKET_TABLE).put(key, figures)
+        work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
+
+
+def _bucket_of(work: Work, bucket_id: int) -> BucketRow | None:
+    """The row of a bucket; None for one that was deleted."""
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+    if identity is None or identity.is_deleted:
+        return None
+    bucket = work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
+    return bucket if bucket is not None and bucket.object_id == bucket_id else None

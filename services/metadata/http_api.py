@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from starlette.routing import Route
 
-from schemas.answers import BucketSpace, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
+from schemas.answers import BucketSpace, CollectorStatus, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
 from services.domain.table_keys import volume_key
 from services.metadata import queries, space_api
+from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
@@ -39,6 +40,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         read_route("/deleted", stores, deleted, list[ListedDeletion], applied_txn=applied_txn),
         read_route("/stat", stores, _stat, StatAnswer, applied_txn=applied_txn),
         read_route("/space", stores, _space, BucketSpace, applied_txn=applied_txn),
+        read_route("/collector", stores, _collector, list[CollectorStatus], applied_txn=applied_txn),
         *space_api.routes(stores, applied_txn),
     ]
 
@@ -119,3 +121,8 @@ def _stat(question: Question) -> StatAnswer:
 def _space(question: Question) -> BucketSpace:
     with closing_reader(question.store.reading()) as tables:
         return queries.bucket_space(tables, _bucket_row(question, tables))
+
+
+def _collector(question: Question) -> list[CollectorStatus]:
+    with closing_reader(question.store.reading()) as tables:
+        return collector_status(tables, question.text("volume", ""), question.text("bucket", ""))

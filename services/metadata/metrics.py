@@ -14,6 +14,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.answers import DiffJob, DiffStatus, ShardBacklog
+from schemas.records import CollectorState
 from services.metadata.queries import shard_backlog
 from services.runtime.errors import DeepcleanError
 from services.runtime.reads import Stores, closing_reader
@@ -47,13 +48,36 @@ class MetadataMetrics:
             registry=registry,
         )
 
+        self.held_back_bytes = Gauge(
+            "deepclean_metadata_held_back_bytes",
+            "Bytes that nobody holds and that wait because the collector may not claim.",
+            ["shard"],
+            registry=registry,
+        )
+        self.collectors = Gauge(
+            "deepclean_metadata_collectors",
+            "Buckets, and the shard as one more, for which something was said of the collector, by what it does.",
+            ["shard", "state"],
+            registry=registry,
+        )
+
     def watch(self, stores: Stores, shards: Sequence[int]) -> None:
         """Have the gauges show the figures of these shards whenever they are asked for."""
         for shard in shards:
             sums = _ShardSums(stores, shard)
             for state, bytes_of in _BYTES.items():
                 self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
+            self.held_back_bytes.labels(str(shard)).set_function(
+                partial(sums.value, lambda found: found.held_back_bytes)
+            )
+            for collector in CollectorState:
+                count = self.collectors.labels(str(shard), collector.value.lower())
+                count.set_function(partial(sums.value, partial(_collectors, collector)))
             self.space_cells.labels(str(shard)).set_function(partial(sums.value, lambda found: found.cells))
+
+
+def _collectors(state: CollectorState, sums: ShardBacklog) -> int:
+    return sums.collectors.get(state, 0)
 
 
 @dataclass(slots=True)

@@ -16,19 +16,23 @@ from schemas.records import (
     AccountRow,
     BucketLayout,
     BucketRow,
+    CollectorState,
     DirectoryRow,
     KeyRow,
     ShardState,
     VolumeRow,
 )
+from services.domain.collector import WHOLE_SHARD, may_claim, stricter
 from services.domain.table_keys import (
     bucket_id_key,
+    bucket_id_of_cell,
     bucket_id_prefix,
     bucket_key,
     flat_key,
     tree_key,
     volume_key,
 )
+from services.metadata.collectors import own_state, read_collectors
 from services.metadata.errors import CommandError, ErrorCode, SnapshotExpiredError
 from services.metadata.space import unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
@@ -263,8 +267,13 @@ def bucket_space(tables: TablesReader, bucket: BucketRow) -> BucketSpace:
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
     """Sums over every bucket and its cells: for an operator's glance, not for every second."""
-    held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
-    for _, cell in tables.table(SPACE_TABLE).scan(b"", b"\xff"):
+    held_bytes = held_versions = pending_bytes = pending_versions = held_back_bytes = cells = 0
+    state = shard_state(tables)
+    own = {one: own_state(row) for one, row in read_collectors(tables).items()}
+    if state.claims_stopped:
+        own[WHOLE_SHARD] = CollectorState.STOPPED
+    everything = own.get(WHOLE_SHARD, CollectorState.RUNNING)
+    for key, cell in tables.table(SPACE_TABLE).scan(b"", b"\xff"):
         cells += 1
         if cell.first_holder:
             held_bytes += cell.bytes
@@ -272,8 +281,9 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         else:
             pending_bytes += cell.bytes
             pending_versions += cell.versions
+            if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectorState.RUNNING))):
+                held_back_bytes += cell.bytes
     accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan(b"", b"\xff")]
-    state = shard_state(tables)
     return ShardBacklog(
         txn=state.txn,
         held_bytes=held_bytes,
@@ -287,4 +297,6 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         chain_version=state.chain_version,
         live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan(b"", b"\xff")),
         cells=cells,
+        held_back_bytes=held_back_bytes,
+        collectors={one: list(own.values()).count(one) for one in CollectorState},
     )

@@ -23,9 +23,11 @@ from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
+    breaker,
     buckets,
     checkpoints,
     claims,
+    collector_commands,
     expansion,
     keys,
     lost_tail,
@@ -37,6 +39,7 @@ from services.metadata import (
 )
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import HOUR_MS, ClientNumbers
+from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
@@ -70,6 +73,9 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.Undelete: undelete.undelete,
     records.RequeueOrphans: orphans.requeue_orphans,
     records.SetSecret: access.set_secret,
+    records.SetCollector: collector_commands.set_collector,
+    records.SetBreaker: breaker.set_breaker,
+    records.ResetBreaker: breaker.reset_breaker,
 }
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered as a client's are, and yet come from one sender alone."""
@@ -83,14 +89,13 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
-_ALWAYS_ANSWERED = (records.Undelete,)
+_ALWAYS_ANSWERED = (records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker)
 """Whoever reads the log again cannot tell without the answer whether it came in time."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     Barrier: ("snapshots", "key_deletion", "directory_deletion"),
     records.GrantContainer: ("mock_scm",),
     records.StopClaims: ("snapshots", _PERSON),
-    records.ResumeClaims: (_PERSON,),
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
 }
@@ -116,6 +121,7 @@ class MetadataService:
         self._directories = DirectoryPaths()
         self._clients = ClientNumbers()
         self._signers = Signers()
+        self._collectors = Collectors()
         self._transaction: Transaction | None = None
         self._dropped: list[str] = []
         self.unneeded_changes: list[tuple[bytes, bytes]] = []
@@ -133,6 +139,7 @@ class MetadataService:
         self._entries.clear()
         self._directories.clear()
         self._clients.clear()
+        self._collectors.clear()
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
         self._transaction = None
         self._dropped.clear()
@@ -177,6 +184,7 @@ class MetadataService:
                 self._entries,
                 self._directories,
                 signers=self._signers,
+                collectors=self._collectors,
             )
         transaction.begin(self._counters, log_time_ms)
         return transaction
@@ -235,6 +243,7 @@ class MetadataService:
 
     def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | _Refusal:
         """Apply a client's command as a whole or not at all."""
+        transaction.user = command.user
         try:
             if command.shard != transaction.shard:
                 raise CommandError(
@@ -265,6 +274,7 @@ class MetadataService:
         self._written.undo_message()
         self._entries.undo_message()
         self._directories.clear()
+        self._collectors.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -279,6 +289,7 @@ class MetadataService:
             # The loop undoes the tables; what is in memory must not stay ahead of them.
             self._counters = counters_before
             self._snapshots.clear()
+            self._collectors.clear()
             raise
 
     def _answer_service(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -312,9 +323,7 @@ class MetadataService:
         elif isinstance(body, records.GrantContainer):
             self._counters.container_id = max(self._counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
-            self._counters.claims_stopped = body.reason or "stopped"
-        elif isinstance(body, records.ResumeClaims):
-            self._counters.claims_stopped = ""
+            collector_commands.stop_claims(transaction, body)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
         else:
@@ -334,7 +343,7 @@ class MetadataService:
         if barrier.origin:
             work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, barrier))
             return
-        self._entries.add_barrier(barrier)
+        self._entries.add_barrier(replace(barrier, collector_txn=self._collectors.newest_txn(work)))
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Nothing is due by time: what time does is a command in the log."""

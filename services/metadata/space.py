@@ -82,6 +82,15 @@ class SpaceChanges:
         """Discount a row that leaves its garbage table."""
         self._rows.add((bucket_id, holder), tuple(-count for count in counts))
 
+    def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
+        """What a cell holds with all that this batch has changed so far."""
+        written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)))
+        changed = self._rows.of((bucket_id, holder))
+        if changed is None:
+            return written
+        size_bytes, versions, keys, directories, renames = map(sum, zip(written, changed, strict=True))
+        return size_bytes, versions, keys, directories, renames
+
     def write(self, work: Work) -> None:
         """Write the changed cells.
 

@@ -21,6 +21,9 @@ rollbackNameTable    /bucketId/objectId                        where an object g
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
+collectorTable       /bucketId                                 what the collector may do for a bucket; 0 for all
+purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
+shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
 s3SecretTable        user or service                           what it signs commands with
 clientTable          client id                                 last number and answer of a client
 transactionInfoTable #TRANSACTIONINFO                          the shard's counters
@@ -56,6 +59,9 @@ ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameR
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
+COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
+PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
+SHADOW_TABLE = TableDefinition("shadowTable", records.ShadowHourRow, is_cached=True)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)
@@ -81,6 +87,9 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SPACE_TABLE,
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,
+    COLLECTOR_TABLE,
+    PURGE_HOUR_TABLE,
+    SHADOW_TABLE,
     SECRET_TABLE,
     CLIENT_TABLE,
     TRANSACTION_INFO_TABLE,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
@@ -79,6 +80,9 @@ class Transaction:
     log_time_ms: int = 0
     objects: int = 0
     signers: Signers = field(default_factory=Signers)
+    collectors: Collectors = field(default_factory=Collectors)
+    user: str = ""
+    """Who has signed a client's command."""
 
     def begin(self, counters: ShardCounters, log_time_ms: int) -> None:
         """Take up the next command."""

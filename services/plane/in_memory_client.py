@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from schemas.answers import (
     BucketSpace,
+    CollectorStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -39,6 +40,7 @@ from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata import queries as metadata_queries
+from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
 from services.metadata.diff_api import DiffJobsOfShards
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
@@ -216,6 +218,13 @@ class InMemoryMetadataReads:
     def space(self, volume: str, bucket: str) -> BucketSpace:
         """Where the bytes of a bucket are."""
         return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket))
+
+    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        try:
+            return collector_status(self._tables(), volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
 
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""

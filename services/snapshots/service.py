@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
+    CollectorChanged,
     CreateSnapshot,
     CreateTag,
     DeleteConsumer,
@@ -38,8 +39,10 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SPACE,
 )
+from services.domain.collector import may_claim
 from services.domain.dead_letters import shortened
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.snapshots.access import Access
@@ -92,6 +95,7 @@ class SnapshotsService:
         settings = settings or SnapshotsSettings()
         metrics = self._metrics = metrics or SnapshotsMetrics(CollectorRegistry())
         self._rows = SnapshotRows()
+        self._collector = CollectorFollower()
         self._access = Access(self._rows)
         self._sizes = Sizes(self._rows)
         self._answers = Answers(settings.remembered_client_ms)
@@ -124,6 +128,7 @@ class SnapshotsService:
 
     def _read_memory(self, tables: ReadableTables) -> None:
         self._rows.restore(tables)
+        self._collector.restore(tables)
         self._access.restore(tables)
         self._sizes.restore(tables)
         self._settling.restore(tables)
@@ -263,6 +268,8 @@ class SnapshotsService:
                 self._settling.work_was_done(work)
         elif isinstance(body, Barrier):
             self._settling.barrier_returned(progress, body, work)
+        elif isinstance(body, CollectorChanged):
+            self._collector.follow(body, work)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """What retention does by the clock; after a start, what the state of the chain asks for.
@@ -310,8 +317,11 @@ class SnapshotsService:
         return len(self._lifecycle.pending) + len(self._rollbacks) + self._unclean_count()
 
     def _unclean_count(self) -> int:
+        """Snapshots whose flags are to come; where the collector may not claim, none is."""
         return sum(
-            is_active(row) and not (row.has_deep_cleaned_keys and row.has_deep_cleaned_directories)
+            is_active(row)
+            and not (row.has_deep_cleaned_keys and row.has_deep_cleaned_directories)
+            and may_claim(self._collector.of(row.bucket_id))
             for row in self._rows
         )
 

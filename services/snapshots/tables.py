@@ -12,6 +12,7 @@ spaceProgressTable   /bucketId          the newest update of a bucket without it
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
 chainTable           version, 16 hex    a marker of the chain, as it came
+collectorTable       /bucketId          what the collector may do for a bucket, when it does not just run
 retentionTable       /volume/bucket     a retention policy, and where its runs are
 tagTable             /volume/bucket/tag a named hold on a snapshot
 consumerTable        /volume/bucket/consumer  a named reader and its place
@@ -35,6 +36,7 @@ from typing import Any, Protocol, TypeVar
 
 from schemas import records
 from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.storage.tables import TableDefinition
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)
@@ -68,6 +70,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SETTLE_TABLE,
     RETURNED_BARRIER_TABLE,
     CHAIN_TABLE,
+    COLLECTOR_TABLE,
     RETENTION_TABLE,
     TAG_TABLE,
     CONSUMER_TABLE,

@@ -26,6 +26,7 @@ from services.client import workload
 from services.client.replay import Replay
 from services.ledger.report import FindingKind, VerifyReport
 from services.metadata import claims
+from services.metadata.breaker import Gate
 from services.metadata.space import SpaceChanges
 from services.metadata.tables import (
     DELETED_TABLE,
@@ -167,7 +168,8 @@ def _ask(plane: InMemoryPlane, body: ClaimRows | FinishRows) -> None:
 def _freed_by_force(monkeypatch: pytest.MonkeyPatch, operations: list[dict[str, object]]) -> VerifyReport:
     """A plane whose third judge lets everything pass is asked for all that is dead, and the claims are finished."""
     monkeypatch.setattr(claims, "is_reclaimable_after", lambda birth, previous: True)
-    # Left as it is, the space matrix notices and stops the process.
+    # Left as they are, the breaker notices and holds it back, or the space matrix notices and stops the process.
+    monkeypatch.setattr(Gate, "admit", lambda *_: True)
     monkeypatch.setattr(SpaceChanges, "subtract", lambda *_: None)
     plane = InMemoryPlane()
     place: dict[str, object] = {"volume": "vol", "bucket": "bucket"}

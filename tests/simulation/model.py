@@ -16,10 +16,13 @@ from schemas.records import BlockRun, MetadataCommand, MetadataReply
 from services.client import workload
 from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
 from services.domain.row_columns import row_names
+from services.domain.table_keys import object_txn
 from services.runtime.log import LogRecord
 from tests.simulation.errors import AnswerError, SafetyError
 
 HOUR_MS = 3_600_000
+EVERYTHING = -1
+"""In place of a bucket: all of the shard is paused."""
 _SENDERS: Mapping[type[Any], str] = {
     records.TakeSnapshot: "snapshots",
     records.DropSnapshot: "snapshots",
@@ -34,7 +37,6 @@ _CONTROL = (
     records.Barrier,
     records.GrantContainer,
     records.StopClaims,
-    records.ResumeClaims,
     records.PublishFullChain,
 )
 Thing = tuple[str, int]
@@ -62,6 +64,17 @@ class TakenView:
     def numbers(self) -> set[int]:
         """Numbers of the versions that it lists."""
         return {version.number for version in self.keys.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerMoment:
+    """What counts for a claim: its log time, whether every bucket has limits, and the txn of the last reset."""
+
+    log_time_ms: int
+    is_limited: bool
+    reset_txn: int
+    reset_ms: int
+    """Log time of that; -1 when nothing was limited then."""
 
 
 @dataclass(slots=True)
@@ -124,6 +137,15 @@ class ShardModel:
     """All that metadata has answered to a client's number, as its outbox and its topic tell."""
     undeleted: int = 0
     """How often something has come back."""
+    paused_at: dict[int, frozenset[int]] = field(default_factory=dict)
+    """By txn of a claim or purge what was paused then."""
+    breaker_at: dict[int, BreakerMoment] = field(default_factory=dict)
+    """By txn of a claim or purge what the breaker went by, in the runs that have one."""
+    _is_limited: bool = False
+    _reset_txn: int = 0
+    _reset_ms: int = -1
+    _paused: set[int] = field(default_factory=set)
+    """Places in ``incarnations`` of the buckets that are paused; ``EVERYTHING`` for all of the shard."""
     _claims: set[tuple[int, int, int]] = field(default_factory=set)
     """ObjectID, birth and death of every row that any claim has named."""
     _returns: set[tuple[int, int]] = field(default_factory=set)
@@ -159,11 +181,20 @@ class ShardModel:
             if command.shard != self.shard:
                 self.unreadable.append(record.offset)
                 return
+            self.txn += isinstance(body, records.StopClaims)
         elif type(body) in _SENDERS:
             if command.sender != _SENDERS[type(body)] or command.shard != self.shard:
                 self.unreadable.append(record.offset)
                 return
             self.txn += 1
+            if self._paused and isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
+                self.paused_at[self.txn] = frozenset(self._paused)
+            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)) and (
+                self._is_limited or self._reset_txn
+            ):
+                self.breaker_at[self.txn] = BreakerMoment(
+                    log_time_ms, self._is_limited, self._reset_txn, self._reset_ms
+                )
             self._apply_service_command(body)
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
@@ -192,7 +223,16 @@ class ShardModel:
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
-            if isinstance(command.body, records.Undelete):
+            if isinstance(command.body, records.SetCollector):
+                self._set_collector(command.body)
+            elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
+                self.txn += 1
+                if isinstance(command.body, records.ResetBreaker):
+                    self._reset_txn = self.txn
+                    self._reset_ms = log_time_ms if self._is_limited else -1
+                else:
+                    self._is_limited = command.body.limits is not None
+            elif isinstance(command.body, records.Undelete):
                 self._undelete(number, command, command.body)
             else:
                 self._change_namespace(number, command)
@@ -201,6 +241,45 @@ class ShardModel:
         answers = self.expected.setdefault((command.client_id, command.number), [])
         answers.append((0 if error else self.txn, error))
         self._clients[command.client_id] = _Client(command.number, log_time_ms)
+
+    # ---- the collector
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether anything is held back."""
+        return bool(self._paused)
+
+    def paused_buckets(self) -> set[tuple[str, str]]:
+        """Names of the buckets that are paused by themselves."""
+        return {(one.volume, one.name) for place, one in enumerate(self.incarnations) if place in self._paused}
+
+    def was_paused(self, txn: int, bucket_id: int) -> bool:
+        """Whether a bucket was held back when a claim or purge was applied at a txn."""
+        paused = self.paused_at.get(txn, frozenset())
+        if EVERYTHING in paused:
+            return True
+        incarnation = self.made_buckets.get(object_txn(bucket_id))
+        return any(self.incarnations[place] is incarnation for place in paused)
+
+    def _set_collector(self, body: records.SetCollector) -> None:
+        places = {EVERYTHING} if not body.volume else self._places(body.volume, body.bucket)
+        if body.state is records.CollectorState.RUNNING:
+            self._paused -= places
+        else:
+            self._paused |= places
+        self.txn += 1
+
+    def _places(self, volume: str, name: str) -> set[int]:
+        """The bucket of a name, and those of that name that were deleted while they were paused."""
+        current = self._current.get((volume, name))
+        found = {
+            place
+            for place, one in enumerate(self.incarnations)
+            if (one.volume, one.name) == (volume, name) and (one is current or place in self._paused)
+        }
+        if not found:
+            self.names._bucket(volume, name)
+        return found
 
     def _change_namespace(self, number: int, command: MetadataCommand) -> None:
         body: Any = command.body

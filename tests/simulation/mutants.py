@@ -217,11 +217,12 @@ def finish_before_confirmation(patch: Patch) -> None:
     """Metadata forgets a row as soon as SCM was told."""
     original = Tasks.claimed
 
-    def claimed(self: Tasks, answer: records.RowsClaimed, work: Work) -> None:
-        original(self, answer, work)
+    def claimed(self: Tasks, answer: records.RowsClaimed, work: Work) -> int:
+        size_bytes = original(self, answer, work)
         if answer.groups.object_ids:
             finish = records.FinishRows(answer.task, (names_of_groups(answer.groups),))
             work.send(METADATA_COMMANDS, records.MetadataCommand(work.shard, "", 0, finish, "key_deletion", False))
+        return size_bytes
 
     patch.setattr(Tasks, "claimed", claimed)
 

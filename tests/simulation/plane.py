@@ -45,6 +45,7 @@ def draw_limits(random: Random) -> Limits:
         KeyDeletionSettings(
             undo_window_ms=undo_window_ms,
             max_rows_per_second=random.choice((0, 0, 1)),
+            max_bytes_per_second=random.choice((0, 0, 0, 1_000)),
             purge_hours=random.choice(("", "", "3-4")),
             max_task_rows=random.choice((1, 2, 5, 100)),
             max_tasks_in_flight=random.choice((1, 2, 32)),

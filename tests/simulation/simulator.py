@@ -30,8 +30,8 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
 )
-from services.domain.row_columns import ColumnsError, block_groups, deleted_entries, row_names
-from services.domain.table_keys import local_id_txn
+from services.domain.row_columns import BlockGroup, ColumnsError, block_groups, deleted_entries, row_names
+from services.domain.table_keys import local_id_txn, object_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
@@ -55,6 +55,11 @@ from tests.simulation.undeletes import deleted_rows, metadata_replies
 
 MAX_QUIET_ROUNDS = 1_500
 MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=6_000, floor_versions=2)
+"""So low that the breaker trips; one percent of what a run has is less than the floors."""
+SEEN = 1 << 40
+"""More than any run has: what waited when the breaker was reset may go."""
 REPLAYED_TOPICS = frozenset(
     topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
 )
@@ -102,6 +107,10 @@ class _Shard:
     hidden_version: int = 0
     """Chain version of the marker that one reader never sees."""
     lost_answers: int = 0
+    hours: dict[int, list[int]] = field(default_factory=dict)
+    """By bucket id the log time at which its present hour of claims began, and the bytes and versions of it."""
+    trips: dict[int, int] = field(default_factory=dict)
+    """By bucket id the txn at which the breaker has tripped."""
 
 
 class Simulation:
@@ -113,6 +122,12 @@ class Simulation:
         self.random = Random(random.random())
         self.asking = Random(seed)
         """Chooses questions: a source of its own, so that asking changes no run."""
+        self.operating = Random(seed)
+        """Chooses what an operator does, in some of the runs: the others are played as without him."""
+        self.operations = self.operating.choice((0.0, 0.0, 0.05, 0.2))
+        self.has_breaker = self.operating.random() < 0.5
+        """Whether the operator sets limits; then he pauses everything or nothing: whether a bucket that was deleted
+        can still be paused by its name depends on when the breaker tripped."""
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -126,7 +141,8 @@ class Simulation:
         self.is_published: dict[Address, bool] = {}
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
-        self.steps = self.restores = self.deleted_groups = self.settles = self.expired = self.rollbacks = 0
+        self.steps = self.restores = self.deleted_groups = 0
+        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -168,6 +184,8 @@ class Simulation:
             for number in range(self.actions):
                 shard = self.random.choice(self.shards)
                 self.trace.append(shard.actor.act())
+                if self.operating.random() < self.operations:
+                    self._operate(shard)
                 for _ in range(self.random.randrange(self.most_moves + 1)):
                     self.move()
                 if number == quiet_at and not self.mix.hole:
@@ -191,6 +209,23 @@ class Simulation:
             messages,
             self.deleted_groups,
         )
+
+    def _operate(self, shard: _Shard) -> None:
+        """Pause or resume the collector, of a bucket or of everything; mostly with effect."""
+        if self.has_breaker and self.operating.random() < 0.5:
+            is_set = self.operating.random() < 0.6
+            shard.actor.submit(records.SetBreaker("", "", LIMITS if is_set else None))
+            shard.actor.submit(records.ResetBreaker("", "", "all of it was meant"))
+            self.trace.append("limits" if is_set else "no limits")
+            return
+        buckets = [] if self.has_breaker else [(shard.actor.volume, f"bucket-{one}") for one in "aab"]
+        volume, bucket = self.operating.choice([("", ""), *buckets])
+        is_pause = self.operating.random() < 0.5
+        held_back = self.operating.choice((records.CollectorState.PAUSED, records.CollectorState.SHADOW))
+        state = held_back if is_pause else records.CollectorState.RUNNING
+        shard.actor.submit(records.SetCollector(volume, bucket, state, "an operator's whim"))
+        self.trace.append(f"{state.lower()} {bucket or 'everything'}")
+        self.pauses += is_pause
 
     def move(self) -> None:
         """Something may go wrong; then one service takes a step."""
@@ -385,6 +420,7 @@ class Simulation:
             shard.model.check_reply(reply)
         for offset, progress in self._new_records(shard, METADATA_PROGRESS):
             self._watch_progress(shard, progress.body)
+            self._watch_pauses(shard, progress)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
         if shard.model.is_rolling_back:
@@ -429,13 +465,70 @@ class Simulation:
             groups = block_groups(body.groups)
             for group in groups:
                 shard.model.check_given_away(group.blocks, f"claim {body.task}")
-            shard.claimed.update(group.blocks.first_local_id for group in groups)
             if body.refused and not self.mix.lies:
                 raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
         elif isinstance(body, records.DirectoriesPurged) and not self.mix.lies:
             held = [row for row in body.rows if row.outcome == records.PurgeOutcome.HELD]
             if held:
                 raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
+
+    def _watch_pauses(self, shard: _Shard, progress: records.MetadataProgress) -> None:
+        """While a bucket is paused nothing of it goes, and nothing else is held back."""
+        body, model = progress.body, shard.model
+        if isinstance(body, records.DirectoriesPurged):
+            gone = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.PURGED}
+            held_back = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.HELD_BACK}
+        elif isinstance(body, records.RowsClaimed):
+            groups = block_groups(body.groups)
+            news = [group for group in groups if group.blocks.first_local_id not in shard.claimed]
+            gone = {group.bucket_id for group in news}
+            self._watch_hours(shard, progress.txn, news)
+            gone |= {row.bucket_id for row in row_names(body.removed)}
+            held_back = {row.bucket_id for row in row_names(body.held_back)}
+            shard.claimed.update(group.blocks.first_local_id for group in groups)
+        else:
+            return
+        if any(model.was_paused(progress.txn, bucket_id) for bucket_id in gone):
+            raise SafetyError(f"shard {model.shard}: freed while it is paused: {progress}")
+        for bucket_id in held_back:
+            if not model.was_paused(progress.txn, bucket_id):
+                self._watch_trip(shard, progress, bucket_id)
+
+    def _watch_hours(self, shard: _Shard, txn: int, news: list[BlockGroup]) -> None:
+        """Within an hour no more of a bucket goes than its limits say."""
+        moment = shard.model.breaker_at.get(txn)
+        if moment is None:
+            return
+        for group in news:
+            tripped_txn = shard.trips.get(group.bucket_id)
+            if tripped_txn is not None:
+                if moment.reset_txn < tripped_txn:
+                    raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
+                del shard.trips[group.bucket_id]
+                shard.hours.pop(group.bucket_id, None)
+                if moment.reset_ms >= 0:
+                    shard.hours[group.bucket_id] = [moment.reset_ms, -SEEN, -SEEN]
+            incarnation = shard.model.made_buckets[object_txn(group.bucket_id)]
+            if not moment.is_limited or incarnation.is_deleted:
+                continue
+            hour = shard.hours.get(group.bucket_id)
+            if hour is None or moment.log_time_ms - hour[0] >= HOUR_MS:
+                hour = shard.hours[group.bucket_id] = [moment.log_time_ms, 0, 0]
+            hour[1] += group.blocks.size_bytes
+            hour[2] += 1
+            if hour[1] > LIMITS.floor_bytes or hour[2] > LIMITS.floor_versions:
+                raise SafetyError(f"shard {shard.model.shard}: more goes within an hour than may: {hour}, {group}")
+
+    def _watch_trip(self, shard: _Shard, progress: records.MetadataProgress, bucket_id: int) -> None:
+        moment = shard.model.breaker_at.get(progress.txn)
+        if moment is None:
+            raise DefectError(f"shard {shard.model.shard}: held back for no reason: {progress}")
+        tripped_txn = shard.trips.get(bucket_id)
+        if tripped_txn is None or tripped_txn < moment.reset_txn:
+            if not moment.is_limited:
+                raise DefectError(f"shard {shard.model.shard}: the breaker has tripped without limits: {progress}")
+            shard.trips[bucket_id] = progress.txn
+            self.tripped += 1
 
     def _watch_deletion(self, shard: _Shard, deletion: records.DeleteBlocks) -> None:
         for group in block_groups(deletion.groups):
@@ -516,7 +609,10 @@ class Simulation:
         self.heal()
         # A healthy SCM deletes what a sick one fails: read again by a sick one, that would be another past.
         self.copies = {address: copy for address, copy in self.copies.items() if address[0] != "mock_scm"}
+        if self.operations and self.operating.random() < 0.5:
+            self._settle()  # what is paused is not waited for
         for shard in self.shards:
+            self._let_go(shard)
             shard.liar.confess()
             shard.actor.unset_policies()
         self._settle_and_check()
@@ -524,7 +620,30 @@ class Simulation:
             self._expire_when_quiet()
             self._settle_and_check()
 
+    def _let_go(self, shard: _Shard) -> None:
+        """Resume whatever is paused, and whatever may be by commands that are still on their way."""
+        if not self.operations:
+            return
+        names = {("", "")}
+        if not self.has_breaker:
+            names |= {(shard.actor.volume, f"bucket-{one}") for one in "ab"}
+        for volume, bucket in sorted(names):
+            shard.actor.submit(records.SetCollector(volume, bucket, records.CollectorState.RUNNING, "all is well"))
+        shard.actor.submit(records.SetBreaker("", "", None))
+        shard.actor.submit(records.ResetBreaker("", "", "all is well"))
+
     def _settle_and_check(self) -> None:
+        self._settle()
+        for shard in self.shards:
+            if shard.model.is_paused:
+                raise DefectError(f"shard {shard.model.shard}: resumed, and paused nevertheless")
+            self._check_answers(shard)
+            check_accounts(self.plane, shard.model)
+            QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
+            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
+
+    def _settle(self) -> None:
+        """Wait until the plane says that it has nothing to do."""
         self.settles += 1
         settles = []
         for shard in self.shards:
@@ -534,11 +653,6 @@ class Simulation:
         for shard, client_id, number in settles:
             if shard.replies[client_id, number].error:
                 raise AnswerError(f"settling failed: {shard.replies[client_id, number]}")
-        for shard in self.shards:
-            self._check_answers(shard)
-            check_accounts(self.plane, shard.model)
-            QuietCheck(self.plane, shard.model, self._snapshot_names(shard)).run()
-            SpaceCheck(self.plane, shard.model, self.asking, is_quiet=True).run()
 
     def _run_until_answered(self, asked: list[tuple[_Shard, str, int]]) -> None:
         for _ in range(MAX_QUIET_ROUNDS):

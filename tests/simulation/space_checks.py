@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from schemas.space_answers import ExplainedVersion, FreedSpace, PlanSpace, SnapshotSpace, VersionStage, WhatIf
+from services.domain.space_matrix import SpaceError
 from services.metadata import queries
 from services.plane.in_memory_space import InMemorySpaceReads
 from services.storage.tables import TablesReader
@@ -29,7 +30,10 @@ class SpaceCheck:
     def run(self) -> None:
         """Ask about every bucket that is there."""
         for incarnation in self.model.live_buckets():
-            BucketSpaceCheck(self, incarnation).run()
+            try:
+                BucketSpaceCheck(self, incarnation).run()
+            except SpaceError as error:
+                raise AccountError(f"shard {self.model.shard}: {error}") from error
 
     def expect(self, what: str, found: Any, expected: Any) -> None:
         """Two figures that have to be the same."""

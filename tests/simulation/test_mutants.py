@@ -12,10 +12,11 @@ import pytest
 from tests.simulation.errors import SimulationError
 from tests.simulation.historical_mutants import HISTORICAL
 from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.operator_mutants import OPERATOR_MUTANTS
 from tests.simulation.simulator import simulate
 
 FIRST_SEED = 7_000
-ALL_MUTANTS = {**MUTANTS, **HISTORICAL}
+ALL_MUTANTS = {**MUTANTS, **HISTORICAL, **OPERATOR_MUTANTS}
 
 
 def first_failure(mutant: Mutant) -> tuple[int, SimulationError] | None:

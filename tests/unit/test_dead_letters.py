@@ -18,9 +18,9 @@ from schemas.records import (
     MetadataCommand,
     PutKey,
     ResolveDeadLetter,
-    ResumeClaims,
     SnapshotCommand,
     SnapshotReply,
+    StopClaims,
 )
 from schemas.topics import (
     DEAD_LETTERS,
@@ -95,7 +95,7 @@ def test_a_letter_has_the_message_as_it_came_and_says_what_it_means(line: Comman
 
 
 def test_a_letter_whose_schema_is_known_is_shown_decoded(line: CommandLine) -> None:
-    body = COMMAND.encode(MetadataCommand(0, "", 0, ResumeClaims("whatever"), "a stranger"))
+    body = COMMAND.encode(MetadataCommand(0, "", 0, StopClaims("whatever"), "a stranger"))
     send(line, body, COMMAND.fingerprint)
     (letter,) = listed(line)
     assert letter["error"] == "InvalidMessageError"

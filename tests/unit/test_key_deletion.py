@@ -125,7 +125,7 @@ def claimed(claim: ClaimRows, **others: tuple[RowName, ...]) -> Sent:
     """Metadata lets all rows of a claim go but those that are said to be removed, gone or refused."""
     apart = {name for names in others.values() for name in names}
     groups = groups_by_columns(group(name) for name in named(claim) if name not in apart)
-    rest = (by_columns(others.get(key, ())) for key in ("removed", "gone", "refused"))
+    rest = (by_columns(others.get(key, ())) for key in ("removed", "gone", "refused", "held_back"))
     return progress(RowsClaimed(claim.task, groups, *rest))
 
 

@@ -15,6 +15,7 @@ from schemas.records import (
     BlocksWritten,
     BucketLayout,
     ClaimRows,
+    CollectorState,
     CreateBucket,
     CreateVolume,
     DeleteBucket,
@@ -37,6 +38,7 @@ from schemas.records import (
     RenameKey,
     RowName,
     ScmCommand,
+    SetCollector,
     SweepPage,
     TakeSnapshot,
 )
@@ -317,7 +319,6 @@ class TestRequests:
             (records.GrantContainer(7), ""),
             (records.GrantContainer(7), "snapshots"),
             (records.StopClaims("no"), "mock_scm"),
-            (records.ResumeClaims("yes"), "key_deletion"),
             (records.PublishFullChain(), "streaming"),
         ],
     )
@@ -433,15 +434,17 @@ class TestClaims:
         assert TablesReader(shard.store).table(RECLAIM_TABLE).get(b"") is None
         assert len(list(TablesReader(shard.store).table(DELETED_TABLE).scan(b"/", b"0"))) == 1
 
-    def test_claims_are_refused_while_they_are_stopped(self, shard: Shard) -> None:
+    def test_claims_are_held_back_while_they_are_stopped(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
         shard.send(MetadataCommand(0, "", 0, records.StopClaims("chain corrupted"), "snapshots"))
-        assert shard.claim(row, task=1, chain_version=0).refused == by_columns([row])
+        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row])
         shard.start()
-        assert shard.claim(row, task=1, chain_version=0).refused == by_columns([row])
-        shard.send(MetadataCommand(0, "", 0, records.ResumeClaims("mended")))
+        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row])
+        shard.do(SetCollector("", "", CollectorState.RUNNING, "nothing was paused"))
+        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row]), "a stop is no pause"
+        shard.do(SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True))
         assert len(shard.claim(row, task=1, chain_version=0).groups.object_ids) == 1
 
 

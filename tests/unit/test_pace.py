@@ -83,6 +83,39 @@ class TestRate:
         assert pace.held_back_by(at(0)) is None
 
 
+class TestRateInBytes:
+    def test_what_was_claimed_takes_its_time(self) -> None:
+        pace = Pace(KeyDeletionSettings(max_bytes_per_second=100))
+        assert pace.held_back_by(at(0)) is None
+        pace.claimed(1_050)
+        assert pace.held_back_by(at(0)) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 10_499) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 10_500) is None
+
+    def test_the_slower_rate_counts(self) -> None:
+        pace = Pace(KeyDeletionSettings(max_bytes_per_second=100, max_rows_per_second=1))
+        pace.started(10, at(0))
+        pace.claimed(100)
+        assert pace.held_back_by(at(0)) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 9_999) is HeldBackBy.RATE
+        assert pace.held_back_by(at(0) + 10_000) is None
+
+    def test_one_claim_is_on_its_way_at_a_time(self) -> None:
+        settings = KeyDeletionSettings(max_task_rows=1, max_bytes_per_second=50)
+        desk = Counted(settings, at(0)).desk
+        (first,) = bodies(desk.give(purge(*rows(1, 2))), ClaimRows)
+        assert not bodies(desk.wait(1), ClaimRows)
+        assert not bodies(desk.give(claimed(first)), ClaimRows)
+        assert not bodies(desk.wait(1_999), ClaimRows)
+        (second,) = bodies(desk.wait(1), ClaimRows)
+        assert named(second) == rows(2)
+
+    def test_without_one_nothing_waits(self) -> None:
+        pace = Pace(KeyDeletionSettings())
+        pace.claimed(1 << 60)
+        assert pace.held_back_by(at(0), 32) is None
+
+
 class Counted:
     """A desk and what it reports."""
 
@@ -132,7 +165,12 @@ class TestClaims:
         assert named(second) == rows(3)
 
     @pytest.mark.parametrize(
-        "settings", [KeyDeletionSettings(purge_hours="22-6"), KeyDeletionSettings(max_rows_per_second=1)]
+        "settings",
+        [
+            KeyDeletionSettings(purge_hours="22-6"),
+            KeyDeletionSettings(max_rows_per_second=1),
+            KeyDeletionSettings(max_bytes_per_second=1),
+        ],
     )
     def test_that_a_barrier_has_met_do_not_wait(self, settings: KeyDeletionSettings) -> None:
         desk = Counted(settings, at(12)).desk

@@ -59,7 +59,6 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.CreateVolume: PERSON,
     records.SetSecret: PERSON,
     records.RequeueOrphans: PERSON,
-    records.ResumeClaims: PERSON,
     records.PublishFullChain: PERSON,
     records.AcceptLostTail: PERSON,
     records.StopClaims: PERSON | {"snapshots"},
@@ -73,6 +72,9 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.DeleteDirectory: OWNERS,
     records.RenameDirectory: OWNERS,
     records.Undelete: OWNERS,
+    records.SetCollector: OWNERS,
+    records.SetBreaker: OWNERS,
+    records.ResetBreaker: OWNERS,
     records.TakeSnapshot: frozenset({"snapshots"}),
     records.DropSnapshot: frozenset({"snapshots"}),
     records.RollbackPage: frozenset({"snapshots"}),
@@ -354,10 +356,10 @@ def test_a_command_for_one_topic_is_none_for_another() -> None:
 
 def test_what_a_person_orders_is_done_once() -> None:
     secured = SecuredPlane()
-    resume = MetadataCommand(0, "", 0, records.ResumeClaims("seen to"), wants_reply=False)
-    value = person_command(resume, Signer("root", SECRETS["root"]), now(secured))
-    assert secured.outcome(METADATA_COMMANDS, resume, value) == ""
-    assert "was applied already" in secured.outcome(METADATA_COMMANDS, resume, value)
+    stop = MetadataCommand(0, "", 0, records.StopClaims("look into it"), wants_reply=False)
+    value = person_command(stop, Signer("root", SECRETS["root"]), now(secured))
+    assert secured.outcome(METADATA_COMMANDS, stop, value) == ""
+    assert "was applied already" in secured.outcome(METADATA_COMMANDS, stop, value)
 
 
 def test_a_secret_is_changed_without_a_gap_and_the_old_one_ends_when_it_is_set_twice() -> None:
@@ -418,7 +420,7 @@ def test_secrets_are_known_again_after_a_start() -> None:
 def test_a_rebuild_from_the_log_decides_as_the_first_run_did(batch: int) -> None:
     secured = SecuredPlane()
     for identity in IDENTITIES:
-        for kind in (records.CreateVolume, records.PutKey, records.ClaimRows, records.StopClaims, records.ResumeClaims):
+        for kind in (records.CreateVolume, records.PutKey, records.ClaimRows, records.StopClaims, records.SetCollector):
             secured.is_allowed(METADATA_COMMANDS, identity, sample(kind))
     secured.do(SetSecret("ann", SecretRole.USER, b"n" * 32))
     secured.do(SetSecret("bob", SecretRole.USER, b""))

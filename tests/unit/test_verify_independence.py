@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from pathlib import Path
 
-from schemas.records import MetadataCommand, Undelete
+from schemas.records import MetadataCommand
 from services.ledger import replay
 from services.ledger.history import History
 from services.ledger.replay import LogReplay
@@ -33,6 +33,6 @@ def test_what_verifies_shares_no_rule_with_the_judges() -> None:
 def test_every_command_of_the_log_is_known(tmp_path: Path) -> None:
     history = History(tmp_path / "history")
     known = LogReplay(0, history, {})
-    taught = {*known._client_commands, *known._service_commands, *replay._WITHOUT_TXN, Undelete}
+    taught = {*known._client_commands, *known._service_commands, *replay._STEERING, *replay._BY_ANSWER}
     history.close()
     assert taught == set(typing.get_args(typing.get_type_hints(MetadataCommand)["body"]))

@@ -274,7 +274,7 @@ def test_who_may_do_what_is_told_from_the_log() -> None:
         for kind in (
             *(records.CreateVolume, records.CreateBucket, records.PutKey, records.DeleteKey, records.SetSecret),
             *(records.TakeSnapshot, records.ClaimRows, records.GrantContainer, records.Undelete),
-            *(records.StopClaims, records.ResumeClaims, records.Barrier),
+            *(records.StopClaims, records.SetCollector, records.SetBreaker, records.ResetBreaker, records.Barrier),
         ):
             secured.is_allowed(METADATA_COMMANDS, identity, sample(kind))
     secured.do(SetSecret("ann", SecretRole.USER, b"n" * 32))

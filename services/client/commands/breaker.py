@@ -1,0 +1,138 @@
+"""``deepclean breaker``: how much of a bucket may go within an hour, and what happened when more was to go."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.answers import CollectorStatus
+from schemas.records import BreakerCause, BreakerLimits, CollectorState, ResetBreaker, SetBreaker
+from services.client.commands.collector_lines import collector_lines, order, scope, trip_words
+from services.client.commands.output import bytes_text, print_json, print_table, time_text
+from services.client.commands.session import JsonOption, bucket_path, session_of
+from services.client.commands.sizes import parse_size
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Hold a bucket back by itself when far more of it is to be freed than usual, until a person has looked.",
+)
+BucketArgument = Annotated[
+    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each that has no limits of its own.")
+]
+
+
+@app.command("set")
+def set_limits(
+    context: typer.Context,
+    share_percent: Annotated[
+        int,
+        typer.Option("--share", metavar="PERCENT", min=0, max=100, help="Share of what a bucket has; 0 for no limit."),
+    ],
+    bucket: BucketArgument = "",
+    floor: Annotated[str, typer.Option(metavar="SIZE", help="What may always go in an hour: 100GiB.")] = "0",
+    floor_versions: Annotated[int, typer.Option(metavar="N", min=0, help="Versions that may always go.")] = 0,
+) -> None:
+    """Limit what of a bucket may be claimed within an hour: a share of what it has, live and deleted, as that begins.
+
+    The floors are for small buckets, of which most may go on a normal day.
+    """
+    limits = BreakerLimits(share_percent, parse_size(floor), floor_versions)
+    volume, name = bucket_path(bucket) if bucket else ("", "")
+    with session_of(context) as session:
+        order(session, SetBreaker(volume, name, limits))
+    typer.echo(f"{bucket or 'each bucket without limits of its own'}: {_limits_words(limits)}")
+
+
+@app.command()
+def unset(
+    context: typer.Context, bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+) -> None:
+    """Take a bucket's own limits away: those for all count for it again."""
+    volume, name = bucket_path(bucket)
+    with session_of(context) as session:
+        order(session, SetBreaker(volume, name, None))
+    typer.echo(f"{bucket} has no limits of its own any more")
+
+
+@app.command()
+def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
+    """Show the limits, and for which buckets the breaker has tripped, when, why, how much waits, and what to do."""
+    with session_of(context) as session:
+        lines = collector_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
+    print_table(
+        ["WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
+        (
+            (
+                scope(line),
+                _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
+                _hour_words(line),
+                bytes_text(line.pending_bytes),
+                line.pending_versions,
+                time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
+            )
+            for line in lines
+            if bucket or not line.bucket or line.limits or line.trip
+        ),
+        numbers=["WAITS", "VERSIONS"],
+    )
+    tripped = [line for line in lines if line.trip]
+    for line in tripped:
+        typer.echo("")
+        _print_trip(line)
+    if not tripped:
+        typer.echo("The breaker has not tripped.")
+
+
+@app.command()
+def reset(
+    context: typer.Context,
+    bucket: Annotated[
+        str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each for which it has tripped.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why: shown to whoever looks.")] = "",
+) -> None:
+    """Let the collector go on where the breaker has tripped; the hour begins anew."""
+    volume, name = bucket_path(bucket) if bucket else ("", "")
+    with session_of(context) as session:
+        tripped = [line for line in collector_lines(session, bucket) if line.trip]
+        order(session, ResetBreaker(volume, name, reason))
+        after = {scope(line): line for line in collector_lines(session, bucket)}
+    for line in tripped:
+        now = after.get(scope(line), after["everything"]).effective_state
+        held_back = "" if now is CollectorState.RUNNING else f", once it is not {now.lower()} any more"
+        waiting = f"{bytes_text(line.pending_bytes)} in {line.pending_versions:,} versions"
+        typer.echo(f"{scope(line)} goes on{held_back}: {waiting}")
+    if not tripped:
+        typer.echo(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
+
+
+def _limits_words(limits: BreakerLimits) -> str:
+    if not limits.share_percent:
+        return "no limit"
+    floor = f"{bytes_text(limits.floor_bytes)} and {limits.floor_versions:,} versions"
+    return f"{limits.share_percent} % in an hour, but always {floor}"
+
+
+def _hour_words(line: CollectorStatus) -> str:
+    if line.hour is None:
+        return ""
+    of = f"{bytes_text(line.hour.claimed_bytes)} of {bytes_text(line.hour.most_bytes)}"
+    return f"{of} since {time_text(line.hour.began_ms)}"
+
+
+def _print_trip(line: CollectorStatus) -> None:
+    trip = line.trip
+    assert trip is not None  # noqa: S101  asked before
+    path = f"{line.volume}/{line.bucket}"
+    typer.echo(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
+    typer.echo(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
+    if trip.cause is BreakerCause.FORECAST:
+        typer.echo("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
+        return
+    typer.echo(f"  deepclean deleted list {path}     what it is")
+    typer.echo(f"  deepclean undelete {path}/PATH    bring it back")
+    typer.echo(f"  deepclean breaker reset {path}    it was meant: let it go")

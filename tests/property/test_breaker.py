@@ -1,0 +1,202 @@
+"""The breaker: within an hour never more goes than may, whatever restarts and however claims are cut into commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.codec import codec
+from schemas.records import (
+    BreakerCause,
+    BreakerLimits,
+    CollectorState,
+    DeleteKey,
+    PutKey,
+    ResetBreaker,
+    RowName,
+    SetBreaker,
+    SpaceCellValue,
+)
+from services.domain.breaker import (
+    HOUR_MS,
+    NOTHING,
+    Amount,
+    LimitsError,
+    check_limits,
+    has_room,
+    most,
+    new_hour,
+    with_claimed,
+)
+from services.domain.row_columns import row_names
+from services.domain.space_matrix import NOBODY
+from services.domain.table_keys import cell_key
+from services.metadata.collector_queries import collector_status
+from services.metadata.digest import digest_shard
+from services.metadata.tables import SPACE_TABLE
+from services.storage.tables import TablesReader
+from tests.shard_copies import rebuilt_digest
+from tests.unit.test_metadata import Shard
+
+sizes = st.integers(1, 2_000)
+
+
+@given(st.integers(1, 100), st.integers(0, 10_000), st.integers(0, 20), st.lists(sizes, max_size=30))
+def test_what_has_room_is_what_stays_below_both_limits(
+    share: int, floor_bytes: int, floor_versions: int, claims: list[int]
+) -> None:
+    had = Amount(sum(claims), len(claims))
+    limits = BreakerLimits(share, floor_bytes, floor_versions)
+    hour = new_hour(0, limits, had)
+    for size_bytes in claims:
+        if has_room(hour, size_bytes):
+            hour = with_claimed(hour, Amount(size_bytes, 1))
+        else:
+            assert hour.claimed_bytes + size_bytes > max(floor_bytes, had.size_bytes * share // 100) or (
+                hour.claimed_versions + 1 > max(floor_versions, had.versions * share // 100)
+            )
+        assert hour.claimed_bytes <= most(limits, had).size_bytes
+        assert hour.claimed_versions <= most(limits, had).versions
+    if share == 100:
+        assert hour.claimed_bytes == had.size_bytes, "all of a bucket may go when its share is all"
+
+
+@pytest.mark.parametrize("limits", [(-1, 0, 0), (101, 0, 0), (50, -1, 0), (50, 0, -1)])
+def test_limits_that_nobody_can_mean_are_refused(limits: tuple[int, int, int]) -> None:
+    with pytest.raises(LimitsError):
+        check_limits(BreakerLimits(*limits))
+
+
+@dataclass
+class Claimed:
+    """What was claimed, held against the limits by a plain count."""
+
+    shard: Shard
+    limits: BreakerLimits
+    waiting: dict[int, tuple[RowName, int]] = field(default_factory=dict)
+    began_ms: int = -HOUR_MS
+    amount: Amount = NOTHING
+    may_go: Amount = NOTHING
+    is_tripped: bool = False
+
+    def delete(self, number: int, size_bytes: int) -> None:
+        self.shard.do(PutKey("vol", "flat", f"k{number}", size_bytes))
+        self.shard.do(DeleteKey("vol", "flat", f"k{number}"))
+        self.waiting[number] = self.shard.row(), size_bytes
+
+    def claim(self, count: int) -> None:
+        asked = list(self.waiting.items())[:count]
+        if not asked:
+            return
+        now_ms = self.shard.clock.now_ms()
+        if not self.is_tripped and now_ms - self.began_ms >= HOUR_MS:
+            self.began_ms, self.amount, self.may_go = now_ms, NOTHING, most(self.limits, self.had())
+        answer = self.shard.claim(*(row for _, (row, _) in asked))
+        expected = []
+        for number, (row, size_bytes) in asked:
+            after = Amount(self.amount.size_bytes + size_bytes, self.amount.versions + 1)
+            self.is_tripped |= after.size_bytes > self.may_go.size_bytes or after.versions > self.may_go.versions
+            if self.is_tripped:
+                expected.append(row)
+            else:
+                self.amount = after
+                del self.waiting[number]
+        assert row_names(answer.held_back) == expected
+
+    def reset(self) -> None:
+        self.shard.do(ResetBreaker("vol", "flat", "meant"))
+        if self.is_tripped:
+            waiting = Amount(sum(size for _, size in self.waiting.values()), len(self.waiting))
+            may_go = most(self.limits, self.had())
+            self.is_tripped, self.began_ms, self.amount = False, self.shard.clock.now_ms(), NOTHING
+            self.may_go = Amount(may_go.size_bytes + waiting.size_bytes, may_go.versions + waiting.versions)
+
+    def had(self) -> Amount:
+        bucket = self.shard.bucket("flat")
+        return Amount(
+            bucket.used_bytes + bucket.snapshot_used_bytes, bucket.used_namespace + bucket.snapshot_used_namespace
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 60), st.integers(0, 3_000), st.integers(0, 6))
+def test_within_an_hour_no_more_goes_than_may(
+    data: st.DataObject, share: int, floor_bytes: int, floor_versions: int
+) -> None:
+    shard, limits = Shard(), BreakerLimits(share, floor_bytes, floor_versions)
+    where = data.draw(st.sampled_from([("", ""), ("vol", "flat")]))
+    shard.do(SetBreaker(*where, limits))
+    model = Claimed(shard, limits)
+    for number in range(data.draw(st.integers(1, 25))):
+        match data.draw(st.sampled_from(["delete", "delete", "claim", "claim", "restart", "wait", "reset"])):
+            case "delete":
+                model.delete(number, data.draw(sizes))
+            case "claim":
+                model.claim(data.draw(st.integers(1, 5)))
+            case "restart":
+                shard.start()
+            case "wait":
+                shard.clock.advance(data.draw(st.sampled_from([1, HOUR_MS // 2, HOUR_MS - 1, HOUR_MS])))
+            case _:
+                model.reset()
+    (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+    assert (line.state is CollectorState.TRIPPED) is model.is_tripped
+    assert line.pending_versions == len(model.waiting)
+    if line.trip:
+        assert line.trip.cause is BreakerCause.LIMITS
+        assert Amount(line.trip.most_bytes, line.trip.most_versions) == model.may_go
+        assert Amount(line.trip.claimed_bytes, line.trip.claimed_versions) == model.amount
+
+
+def test_a_bucket_goes_by_its_own_limits_and_by_those_for_all_when_it_has_none() -> None:
+    shard = Shard()
+    shard.do(SetBreaker("", "", BreakerLimits(1, 10, 1)))
+    shard.do(SetBreaker("vol", "flat", BreakerLimits(0, 0, 0)))
+    model = Claimed(shard, BreakerLimits(100, 10**9, 10**9))
+    for number in range(4):
+        model.delete(number, 100)
+    model.claim(3)
+    assert len(model.waiting) == 1
+    shard.do(SetBreaker("vol", "flat", None))
+    (row, _) = model.waiting[3]
+    assert row_names(shard.claim(row).held_back) == [row]
+
+
+def test_what_the_figures_do_not_know_of_is_held_back_instead_of_stopping_the_shard() -> None:
+    shard = Shard()
+    model = Claimed(shard, BreakerLimits(0, 0, 0))
+    model.delete(1, 100)
+    model.delete(2, 50)
+    bucket_id = shard.bucket("flat").object_id
+    key = cell_key(bucket_id, *NOBODY)
+    cell = TablesReader(shard.store).table(SPACE_TABLE).get(key)
+    assert cell is not None
+    encoder = codec(SpaceCellValue)
+    shard.store.write({SPACE_TABLE.name: {key: encoder.encode(replace(cell, bytes=100, versions=2))}})
+    shard.start()
+    first, second = model.waiting[1][0], model.waiting[2][0]
+    answer = shard.claim(first, second)
+    assert row_names(answer.held_back) == [second]
+    (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+    assert line.trip is not None
+    assert line.trip.cause is BreakerCause.FORECAST
+    assert (line.trip.claimed_bytes, line.trip.most_bytes, line.trip.next_bytes) == (100, 100, 50)
+
+
+def test_what_is_claimed_decides_and_not_how_the_log_was_cut_into_batches() -> None:
+    shard = Shard()
+    shard.do(SetBreaker("", "", BreakerLimits(30, 0, 0)))
+    model = Claimed(shard, BreakerLimits(30, 0, 0))
+    for number in range(10):
+        model.delete(number, 100 + number)
+    model.claim(5)
+    assert model.is_tripped
+    model.reset()
+    model.claim(10)
+    assert not model.waiting, "whoever reset it has seen all of them"
+    lost = digest_shard(shard.store)
+    for batch in (1, 3, 2_000):
+        assert rebuilt_digest(shard.log, batch).differences(lost) == []

@@ -1,0 +1,65 @@
+"""Faults put by hand into what an operator relies on: pauses that let something through, or keep something for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.directory_deletion.trees import Trees
+from services.domain.table_keys import bucket_id_key
+from services.key_deletion.stores import Stores
+from services.metadata import breaker, claims
+from services.metadata.tables import PURGE_HOUR_TABLE
+from tests.simulation.errors import LivenessError, SafetyError
+from tests.simulation.faults import FaultMix
+from tests.simulation.mutants import Mutant
+
+Patch = pytest.MonkeyPatch
+
+
+def claim_ignores_a_pause(patch: Patch) -> None:
+    """What was asked for before a pause was heard of is claimed behind it."""
+    patch.setattr(claims, "is_held_back", lambda *_: False)
+
+
+def resume_forgets_rows(patch: Patch) -> None:
+    """What was held back is not looked at again."""
+    patch.setattr(Stores, "sweep_again", lambda *_: None)
+
+
+def resume_forgets_trees(patch: Patch) -> None:
+    """Trees that have waited go on waiting."""
+    original = Trees.enlist_again
+
+    def enlist_again(self: Trees, tables: Any) -> None:
+        if self._collector.is_running and self._states:
+            return
+        original(self, tables)
+
+    patch.setattr(Trees, "enlist_again", enlist_again)
+
+
+def breaker_forgets_what_was_claimed(patch: Patch) -> None:
+    """What was claimed in an hour is known until the service starts again."""
+    found = breaker._hour_of
+    seen_by: dict[tuple[int, int], Any] = {}
+
+    def hour_of(transaction: Any, bucket_id: int) -> Any:
+        place = transaction.shard, bucket_id
+        if seen_by.setdefault(place, transaction.collectors) is not transaction.collectors:
+            seen_by[place] = transaction.collectors  # the service was made anew
+            transaction.work.table(PURGE_HOUR_TABLE).delete(bucket_id_key(bucket_id))
+        return found(transaction, bucket_id)
+
+    patch.setattr(breaker, "_hour_of", hour_of)
+
+
+OPERATOR_MUTANTS = {
+    "a claim ignores a pause": Mutant(claim_ignores_a_pause, FaultMix(), (SafetyError,), runs=120),
+    "a resume forgets rows": Mutant(resume_forgets_rows, FaultMix(), (LivenessError,), runs=120),
+    "the breaker forgets what was claimed before a crash": Mutant(
+        breaker_forgets_what_was_claimed, FaultMix(crash=0.3), (SafetyError,), runs=400
+    ),
+    "a resume forgets trees": Mutant(resume_forgets_trees, FaultMix(), (LivenessError,), runs=120),
+}

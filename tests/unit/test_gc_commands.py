@@ -1,0 +1,154 @@
+"""deepclean gc over a plane in memory: what is paused waits, what is resumed goes, and the words say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from tests.unit.test_space_commands import CommandLine
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    line = CommandLine(tmp_path)
+    line.client = InMemoryClient(InMemoryPlane(shards=2))
+    line.shard = line.json("volume", "create", "vol1", "--shard", "1")["shard"]
+    for bucket in ("one", "two"):
+        line.run("bucket", "create", f"vol1/{bucket}")
+        line.run("key", "put", f"vol1/{bucket}/k", "--size", "1000")
+        line.run("key", "put", f"vol1/{bucket}/d/below", "--size", "70")
+    return line
+
+
+def delete_all(line: CommandLine, bucket: str) -> None:
+    line.run("key", "delete", f"vol1/{bucket}/k")
+    line.run("dir", "delete", f"vol1/{bucket}/d", "--recursive")
+    line.settle()
+
+
+def stored_bytes(line: CommandLine) -> int:
+    return line.client.scm(line.shard).totals().inventory_bytes
+
+
+def test_a_paused_bucket_keeps_all_until_it_is_resumed(line: CommandLine) -> None:
+    said = line.run("gc", "pause", "vol1/one", "--reason", "who deleted this?")
+    assert said.splitlines() == [
+        "vol1/one is paused from now on: nothing more of it is claimed",
+        "let it go on with: deepclean gc resume vol1/one",
+    ]
+    delete_all(line, "one")
+    delete_all(line, "two")
+    assert stored_bytes(line) == 1070
+    (shard, paused) = line.json("gc", "status", "vol1/one")
+    assert (shard["bucket"], shard["effective_state"]) == ("", "RUNNING")
+    assert (paused["state"], paused["reason"]) == ("PAUSED", "who deleted this?")
+    assert (paused["pending_bytes"], paused["pending_versions"], paused["unexpanded_directories"]) == (1000, 1, 1)
+    printed = line.run("gc", "status")
+    assert "who deleted this?" in printed
+    assert printed.splitlines()[-1] == "Let it go on with: deepclean gc resume vol1/one"
+    assert line.run("gc", "resume", "vol1/one") == "vol1/one goes on\n"
+    line.settle()
+    assert stored_bytes(line) == 0
+    assert line.run("gc", "status").splitlines()[-1] == "Nothing is held back: what waits is on its way."
+
+
+def test_a_tree_that_was_deleted_while_paused_comes_back_whole(line: CommandLine) -> None:
+    line.run("gc", "pause", "vol1/one")
+    delete_all(line, "one")
+    line.run("undelete", "vol1/one/d")
+    line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1140
+
+
+def test_everything_is_paused_with_new_buckets_and_resumed_but_for_what_was_paused_alone(line: CommandLine) -> None:
+    line.run("gc", "pause", "vol1/two", "--reason", "an audit")
+    line.run("gc", "pause", "--reason", "stop")
+    line.run("bucket", "create", "vol1/new")
+    line.run("key", "put", "vol1/new/k", "--size", "5")
+    line.run("key", "delete", "vol1/new/k")
+    delete_all(line, "one")
+    delete_all(line, "two")
+    assert stored_bytes(line) == 2145
+    assert "everything is: paused since" in line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 2145
+    said = line.run("gc", "resume")
+    assert said.splitlines()[0] == "everything goes on"
+    assert said.splitlines()[1].startswith("still held back: vol1/two, paused since")
+    line.settle()
+    assert stored_bytes(line) == 1070
+
+
+def test_a_bucket_that_was_deleted_while_paused_can_be_resumed(line: CommandLine) -> None:
+    line.run("gc", "pause", "vol1/one")
+    delete_all(line, "one")
+    line.run("bucket", "delete", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 2140
+    assert "vol1/one (deleted)" in line.run("gc", "status")
+    line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1070
+
+
+def test_a_bucket_that_is_not_there_is_refused(line: CommandLine) -> None:
+    assert line.run("gc", "pause", "vol1/none", status=1) == "BUCKET_NOT_FOUND: there is no bucket vol1/none\n"
+    assert line.run("gc", "pause", "none/none", status=1).startswith("VOLUME_NOT_FOUND")
+    assert "is not VOLUME/BUCKET" in line.run("gc", "pause", "vol1", status=2)
+
+
+def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(line: CommandLine) -> None:
+    assert line.run("breaker", "status").splitlines()[-1] == "The breaker has not tripped."
+    said = line.run("breaker", "set", "--share", "50", "--floor", "100", "--floor-versions", "10")
+    assert said == "each bucket without limits of its own: 50 % in an hour, but always 100 B and 10 versions\n"
+    delete_all(line, "one")
+    assert stored_bytes(line) == 2140
+    (_, tripped) = line.json("breaker", "status", "vol1/one")
+    assert tripped["state"] == "TRIPPED"
+    figures = ("cause", "claimed_bytes", "most_bytes", "next_bytes")
+    assert [tripped["trip"][figure] for figure in figures] == ["LIMITS", 0, 535, 1000]
+    printed = line.run("breaker", "status")
+    for words in (
+        "vol1/one tripped at",
+        "claimed within an hour: 0 B in 0 versions, at most 535 B in 10 versions may go",
+        "and the next version has 1000 B",
+        "deepclean deleted list vol1/one",
+        "deepclean breaker reset vol1/one",
+    ):
+        assert words in printed
+    assert line.run("gc", "status").splitlines()[-1] == "Let it go on with: deepclean breaker reset vol1/one"
+    assert "still held back: vol1/one, tripped since" in line.run("gc", "resume")
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 versions\n"
+    line.settle()
+    assert stored_bytes(line) == 1070
+    assert "nothing to do" in line.run("breaker", "reset")
+
+
+def test_limits_that_nobody_can_mean_are_refused(line: CommandLine) -> None:
+    assert "Error" in line.run("breaker", "set", "--share", "101", status=2)
+    assert line.run("breaker", "unset", "vol1/none", status=1).startswith("BUCKET_NOT_FOUND")
+    line.run("breaker", "set", "vol1/one", "--share", "0")
+    assert "no limit" in line.run("breaker", "status")
+    assert line.run("breaker", "unset", "vol1/one") == "vol1/one has no limits of its own any more\n"
+
+
+def test_in_the_shadow_all_is_judged_and_counted_once_and_nothing_goes(line: CommandLine) -> None:
+    line.run("gc", "shadow", "vol1/one")
+    delete_all(line, "one")
+    line.run("gc", "pause", "vol1/one")
+    line.run("gc", "shadow", "vol1/one", "--reason", "and once more")
+    line.settle()
+    assert stored_bytes(line) == 2140
+    (_, shown) = line.json("gc", "status", "vol1/one")
+    assert (shown["state"], shown["pending_bytes"], shown["unexpanded_directories"]) == ("SHADOW", 1070, 0)
+    assert sum(hour["versions"] for hour in shown["shadow"]) == 2
+    assert sum(hour["bytes"] for hour in shown["shadow"]) == 1070
+    printed = line.run("gc", "status", "vol1/one")
+    assert "would have been claimed of vol1/one, hour by hour:" in printed
+    line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1070
