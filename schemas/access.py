@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.topics import CLIENTS, TOPICS
+from schemas.topics import CLIENTS, NUMBERED, TOPICS
 
 ADMINISTRATOR = "admin"
 """The one identity that is asked for no right: it makes topics, identities and rights, and repairs logs."""
 STREAMING = "streaming"
+_METADATA = "metadata"
+"""It alone reads what it has written itself: at its start, to see that the log is not behind what it has said."""
 READ, WRITE = "READ", "WRITE"
 _GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
 
@@ -35,7 +37,8 @@ def rights() -> frozenset[Right]:
     """All that is allowed. What is not in here is refused."""
     readers = {Right(name, READ, topic.name) for topic in TOPICS for name in topic.consumers}
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
-    return frozenset(readers | writers)
+    looks_back = {Right(name, READ, topic.name) for topic in NUMBERED for name in topic.producers if name == _METADATA}
+    return frozenset(readers | writers | looks_back)
 
 
 def group_prefix(identity: str) -> str:

@@ -1484,12 +1484,21 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRead:
+    """The last message that was read of an input: by this a log that has lost it and has grown again is noticed."""
+
+    timestamp_ms: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
 class PositionRow:
     """positions: where a service is in one of its inputs."""
 
     topic: str
     topic_id: str
     next_offset: int
+    last_read: LastRead | None = None
 
 
 # Tables of key_deletion

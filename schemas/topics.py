@@ -80,5 +80,14 @@ TOPICS = (
     SNAPSHOTS_INFO,
     DEAD_LETTERS,
 )
+NUMBERED: tuple[Topic, ...] = (
+    METADATA_REPLIES,
+    METADATA_PROGRESS,
+    SNAPSHOT_CHAIN,
+    SPACE,
+    SCM_COMMANDS,
+)
+"""Topics by which metadata sees at its start what it has given names to. Not gc.deleted-entries: no judge believes what
+is there, so that a lie in it must not stop metadata either."""
 BY_NAME = {topic.name: topic for topic in TOPICS}
 BY_RECORD = {topic.record: topic for topic in TOPICS}

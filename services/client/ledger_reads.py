@@ -10,7 +10,7 @@ from schemas.records import LedgerRows
 from schemas.topics import LEDGER
 from services.client.errors import UnreachableError
 from services.ledger.rows import LedgerError, LedgerRow, ledger_rows
-from services.runtime.log import TrimmableLog
+from services.runtime.log import Log
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 500
@@ -60,7 +60,7 @@ class LedgerFilter(NamedTuple):
 
 
 def read_ledger(
-    log: TrimmableLog, shard: int, wanted: LedgerFilter, start: Place = BEGINNING
+    log: Log, shard: int, wanted: LedgerFilter, start: Place = BEGINNING
 ) -> Iterator[tuple[Place, LedgerRow]]:
     """Rows of a shard's ledger from a place on, in the order in which they were finished.
 
@@ -86,7 +86,7 @@ def read_ledger(
                 yield place, row
 
 
-def _messages(log: TrimmableLog, shard: int) -> Iterator[LedgerRows]:
+def _messages(log: Log, shard: int) -> Iterator[LedgerRows]:
     name, decode = LEDGER.name, codec(LedgerRows).decode_message
     offset, end = log.first_offset(name, shard), log.end_offset(name, shard)
     if offset >= end:

@@ -12,6 +12,8 @@ _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
 _TXN_BITS = 37
 _INDEX_BITS = 16
+HIGHEST_TXN = (1 << _TXN_BITS) - 1
+"""A block's id has no room for a higher one."""
 
 
 def object_id(epoch: int, txn: int, index: int) -> int:

@@ -15,9 +15,11 @@ from services.metadata.http_api import routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
+from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.runtime.audit_copies import remove_copies
-from services.runtime.hosted_shard import ServiceParts
+from services.runtime.hosted_shard import ServiceParts, Start
+from services.runtime.log import Log
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
 from services.runtime.settings import ServiceSettings, read_limits
@@ -39,8 +41,14 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=_prepare,
+        start=_start,
         after_write=remove_unneeded,
     )
+
+
+def _start(log: Log, shard: int, store: Store) -> Start:
+    checked = StartCheckedLog(log, shard, store)
+    return Start(checked, checked.holds_messages)
 
 
 def _prepare(store: Store) -> None:

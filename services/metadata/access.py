@@ -13,7 +13,7 @@ from services.metadata.tables import SECRET_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message
-from services.runtime.signers import DeniedError, SecretChangeError
+from services.runtime.signers import DeniedError, SecretChangeError, Signers
 
 _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
 
@@ -69,11 +69,19 @@ def check_internal(transaction: Transaction, message: Message, command: Metadata
         if command.sender:
             transaction.signers.require_service(message, command)
             return
-        role = transaction.signers.require_person(message, command)
+        require_administrator(transaction.signers, message, command)
     except DeniedError as error:
         raise InvalidMessageError(str(error)) from error
-    if role is not SecretRole.ADMINISTRATOR:
-        raise InvalidMessageError(f"{type(command.body).__name__} is for administrators, which {command.user} is not")
+
+
+def require_administrator(signers: Signers, message: Message, command: MetadataCommand) -> None:
+    """Refuse a command that no administrator has signed, just now.
+
+    Raises:
+        DeniedError: it is somebody else's.
+    """
+    if signers.require_person(message, command) is not SecretRole.ADMINISTRATOR:
+        raise DeniedError(f"{type(command.body).__name__} is for administrators, which {command.user} is not")
 
 
 def set_secret(transaction: Transaction, change: SetSecret) -> Committed:

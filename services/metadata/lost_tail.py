@@ -25,17 +25,21 @@ def check_place(command: AcceptLostTail, offset: int) -> None:
 def accept(transaction: Transaction, command: AcceptLostTail) -> None:
     """Leap to another epoch, and over every txn and chain version that anybody may have seen.
 
+    It is where it was meant to be and from who may send it: were it put aside, the shard would go on as if nothing
+    had been lost.
+
     Raises:
-        InvalidMessageError: it would go back.
-        InvariantError: this database was built without the commands that were lost.
+        InvariantError: it would go back, or this database was built without the commands that were lost.
     """
     counters = transaction.counters
     is_forward = command.txn >= counters.txn and command.chain_version > counters.chain_version
     if not is_forward or not counters.epoch < command.epoch <= HIGHEST_EPOCH:
-        raise InvalidMessageError(
-            f"a lost tail is accepted with epoch {command.epoch}, txn {command.txn} and chain version "
+        raise InvariantError(
+            f"shard {transaction.shard}: at offset {command.offset} a lost tail is accepted with "
+            f"epoch {command.epoch}, txn {command.txn} and chain version "
             f"{command.chain_version}, but this shard is at {counters.epoch}, {counters.txn} and "
-            f"{counters.chain_version}: it only goes forward"
+            f"{counters.chain_version}: it only goes forward; put a "
+            f"backup in its place that was taken later (deepclean restore-backup), or report it"
         )
     if (counters.txn, counters.log_time_ms) != (command.expected_txn, command.expected_log_time_ms):
         raise InvariantError(

@@ -5,24 +5,28 @@ all were acknowledged long ago, and judging a shard's whole past once more costs
 messages acknowledged before it writes the next, so of everything that the lost database had sent only its last unit
 can be incomplete, and a unit takes in a bounded number of commands. So messages are left out up to that many txns
 before the newest txn that is found at the end of a topic which metadata writes, and are sent from there on.
+
+When it sends. At the end, once the database was compared: what comes of a wrong log is said to nobody.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from schemas.codec import DecodeError, codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
 from services.metadata.after_write import remove_unneeded
+from services.metadata.bounded_log import BoundedLog
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
+from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.clock import SystemClock
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import LogRecord, Sink, Source, TrimmableLog
+from services.runtime.log import Log
 from services.runtime.loop import Runner
 from services.runtime.service import Message, Work
 from services.runtime.settings import MOST_BATCH_MESSAGES
@@ -33,6 +37,10 @@ POLL_SECONDS = 1.0
 MOST_IDLE_STEPS = 60
 SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
 """Topics whose records say at which txn they were sent."""
+
+
+def _always() -> bool:
+    return True
 
 
 class ReplayedMetadata:
@@ -70,72 +78,30 @@ class ReplayedMetadata:
             work.messages.clear()
 
 
-class BoundedLog:
-    """A log of which one topic is read up to a bound that can be moved on."""
-
-    def __init__(self, log: TrimmableLog) -> None:
-        self._log = log
-        self.end = 0
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The ids of topics."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Where a partition really ends."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Where a partition really begins."""
-        return self._log.first_offset(topic, partition)
-
-    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
-        """Read up to the bound."""
-        return _BoundedSource(self, self._log.open_source(topics, partition, next_offsets))
-
-    def open_sink(self) -> Sink:
-        """A sink of its own."""
-        return self._log.open_sink()
-
-
-class _BoundedSource:
-    """Hands out records below the bound, and keeps those beyond it for later."""
-
-    def __init__(self, log: BoundedLog, source: Source) -> None:
-        self._log = log
-        self._source = source
-        self._kept: list[LogRecord] = []
-
-    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next records below the bound."""
-        if not self._kept:
-            self._kept = self._source.poll(max_records, timeout_seconds)
-        taken = [record for record in self._kept[:max_records] if record.offset < self._log.end]
-        self._kept = self._kept[len(taken) :]
-        return taken
-
-    def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead."""
-        return self._source.lag()
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._source.close()
-
-
 class Rebuild:
-    """One rebuild under way: ``run_to`` some offset, look at the database, go on; ``close`` at the end."""
+    """One rebuild under way: ``run_to`` some offset, look at the database, go on; then ``check``, ``send``, ``close``.
+
+    Until ``send`` nothing is published. What was not sent goes out when the service starts on the database.
+    """
 
     def __init__(
-        self, shard: int, store: Store, log: TrimmableLog, *, sent_txn: int = 0, max_batch_messages: int = 2_000
+        self,
+        shard: int,
+        store: Store,
+        log: Log,
+        *,
+        sent_txn: int = 0,
+        max_batch_messages: int = 2_000,
+        is_checked: bool = True,
     ) -> None:
-        """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``.
+        """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``. ``is_checked``: see ``check``.
 
         Raises:
             PositionError: the log does not reach back to where this database is.
         """
         self._shard = shard
-        self._log = BoundedLog(log)
+        self._start = StartCheckedLog(log, shard, store, looked_at_records=MOST_BATCH_MESSAGES)
+        self._log = BoundedLog(self._start if is_checked else log)
         self._pause = threading.Event()
         self._trouble = ""
         self._idle_steps = 0
@@ -149,6 +115,7 @@ class Rebuild:
             SystemClock(),
             max_batch_messages=max_batch_messages,
             after_write=partial(remove_unneeded, service, store),
+            holds_messages=_always,
         )
         try:
             self._check_beginning()
@@ -179,6 +146,7 @@ class Rebuild:
         """Apply the next commands below an offset; says at which one it is.
 
         Raises:
+            LostCommandsError: the log has lost its newest commands; nothing beyond them is applied.
             PositionError: the log did not give them for a long time.
         """
         self._log.end = offset
@@ -204,18 +172,43 @@ class Rebuild:
         while self.position < offset:
             self.step(offset)
 
+    def check(self) -> None:
+        """Compare the database, at the end of the log, with what others know; ``run_to`` does it as soon as it can.
+
+        Raises:
+            LostCommandsError: they know more: the log has lost its newest commands.
+        """
+        self._start.handed_out(())
+
+    def send(self) -> int:
+        """Publish what may not have been sent; says how many messages.
+
+        Raises:
+            PositionError: the log did not take them for a long time.
+        """
+        for _ in range(MOST_IDLE_STEPS):
+            try:
+                return self._runner.send_held()
+            except RetryableError as error:
+                self._trouble = str(error)
+                self._pause.wait(POLL_SECONDS)
+        raise PositionError(
+            f"shard {self._shard}: the log does not take what is to be sent ({self._trouble}): see that the broker "
+            f"runs, then go on (--go-on)"
+        )
+
     def close(self) -> None:
         """Let go of the log; the store belongs to the caller."""
         self._runner.close()
 
 
-def surely_sent_txn(log: TrimmableLog, shard: int) -> int:
+def surely_sent_txn(log: Log, shard: int) -> int:
     """Up to which txn every message of the lost database was acknowledged; 0 when nobody can know."""
     newest = max((_txn_of_last(log, topic, shard) for topic in SAYS_TXN), default=0)
     return max(0, newest - MOST_BATCH_MESSAGES)
 
 
-def _txn_of_last(log: TrimmableLog, topic: Topic, shard: int) -> int:
+def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
     """The txn that the last record of a topic names; 0 when there is none, or it cannot be read."""
     end = log.end_offset(topic.name, shard)
     if end <= log.first_offset(topic.name, shard):

@@ -18,6 +18,7 @@ from services.key_deletion.settings import KeyDeletionSettings
 from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
+from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
@@ -74,19 +75,22 @@ class InMemoryPlane:
         if store is None:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
         service = self._make_service(name, shard)
-        after_write = None
+        log, after_write, holds_messages = self._log_of(name, shard), None, None
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
             after_write = partial(remove_unneeded, service, store)
+            log = StartCheckedLog(log, shard, store)
+            holds_messages = log.holds_messages
         runner = Runner(
             service,
             shard,
             store,
-            self._log_of(name, shard),
+            log,
             self.clock,
             max_batch_messages=self.max_batch_messages,
             probe=self.probes.get((name, shard), no_probe),
             after_write=after_write,
+            holds_messages=holds_messages,
         )
         self.processes[name, shard] = Process(store, service, runner)
 

@@ -26,7 +26,7 @@ from services.ledger.strangers import Signed
 from services.ledger.verify import Verification
 from services.plane.errors import StackError
 from services.runtime.errors import DeepcleanError
-from services.runtime.log import LogRecord, TrimmableLog
+from services.runtime.log import Log, LogRecord
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 2_000
@@ -60,7 +60,7 @@ class _Progress:
 class _Answers:
     """What metadata answered at one txn after the other: they are asked for in rising order, and so they were sent."""
 
-    def __init__(self, log: TrimmableLog, shard: int) -> None:
+    def __init__(self, log: Log, shard: int) -> None:
         self._shard = shard
         self._first = log.first_offset(METADATA_REPLIES.name, shard)
         end = log.end_offset(METADATA_REPLIES.name, shard)
@@ -94,7 +94,7 @@ class _Answers:
 
 
 def verify_shard(
-    log: TrimmableLog,
+    log: Log,
     shard: int,
     deleted_bytes: Callable[[], int],
     directory: Path | None = None,
@@ -130,7 +130,7 @@ def verify_shard(
 
 
 def _replay(
-    log: TrimmableLog,
+    log: Log,
     report: VerifyReport,
     history: History,
     rollback_ends: dict[str, int],
@@ -153,7 +153,7 @@ def _replay(
     report.lost_tail_offset = replay.lost_tail_offset
 
 
-def _read_progress(log: TrimmableLog, shard: int) -> _Progress:
+def _read_progress(log: Log, shard: int) -> _Progress:
     progress = _Progress()
     name = METADATA_PROGRESS.name
     ends = log.first_offset(name, shard), log.end_offset(name, shard)
@@ -162,7 +162,7 @@ def _read_progress(log: TrimmableLog, shard: int) -> _Progress:
     return progress
 
 
-def _rollback_ends(log: TrimmableLog, shard: int, progress: _Progress) -> dict[str, int]:
+def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
     """On which page each rollback ended: as metadata answered, or the last page of one whose answers are trimmed."""
     if not log.first_offset(METADATA_PROGRESS.name, shard):
         return progress.ended
@@ -176,7 +176,7 @@ def _rollback_ends(log: TrimmableLog, shard: int, progress: _Progress) -> dict[s
     return unanswered | progress.ended
 
 
-def _messages(log: TrimmableLog, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
+def _messages(log: Log, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
     """Messages of a partition from one offset up to another, with what they say; None if they cannot be read."""
     decode = codec(topic.record).decode_message
     for record in read_records(log, topic.name, shard, first, end):
@@ -186,7 +186,7 @@ def _messages(log: TrimmableLog, topic: Topic, shard: int, first: int, end: int)
             yield record, None
 
 
-def read_records(log: TrimmableLog, topic: str, shard: int, first: int, end: int) -> Iterator[LogRecord]:
+def read_records(log: Log, topic: str, shard: int, first: int, end: int) -> Iterator[LogRecord]:
     """Records of a partition from one offset up to another.
 
     Raises:

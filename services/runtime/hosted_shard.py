@@ -44,6 +44,18 @@ def _nothing_to_prepare(store: Store) -> None:
     """Nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a shard starts: the log as its service reads it, and whether what comes of it still has to wait."""
+
+    log: Log
+    holds_messages: Callable[[], bool] | None = None
+
+
+def _at_once(log: Log, shard: int, store: Store) -> Start:  # noqa: ARG001 the same for every shard
+    return Start(log)
+
+
 def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same for all
     return ()
 
@@ -68,6 +80,8 @@ class ServiceParts:
     """The families that its checkpoints keep."""
     prepare: Callable[[Store], object] = _nothing_to_prepare
     """Done once a database is open, before anything is applied."""
+    start: Callable[[Log, int, Store], Start] = _at_once
+    """What is between the log and this service, of a shard with this database."""
     after_write: Callable[[Service, Store], None] | None = None
     """Done after each unit of work, outside of it."""
     why_unready: Callable[[Service], Sequence[str]] = _always_ready
@@ -159,16 +173,18 @@ class HostedShard:
     def _open_runner(self) -> None:
         store = self._opened_store()
         after_write = self._parts.after_write
+        start = self._parts.start(self._log, self.shard, store)
         self._runner = Runner(
             self.service,
             self.shard,
             store,
-            self._log,
+            start.log,
             self._clock,
             max_batch_messages=self._settings.max_batch_messages,
             probe=self._probe,
             metrics=self._metrics,
             after_write=None if after_write is None else lambda: after_write(self.service, store),
+            holds_messages=start.holds_messages,
         )
         self._metrics.positions_known(self._runner.positions())
         self._on_ready(self)

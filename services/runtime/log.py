@@ -81,18 +81,14 @@ class Log(Protocol):
         """Offset that the next message of a partition will get."""
         ...
 
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there; the end when there is none."""
+        ...
+
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Read one partition of some topics, each from its position on."""
         ...
 
     def open_sink(self) -> Sink:
         """A sink of its own."""
-        ...
-
-
-class TrimmableLog(Log, Protocol):
-    """A log whose oldest messages may be gone: what a rebuild has to know."""
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there; the end when there is none."""
         ...

@@ -8,18 +8,19 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
 
 from schemas.codec import DecodeError, codec
-from schemas.records import PositionRow
+from schemas.records import LastRead, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
+from services.runtime.last_reads import CheckedSource, ReadRecord, last_read
 from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.probe import Point, Probe, no_probe
@@ -38,6 +39,7 @@ class BatchSummary:
     """What one unit of work has taken in, per topic."""
 
     next_offsets: dict[str, int] = field(default_factory=dict)
+    last_reads: dict[str, LastRead] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
     dead_letters: dict[str, int] = field(default_factory=dict)
     log_times_ms: dict[str, int] = field(default_factory=dict)
@@ -73,6 +75,10 @@ class NoMetrics:
         """Nothing."""
 
 
+def _never() -> bool:
+    return False
+
+
 _TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
 """What says nothing about the message: another machine, or this one later, would apply it, and so will a rebuild."""
 
@@ -83,6 +89,7 @@ def _summary(records: Sequence[LogRecord]) -> BatchSummary:
     last = {record.topic: record for record in records}
     return BatchSummary(
         next_offsets={topic: record.offset + 1 for topic, record in last.items()},
+        last_reads={topic: last_read(record) for topic, record in last.items()},
         messages=dict(Counter([record.topic for record in records])),
         log_times_ms={topic: record.timestamp_ms for topic, record in last.items()},
     )
@@ -103,7 +110,9 @@ class Runner:
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
+        holds_messages: Callable[[], bool] | None = None,
     ) -> None:
+        """``holds_messages`` is asked, until it says no, whether messages still wait in the database."""
         self.service = service
         self.shard = shard
         self.store = store
@@ -116,7 +125,8 @@ class Runner:
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._sink = log.open_sink()
-        self._outbox = Outbox(shard, self._sink, probe)
+        self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
+        self._holds_messages = holds_messages or _never
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
@@ -124,19 +134,31 @@ class Runner:
         self._is_source_stale = False
 
     def _open_source(self) -> Source:
-        positions = self._checked_positions()
+        rows = self._checked_positions()
+        positions = dict.fromkeys(self._topic_ids, 0) | {topic: row.next_offset for topic, row in rows.items()}
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
         self._awaited_ends = {topic: end for topic, end in ends.items() if positions[topic] < end}
-        return self._log.open_source(list(self._topic_ids), self.shard, positions)
+        read = self._still_there(rows)
+        source = self._log.open_source(
+            list(self._topic_ids), self.shard, positions | {topic: known.offset for topic, known in read.items()}
+        )
+        return CheckedSource(source, read, f"{self.service.name}, shard {self.shard}") if read else source
 
-    def _checked_positions(self) -> dict[str, int]:
+    def _still_there(self, rows: Mapping[str, PositionRow]) -> dict[str, ReadRecord]:
+        """The last record that was read of each input, unless it was trimmed since."""
+        return {
+            topic: ReadRecord(row.next_offset - 1, row.last_read)
+            for topic, row in rows.items()
+            if row.last_read is not None and self._log.first_offset(topic, self.shard) < row.next_offset
+        }
+
+    def _checked_positions(self) -> dict[str, PositionRow]:
         """Stored positions, refused when the log under them is another one or has lost its tail."""
         table = TablesReader(self.store).table(POSITIONS)
         positions = {}
         for topic, topic_id in self._topic_ids.items():
             row = table.get(topic.encode())
             if row is None:
-                positions[topic] = 0
                 continue
             if row.topic_id != topic_id:
                 raise PositionError(
@@ -149,7 +171,7 @@ class Runner:
                     f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "
                     f"{end}: the broker has lost its tail; restore it, or go on without (deepclean accept-lost-tail)"
                 )
-            positions[topic] = row.next_offset
+            positions[topic] = row
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:
@@ -167,6 +189,9 @@ class Runner:
         self._outbox.send()
         records = self._source.poll(self._max_batch_messages, timeout_seconds)
         try:
+            if self._outbox.is_held and not self._holds_messages():
+                self.send_held()
+                self._outbox.is_held = False
             self._take_in(records)
         except BaseException:
             # Some of what was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
@@ -279,7 +304,8 @@ class Runner:
         """Write once; says what that did to the outbox."""
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
-            positions.put(topic.encode(), PositionRow(topic, self._topic_ids[topic], next_offset))
+            row = PositionRow(topic, self._topic_ids[topic], next_offset, batch.last_reads[topic])
+            positions.put(topic.encode(), row)
         added = self._outbox.add(work.messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
@@ -300,6 +326,24 @@ class Runner:
         published = self._outbox.settle()
         if published:
             self._metrics.published(published)
+
+    def send_held(self) -> int:
+        """Publish what was held back, oldest first, each removed once it is acknowledged; says how many messages.
+
+        Raises:
+            RetryableError: call it again; some may be sent twice.
+        """
+        sent = 0
+        while self._outbox.take_held(TablesReader(self.store)):
+            self._outbox.send()
+            published = self._outbox.settle()
+            self._metrics.published(published)
+            sent += published
+            work = Work(self.shard, self.store, self._cache)
+            removed = self._outbox.add((), work)
+            work.write()
+            self._outbox.written(removed)
+        return sent
 
     def positions(self) -> dict[str, int]:
         """Per input topic the position that is stored."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
@@ -22,6 +22,7 @@ from services.runtime.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
+HELD_ROWS_AT_ONCE = 100
 _FIRST, _BEYOND = (0).to_bytes(8, "big"), b"\xff" * 8
 _topic_and_fingerprint = itemgetter(0, 1)
 
@@ -37,22 +38,37 @@ class Added:
 class Outbox:
     """The outbox of one runner."""
 
-    def __init__(self, shard: int, sink: Sink, probe: Probe) -> None:
+    def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_held: bool = False) -> None:
+        """``is_held``: what is written stays in the database until ``take_held`` asks for it."""
+        self.is_held = is_held
         self._shard = shard
         self._sink = sink
         self._probe = probe
         self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
         self._sent: list[tuple[bytes, OutboxRow]] = []
         self._acknowledged: list[bytes] = []
+        self._held_messages = 0
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
         """Take up what the last run wrote and may not have sent."""
-        self._waiting = deque(tables.table(OUTBOX).scan(_FIRST, _BEYOND))
+        self._waiting.clear()
         self._sent = []
         self._acknowledged = []
-        if self._waiting:
-            self._next_number = int.from_bytes(self._waiting[-1][0], "big") + 1
+        self._held_messages = 0
+        for key, row in tables.table(OUTBOX).scan(_FIRST, _BEYOND):
+            self._next_number = int.from_bytes(key, "big") + 1
+            if self.is_held:  # they may be of a shard's whole past: too many to keep in memory
+                self._held_messages += _count(row)
+            else:
+                self._waiting.append((key, row))
+
+    def take_held(self, tables: TablesReader) -> bool:
+        """Have the oldest rows that were held back sent next; says whether there are any."""
+        self._waiting = deque(islice(tables.table(OUTBOX).scan(_FIRST, _BEYOND), HELD_ROWS_AT_ONCE))
+        taken = sum(_count(row) for _, row in self._waiting)
+        self._held_messages = max(0, self._held_messages - taken) if taken else 0
+        return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
         """Make the messages part of a unit of work, which also removes what was acknowledged."""
@@ -74,12 +90,15 @@ class Outbox:
         """The unit of work is durable: its messages may go."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
-            self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
+            if self.is_held:
+                self._held_messages += _count(added.row)
+            else:
+                self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""
-        return sum(len(run.values) for _, row in (*self._waiting, *self._sent) for run in row.runs)
+        return self._held_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
 
     def send(self) -> None:
         """Hand all that waits to the log; it may be on its way when this returns.
@@ -119,7 +138,7 @@ class Outbox:
             self._send_again()
             raise
         self._probe(Point.AFTER_PUBLISH)
-        messages = sum(len(run.values) for _, row in self._sent for run in row.runs)
+        messages = sum(_count(row) for _, row in self._sent)
         self._acknowledged += [key for key, _ in self._sent]
         self._sent.clear()
         return messages
@@ -127,3 +146,7 @@ class Outbox:
     def _send_again(self) -> None:
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
+
+
+def _count(row: OutboxRow) -> int:
+    return sum(len(run.values) for run in row.runs)

@@ -80,6 +80,10 @@ class SigningLog:
         """As the log says."""
         return self._log.end_offset(topic, partition)
 
+    def first_offset(self, topic: str, partition: int) -> int:
+        """As the log says."""
+        return self._log.first_offset(topic, partition)
+
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """As the log opens it."""
         return self._log.open_source(topics, partition, next_offsets)

@@ -28,12 +28,13 @@ from services.client.replay import Replay
 from services.domain.chain_view import ChainView
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
+from services.metadata.sent_numbers import highest_of, sent_numbers
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.metadata.unfinished import first_offset_of_txn
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.plane.lost_tail import LEAP, Highest, numbers_of, read_partition
+from services.plane.lost_tail import LEAP
 from services.runtime.errors import InvariantError, PositionError
 from services.runtime.loop import POSITIONS, Runner
 from services.runtime.memory_log import MemoryLog
@@ -63,10 +64,7 @@ class LostTail:
         return state
 
     def command(self, **changes: int) -> AcceptLostTail:
-        highest = Highest(self.state.txn, self.state.chain_version)
-        for topic in TOPICS:
-            for record in read_partition(self.log, topic.name, 0, 0):
-                highest = highest.and_of(numbers_of(record))
+        highest = sent_numbers(self.log, 0).highest.and_of(highest_of(self.state))
         fields = {
             "offset": self.log.end_offset(METADATA_COMMANDS.name, 0),
             "expected_txn": self.state.txn,
@@ -146,15 +144,23 @@ def test_the_shard_goes_on_and_names_nothing_twice(seed: int, kept: float, batch
         from_nothing.run_to(from_nothing.end)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"offset": 0}, {"epoch": 0}, {"epoch": 4}, {"txn": 1}, {"chain_version": 0}], ids=str
-)
-def test_one_that_is_not_meant_here_is_put_aside(changes: dict[str, int]) -> None:
+def test_one_at_another_place_is_put_aside() -> None:
+    lost = LostTail(7, 1.0)
+    before = digest_shard(lost.store)
+    runner = lost.runner()
+    lost.append(lost.command(offset=0))
+    runner.step()
+    letter = codec(DeadLetter).decode(lost.log.records(DEAD_LETTERS.name, 0)[-1].value)
+    assert letter.error == "InvalidMessageError"
+    assert digest_shard(lost.store) == before
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 0}, {"epoch": 4}, {"txn": 1}, {"chain_version": 0}], ids=str)
+def test_one_at_its_place_that_cannot_be_carried_out_stops_the_shard(changes: dict[str, int]) -> None:
     lost = LostTail(7, 1.0)
     before = digest_shard(lost.store)
     runner = lost.runner()
     lost.append(lost.command(**changes))
-    runner.step()
-    letter = codec(DeadLetter).decode(lost.log.records(DEAD_LETTERS.name, 0)[-1].value)
-    assert letter.error == "InvalidMessageError"
+    with pytest.raises(InvariantError, match="it only goes forward"):
+        runner.step()
     assert digest_shard(lost.store) == before

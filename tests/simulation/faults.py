@@ -175,6 +175,10 @@ class FaultyLog:
         """Offset that the next message of a partition will get."""
         return self._log.end_offset(topic, partition)
 
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there."""
+        return self._log.first_offset(topic, partition)
+
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> FaultySource:
         """Read one partition of some topics."""
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}

@@ -31,7 +31,7 @@ from schemas.credentials import (
     write_secret,
 )
 from schemas.http_token import bearer, check_address, is_authorized
-from schemas.topics import CLIENTS, METADATA_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
 from services.plane.broker_security import access_list
 from services.plane.plane_secrets import plane_security
 from services.runtime.http import HttpServer, http_app
@@ -54,7 +54,7 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     assert {
         right.identity for right in rights() if right.operation == WRITE and right.topic == SNAPSHOT_CHAIN.name
     } == {"metadata"}
-    assert len(rights()) == sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS)
+    assert len(rights()) == sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS) + len(NUMBERED)
     assert ADMINISTRATOR not in identities()
 
 

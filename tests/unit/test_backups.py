@@ -13,6 +13,7 @@ from schemas.codec import codec
 from schemas.records import PositionRow, ShardState
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.client.commands.session import Session
+from services.client.commands.trim_log import all_backups
 from services.client.main import app
 from services.metadata.tables import TRANSACTION_INFO_KEY
 from services.plane import backups
@@ -81,6 +82,15 @@ def test_a_restored_copy_is_the_one_that_was_made_and_leaves_the_backup_alone(tm
     assert copy.get("keyTable", b"/vol/bucket/key") is None
     copy.open_checkpoint("snapshot-7").close()
     copy.close()
+
+
+def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "mnt"
+    own = made_backup(home, backups.backups_directory(home), "own", 7)
+    other = made_backup(home, elsewhere, "other", 8)
+    assert all_backups(home, []) == [own]
+    assert all_backups(home, [elsewhere]) == [own, other]
+    assert all_backups(home, [elsewhere, backups.backups_directory(home)]) == [own, other]
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ class FailingLog:
             raise RetryableError("the broker is away")
         return self.memory.end_offset(topic, partition)
 
+    def first_offset(self, topic: str, partition: int) -> int:
+        return self.memory.first_offset(topic, partition)
+
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         return self.memory.open_source(topics, partition, next_offsets)
 

@@ -9,7 +9,7 @@ import typer
 from services.client.commands.output import print_table
 from services.client.commands.recovery import BOOTSTRAP_SERVERS
 from services.client.commands.session import made_session
-from services.plane.lost_tail import accept_lost_tail, find_lost_tails
+from services.plane.lost_tail import Losses, accept_losses, find_losses
 from services.plane.plane_lock import log_of_stopped_plane
 
 
@@ -25,24 +25,46 @@ def accept(
     """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
     session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
-        lost = find_lost_tails(log, session.home, shard)
-        if not lost:
-            typer.echo(f"No service of shard {shard} has read further than its topics reach.")
+        losses = find_losses(log, session.home, shard)
+        if not losses:
+            typer.echo(
+                f"No service of shard {shard} has read what its topics do not hold, and metadata knows of all that it "
+                f"has told others."
+            )
             return
-        print_table(
-            ["SERVICE", "TOPIC", "READ TO", "ENDS AT", "LOST"],
-            (
-                (one.service, one.topic, f"{one.read_to:,}", f"{one.end:,}", f"{one.read_to - one.end:,}")
-                for one in lost
-            ),
-            numbers=["READ TO", "ENDS AT", "LOST"],
-        )
+        _show(losses)
         if not is_confirmed:
             typer.echo("\nIf the lost records can be restored, restore them. Otherwise call this again with --yes.")
             return
-        accepted = accept_lost_tail(log, session.home, shard, lost, reason)
+        accepted = accept_losses(log, session.home, shard, losses, reason)
+    if accepted is None:
+        typer.echo(
+            "\nThe commands of metadata are whole: each service goes on where its topics do, and nothing else is "
+            "changed. Start the plane (deepclean up)."
+        )
+        return
     typer.echo(
         f"\nShard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
         f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
         f"(deepclean backup): from the log alone this shard cannot be made again any more."
     )
+
+
+def _show(losses: Losses) -> None:
+    if losses.tails:
+        print_table(
+            ["SERVICE", "TOPIC", "READ TO", "GOES ON AT", "LOST"],
+            (
+                (one.service, one.topic, f"{one.read_to:,}", f"{one.end:,}", f"{one.read_to - one.end:,}")
+                for one in losses.tails
+            ),
+            numbers=["READ TO", "GOES ON AT", "LOST"],
+        )
+    if losses.numbers:
+        known, sent = losses.numbers.known, losses.numbers.sent
+        typer.echo(
+            f"With all that metadata.commands holds, metadata is at txn {known.txn:,} and chain version "
+            f"{known.chain_version:,}; it has told others of txn {sent.txn:,} and chain version {sent.chain_version:,}."
+        )
+    if not losses.is_chain_whole:
+        typer.echo("gc.snapshot-chain does not lead to metadata's chain version: markers are lost.")

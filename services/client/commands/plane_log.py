@@ -8,10 +8,10 @@ from services.client.kafka_plane import KafkaPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.plane_secrets import administrator
 from services.runtime.kafka import KafkaLog
-from services.runtime.log import TrimmableLog
+from services.runtime.log import Log
 
 
-def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> TrimmableLog:
+def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> Log:
     """The log of a plane that runs; ``client_id`` is how the broker knows who reads.
 
     A client may read what is said to clients. The whole log holds everybody's commands, and what they sign with: on a

@@ -179,16 +179,19 @@ def rebuild(
                 f"{target} holds a database: move it away and name it with --compare-with, or --go-on with it."
             )
         expected = _expected(log, compare_with, backups or backups_directory(home), shard)
+        named = str(compare_with) if compare_with else ""
         sent_txn = 0 if sends_all else surely_sent_txn(log, shard)
         store = new_database(target, METADATA)
         try:
             run = Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=max_batch_messages)
             try:
-                _rebuild_and_compare(run, store, expected, sent_txn)
+                _rebuild_and_compare(run, store, expected, named)
+                sent = run.send()
             finally:
                 run.close()
         finally:
             store.close()
+    typer.echo(f"Messages up to txn {sent_txn:,} were sent before; {sent:,} later ones were sent again.")
 
 
 def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> list[tuple[int, str, ShardDigest]]:
@@ -213,11 +216,17 @@ def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> li
     return sorted(found, key=lambda one: one[0])
 
 
-def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str, ShardDigest]], sent_txn: int) -> None:
+def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str, ShardDigest]], named: str) -> None:
+    """Apply all of the log and compare on the way. Whatever speaks against the database ends it: nothing is sent."""
     first, end = run.position, run.end
     applying_seconds, found = 0.0, None
     for offset, name, wanted in expected:
         if not first <= offset <= end:
+            if name == named:
+                raise StackError(
+                    f"{name} is at offset {offset} of {METADATA_COMMANDS.name}, outside of {first} to {end}, so "
+                    f"nothing can be compared: {_why_outside(offset, end)}."
+                )
             typer.echo(f"Not compared with {name}: it is at offset {offset}, outside of {first} to {end}.")
             continue
         applying_seconds += _advance(run, offset)
@@ -231,8 +240,24 @@ def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str
         typer.echo(f"Equal to {name} at offset {offset}: {wanted.digest}")
     applying_seconds += _advance(run, end)
     typer.echo(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
-    typer.echo(f"Messages up to txn {sent_txn:,} were sent before; later ones were sent again.")
-    _print_digest(found if found and found.next_offset == end else PlacedDigest.of(store))
+    final = found if found and found.next_offset == end else PlacedDigest.of(store)
+    run.check()
+    for _, name, wanted in expected:
+        if wanted.txn > final.digest.txn:
+            raise StackError(
+                f"{name} is at txn {wanted.txn}, and with all that {METADATA_COMMANDS.name} holds the database comes "
+                f"to {final.digest.txn}: {_why_outside(end + 1, end)}."
+            )
+    _print_digest(final)
+
+
+def _why_outside(offset: int, end: int) -> str:
+    if offset > end:
+        return (
+            "the broker has lost its tail; restore the log, or put that database or a later backup in place "
+            "and go on without what is lost (deepclean accept-lost-tail)"
+        )
+    return "the database that is gone on with is newer; leave --compare-with out"
 
 
 def _advance(run: Rebuild, offset: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,8 @@ def trim_log(
     context: typer.Context,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     backups: Annotated[
-        list[Path] | None, typer.Option(help="Where backups are kept; each place that has any must be named.")
+        list[Path] | None,
+        typer.Option(help="Where backups are kept beside those in the home; each such place must be named."),
     ] = None,
     writes_full_chain: Annotated[
         bool,
@@ -44,7 +46,7 @@ def trim_log(
     """Trim the log up to what readers, backups and unfinished transactions still need."""
     session = made_session(context)
     plane = running_plane(session.home)
-    kept = [found for place in backups or [backups_directory(session.home)] for found in list_backups(place)]
+    kept = all_backups(session.home, backups or ())
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     if writes_full_chain:
         publish_full_chain(plane)
@@ -62,6 +64,13 @@ def trim_log(
         numbers=["SHARD", "FROM", "TO"],
     )
     _say_what_follows(sum(trim.messages for trim in trims), kept, is_dry_run=is_dry_run)
+
+
+def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
+    """The backups in the home, and in the places that are named beside it; oldest first."""
+    directories = {place.resolve() for place in (backups_directory(home), *places)}
+    found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
+    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
 def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
