@@ -23,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.randbelow(2**31)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever starts a broker or Spark stays in one process, one after the other; all else runs beside it."""
     for item in items:
