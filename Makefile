@@ -17,7 +17,7 @@ run: setup ## Replay this repository's history (or REPO=…) on a real broker an
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
-	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup $(if $(SEED),--seed=$(SEED))
+	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED))
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

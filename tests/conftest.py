@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.plane.broker import EmbeddedBroker
+from tests.beside import OnePlaneAtATime
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,18 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.randbelow(2**31)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever starts a broker or Spark stays in one process, one after the other; all else runs beside it."""
-    for item in items:
-        if _wants_the_machine(item):
-            item.add_marker(pytest.mark.xdist_group("machine"))
-
-
-def _wants_the_machine(item: pytest.Item) -> bool:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    marks = {mark.name for mark in item.iter_markers()}
-    return folder in ("integration", "chaos") or bool(marks & {"broker", "spark"})
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OnePlaneAtATime:
+    """Spread tests over processes, when there are several."""
+    return OnePlaneAtATime(config, log)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
