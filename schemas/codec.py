@@ -156,6 +156,8 @@ class Codec(Generic[R]):
         try:
             fields: Any = fastavro.schemaless_reader(source, writer, newest, return_record_name=True)
             fastavro.schemaless_writer(target, newest, fields)
+        except (MemoryError, OSError):
+            raise  # says nothing about the bytes
         except Exception as error:  # fastavro raises many kinds for broken bytes
             raise DecodeError(f"not a {self.record_class.__name__}: {type(error).__name__}: {error}") from error
         if source.tell() != len(body):

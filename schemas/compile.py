@@ -60,8 +60,12 @@ def compile_module(module: str) -> None:
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
             done.check_returncode()
-        for file in package.glob(f"*{_SUFFIX}"):  # the module, and the library that it is in
-            shutil.copy(file, HERE)
+        # The library first, then the module that loads it; each under another name first: processes may run that have
+        # the old one in memory, and would read what is written over it.
+        for file in sorted(package.glob(f"*{_SUFFIX}"), key=lambda one: one.name, reverse=True):
+            beside = HERE / f".{file.name}.new"
+            shutil.copy(file, beside)
+            beside.replace(HERE / file.name)
     source_file_of_compiled(module).write_text(source_digest(module))
 
 

@@ -11,6 +11,7 @@ ledger names its claim.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +121,7 @@ class LogReplay:
         self._volumes: dict[str, int] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self._by_id: dict[int, _Bucket] = {}
+        self._ids_of_names: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._snapshots: dict[str, _Bucket] = {}
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
@@ -262,6 +264,7 @@ class LogReplay:
         _require(body.volume in self._volumes and name not in self._buckets)
         bucket = _Bucket(self._new_object_id(), body.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
         self._buckets[name] = self._by_id[bucket.bucket_id] = bucket
+        self._ids_of_names[name].add(bucket.bucket_id)
 
     def _delete_bucket(self, body: records.DeleteBucket) -> None:
         bucket = self._bucket(body)
@@ -441,9 +444,9 @@ class LogReplay:
         answer = self._answers(self._now.txn)
         is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
         if answer is not None and is_mine and answer.committed is not None:
-            bucket = self._buckets.get((body.volume, body.bucket))
-            named = {0 if bucket is None else bucket.bucket_id, answer.committed.object_id}
-            if command.number or len(named) == 1:  # one without a number is told by what it is about
+            named = self._ids_of_names[body.volume, body.bucket] if body.volume else {0}
+            # One without a number is told by what it is about.
+            if command.number or answer.committed.object_id in named:
                 self.txn = self._now.txn
 
     # What comes back

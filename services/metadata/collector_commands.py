@@ -34,11 +34,11 @@ def set_collector(transaction: Transaction, command: SetCollector) -> Committed:
         raise CommandError(
             ErrorCode.INVALID_REQUEST, f"nobody sets {command.state.lower()}; pause the collector instead"
         )
-    if command.ends_stop and command.volume:
+    if command.ends_stop and (command.volume or command.bucket):
         raise CommandError(ErrorCode.INVALID_REQUEST, "claims were stopped for all of the shard: name no bucket")
-    if command.ends_stop:
-        transaction.counters.claims_stopped = ""
     bucket_ids = named_buckets(transaction, command.volume, command.bucket)
+    if command.ends_stop:  # behind all that may refuse the command: counters are not undone
+        transaction.counters.claims_stopped = ""
     for bucket_id in bucket_ids:
         before = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
         row = replace(

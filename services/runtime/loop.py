@@ -252,15 +252,17 @@ class Runner:
 
     def _carry_out(self, inputs: Sequence[_Input], work: Work, batch: BatchSummary) -> None:
         """Apply some messages and what is due."""
+        work.is_caught_up = not self._awaited_ends
         for record, decoded in inputs:
             self._apply(record, decoded, work, batch)
-        for topic, next_offset in batch.next_offsets.items():
-            if next_offset >= self._awaited_ends.get(topic, next_offset):
-                self._awaited_ends.pop(topic, None)
-        work.is_caught_up = not self._awaited_ends
+        work.is_caught_up = not self._awaited_behind(batch)
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
+
+    def _awaited_behind(self, batch: BatchSummary) -> dict[str, int]:
+        """Ends of the log at the start that are still to be reached once a batch is written."""
+        return {topic: end for topic, end in self._awaited_ends.items() if batch.next_offsets.get(topic, 0) < end}
 
     def _run_apart(self, inputs: Sequence[_Input], error: Exception) -> None:
         """Each message in a unit of work of its own; one that was alone already is put aside, and nothing else done."""
@@ -313,6 +315,7 @@ class Runner:
 
     def _written(self, added: Added, batch: BatchSummary) -> None:
         """What comes after a write: it is durable, and its messages may go."""
+        self._awaited_ends = self._awaited_behind(batch)
         self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)

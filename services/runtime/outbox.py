@@ -22,7 +22,9 @@ from services.runtime.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
-HELD_ROWS_AT_ONCE = 100
+HELD_ROWS_AT_ONCE = 1
+"""Each is acknowledged before the next one goes: of what a run has sent that was cut off, only its last unit of work
+may be incomplete."""
 _FIRST, _BEYOND = (0).to_bytes(8, "big"), b"\xff" * 8
 _topic_and_fingerprint = itemgetter(0, 1)
 

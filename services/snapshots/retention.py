@@ -212,11 +212,14 @@ class Retention:
     # ---- the life of snapshots
 
     def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """A take is what expiry goes with: SYNC runs now, ASYNC when the clock is looked at next."""
+        """A take is what expiry goes with: SYNC runs now, ASYNC when the clock is looked at next.
+
+        Behind the log nothing runs: a tag may still be to come, and an answer that is given again has today's time.
+        """
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if policy_row is None:
             return
-        if policy_row.policy.execution_mode is ExecutionMode.SYNC:
+        if policy_row.policy.execution_mode is ExecutionMode.SYNC and work.is_caught_up:
             self._run(policy_row, Trigger.TAKE, log_time_ms, work)
         else:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)

@@ -31,6 +31,7 @@ from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.tables import TASK_TABLE
 from services.metadata.collector_queries import collector_status
+from services.metadata.queries import shard_state
 from services.metadata.shadow import HOUR_MS, KEPT_HOURS
 from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies
@@ -152,6 +153,8 @@ class TestMetadata:
     def test_keeps_a_pause_of_everything_behind_a_stop(self, shard: Shard) -> None:
         shard.do(SetCollector("", "", PAUSED, "why"))
         shard.send(MetadataCommand(0, "", 0, StopClaims("no chain"), "snapshots"))
+        shard.do(SetCollector("", "flat", RUNNING, "half a name", ends_stop=True))
+        assert shard_state(TablesReader(shard.store)).claims_stopped, "what is refused changes nothing"
         shard.do(SetCollector("", "", PAUSED, "mended", ends_stop=True))
         assert row_names(shard.claim(shard.row(), task=1, chain_version=0).held_back) == [shard.row()]
 

@@ -34,6 +34,7 @@ class Recorder:
         self.fails_at = 0
         self.failure: BaseException = RetryableError("not now")
         self.caught_up: list[bool] = []
+        self.fails_at_end = False
 
     def restore(self, tables: TablesReader) -> None:
         self.noted = [row.round for _, row in tables.table(NOTES).scan(b"", b"\xff")]
@@ -54,7 +55,9 @@ class Recorder:
         self.caught_up.append(work.is_caught_up)
 
     def end_batch(self, work: Work) -> None:
-        """Nothing."""
+        if self.fails_at_end:
+            self.fails_at_end = False
+            raise ValueError("too much at once")
 
 
 class FailingSink:
@@ -170,3 +173,16 @@ def test_a_service_knows_when_it_has_read_what_was_there_at_its_start(log: Faili
     again = Recorder()
     Runner(again, 0, store, log, VirtualClock()).step()
     assert again.caught_up == [True]
+
+
+def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
+    """The messages of a unit that failed come one by one, and the first of them is not the last one of the log."""
+    service = Recorder()
+    service.fails_at_end = True
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock())
+    runner.step()
+    assert service.noted == list(range(1, 11))
+    first, *others = service.caught_up
+    assert not first
+    assert others.count(True) == 1
+    assert others[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.codec import codec
@@ -12,6 +14,7 @@ from schemas.records import (
     CreateTag,
     CreateVolume,
     DeleteSnapshot,
+    ExecutionMode,
     PutKey,
     RetentionPolicy,
     SetRetention,
@@ -35,8 +38,11 @@ def live_snapshots(plane: InMemoryPlane) -> int:
     return sum(row.is_live for _, row in rows)
 
 
+@pytest.mark.parametrize("mode", list(ExecutionMode))
 @pytest.mark.parametrize("batch", [1, 2, 2_000])
-def test_what_was_protected_since_the_backup_does_not_expire_by_the_backups_policy(batch: int) -> None:
+def test_what_was_protected_since_the_backup_does_not_expire_by_the_backups_policy(
+    batch: int, mode: ExecutionMode
+) -> None:
     plane = InMemoryPlane()
     client = InMemoryClient(plane)
     for command in (CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE)):
@@ -44,17 +50,18 @@ def test_what_was_protected_since_the_backup_does_not_expire_by_the_backups_poli
     for name in ("one", "two"):
         assert not client.answer(0, client.submit(0, PutKey("vol", "bucket", name, 5))).error
         assert not client.request(0, CreateSnapshot("vol", "bucket", name)).error
-    assert not client.request(0, SetRetention("vol", "bucket", POLICY)).error
+    assert not client.request(0, SetRetention("vol", "bucket", replace(POLICY, execution_mode=mode))).error
     backup = plane.processes["snapshots", 0].store.clone()
     assert not client.request(0, CreateTag("vol", "bucket", "one", "audit", "ann", "year end", 0)).error
     assert not client.request(0, UnsetRetention("vol", "bucket")).error
+    assert not client.request(0, CreateSnapshot("vol", "bucket", "three")).error
     plane.clock.advance(8 * DAY_MS)
     plane.max_batch_messages = batch
     plane.start("snapshots", 0, backup)
     while plane.step():
         pass
     assert not InMemoryClient(plane, "later").request(0, Settle("later")).error
-    assert live_snapshots(plane) == 2
+    assert live_snapshots(plane) == 3
 
 
 def test_retention_goes_on_once_the_log_has_been_read() -> None:
