@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from services.runtime.errors import DeepcleanError, InvariantError, PositionErro
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
+LEADER_SECONDS = 0.1
 FLUSH_SECONDS = 15.0
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
@@ -38,6 +40,7 @@ _GONE = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _OUTSIDE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _REFUSED = frozenset(
     {
@@ -144,6 +147,7 @@ class KafkaLog:
         self.client_id = client_id
         self._credentials = credentials
         self._admin = self._new_admin()
+        self._pause = threading.Event()
 
     def _new_admin(self) -> AdminClient:
         configuration = client_configuration(self.bootstrap_servers, self.client_id, self._credentials)
@@ -172,20 +176,26 @@ class KafkaLog:
         return self._offset(topic, partition, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
-        place = TopicPartition(topic, partition)
+        deadline = time.monotonic() + self._answer_seconds
+        while True:
+            try:
+                return self._told_offset(topic, partition, which)
+            except RetryableError as error:
+                # A client keeps the epochs of leaders for minutes; a broker that was started again refuses old ones.
+                self._admin = self._new_admin()
+                if not _is_leaderless(error) or time.monotonic() > deadline:
+                    raise
+            self._pause.wait(LEADER_SECONDS)
+
+    def _told_offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+        place, admin = TopicPartition(topic, partition), self._admin
         doing = f"asking for the ends of {topic}, partition {partition}"
-        admin = self._admin
-        try:
-            answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
-            offset = int(_asked(answers[place].result, doing).offset)
-            if offset < 0:
-                # What librdkafka says, without an error, when the leader has gone away before it could answer.
-                raise RetryableError(f"{doing}: the leader did not answer")
-            return offset
-        except RetryableError:
-            # A client keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
-            self._admin = self._new_admin()
-            raise
+        answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
+        offset = int(_asked(answers[place].result, doing).offset)
+        if offset < 0:
+            # What librdkafka says, without an error, when the leader has gone away before it could answer.
+            raise RetryableError(f"{doing}: the leader did not answer")
+        return offset
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
         """Have the broker give up the messages before an offset; for good."""
@@ -393,6 +403,12 @@ def _fingerprint(headers: Any) -> bytes | None:
 def _key(message: Message) -> bytes:
     key = message.key()
     return key if isinstance(key, bytes) else b""
+
+
+def _is_leaderless(error: RetryableError) -> bool:
+    """Whether a partition has no leader yet, as for a moment after its topic was made or its broker came back."""
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() in _LEADERLESS
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
