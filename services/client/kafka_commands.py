@@ -26,7 +26,7 @@ from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.runtime.clock import SystemClock
 from services.runtime.errors import DeepcleanError
-from services.runtime.kafka import consumer_configuration, producer_configuration
+from services.runtime.kafka import LEADERLESS, consumer_configuration, producer_configuration
 from services.runtime.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
@@ -34,7 +34,6 @@ DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 MAX_BATCH_MESSAGES = 5_000
 
-_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _quiet = logging.getLogger("deepclean.client.connections")
 _quiet.propagate = False
 _quiet.addHandler(logging.NullHandler())
@@ -295,7 +294,7 @@ def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=seconds)
             return int(end)
         except KafkaException as error:
-            if error.args[0].code() not in _LEADERLESS or time.monotonic() > deadline:
+            if error.args[0].code() not in LEADERLESS or time.monotonic() > deadline:
                 raise
             pause.wait(POLL_SECONDS)
 

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.runtime.log import Log, LogRecord, Sink, Source
+from services.runtime.log import Log, LogAround, LogRecord, Source
 
 
-class BoundedLog:
+class BoundedLog(LogAround):
     """A log of which one topic is read up to a bound."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        super().__init__(log)
         self.end: int | None = 0
         """Offset before which reading stops; None when there is no bound."""
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The ids of topics."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Where a partition really ends."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Where a partition really begins."""
-        return self._log.first_offset(topic, partition)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Read up to the bound."""
         return BoundedSource(self, self._log.open_source(topics, partition, next_offsets))
-
-    def open_sink(self) -> Sink:
-        """A sink of its own."""
-        return self._log.open_sink()
 
 
 class BoundedSource:

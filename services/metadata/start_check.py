@@ -19,7 +19,7 @@ from schemas.topics import METADATA_COMMANDS
 from services.metadata.sent_numbers import Highest, highest_of, sent_numbers
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.errors import InvariantError, RetryableError
-from services.runtime.log import Log, LogRecord, Sink, Source
+from services.runtime.log import Log, LogAround, LogRecord, Source
 from services.runtime.loop import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader
@@ -59,11 +59,11 @@ class _Demand:
         return record.offset >= self.offset or record.timestamp_ms > self.log_time_ms
 
 
-class StartCheckedLog:
+class StartCheckedLog(LogAround):
     """The log of one shard as metadata reads it, of which nothing new is handed out before the check."""
 
     def __init__(self, log: Log, shard: int, store: Store, *, looked_at_records: int = LOOKED_AT_RECORDS) -> None:
-        self._log = log
+        super().__init__(log)
         self._shard = shard
         self._store = store
         self._looked_at_records = looked_at_records
@@ -80,26 +80,10 @@ class StartCheckedLog:
         """Whether what comes of the log has to wait."""
         return not self.is_checked
 
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """As the log says."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """As the log says."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """As the log says."""
-        return self._log.first_offset(topic, partition)
-
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """A source that has the check made in time."""
         source = self._log.open_source(topics, partition, next_offsets)
         return source if self.is_checked else _StartSource(self, source)
-
-    def open_sink(self) -> Sink:
-        """As the log opens it."""
-        return self._log.open_sink()
 
     def handed_out(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """Those of the next records that may be applied before somebody looks again; all before them are applied.

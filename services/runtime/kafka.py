@@ -40,7 +40,7 @@ _GONE = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-_LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _OUTSIDE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _REFUSED = frozenset(
     {
@@ -408,7 +408,7 @@ def _key(message: Message) -> bytes:
 def _is_leaderless(error: RetryableError) -> bool:
     """Whether a partition has no leader yet, as for a moment after its topic was made or its broker came back."""
     cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() in _LEADERLESS
+    return isinstance(cause, KafkaException) and cause.args[0].code() in LEADERLESS
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:

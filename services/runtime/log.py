@@ -92,3 +92,30 @@ class Log(Protocol):
     def open_sink(self) -> Sink:
         """A sink of its own."""
         ...
+
+
+class LogAround:
+    """A log that stands around another one and passes on what it does not change."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """As the log says."""
+        return self._log.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """As the log says."""
+        return self._log.end_offset(topic, partition)
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """As the log says."""
+        return self._log.first_offset(topic, partition)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """As the log opens it."""
+        return self._log.open_source(topics, partition, next_offsets)
+
+    def open_sink(self) -> Sink:
+        """As the log opens it."""
+        return self._log.open_sink()

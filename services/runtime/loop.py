@@ -134,9 +134,9 @@ class Runner:
         self._is_source_stale = False
 
     def _open_source(self) -> Source:
-        rows = self._checked_positions()
-        positions = dict.fromkeys(self._topic_ids, 0) | {topic: row.next_offset for topic, row in rows.items()}
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
+        rows = self._checked_positions(ends)
+        positions = dict.fromkeys(self._topic_ids, 0) | {topic: row.next_offset for topic, row in rows.items()}
         self._awaited_ends = {topic: end for topic, end in ends.items() if positions[topic] < end}
         read = self._still_there(rows)
         source = self._log.open_source(
@@ -152,7 +152,7 @@ class Runner:
             if row.last_read is not None and self._log.first_offset(topic, self.shard) < row.next_offset
         }
 
-    def _checked_positions(self) -> dict[str, PositionRow]:
+    def _checked_positions(self, ends: Mapping[str, int]) -> dict[str, PositionRow]:
         """Stored positions, refused when the log under them is another one or has lost its tail."""
         table = TablesReader(self.store).table(POSITIONS)
         positions = {}
@@ -165,7 +165,7 @@ class Runner:
                     f"{self.service.name}, shard {self.shard}: topic {topic} was made anew since this database last "
                     f"read it; restore the topic, or start this service on an empty directory"
                 )
-            end = self._log.end_offset(topic, self.shard)
+            end = ends[topic]
             if row.next_offset > end:
                 raise PositionError(
                     f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "

@@ -5,7 +5,6 @@ What waits in an outbox is not signed yet: after a change of the secret it goes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +15,7 @@ from schemas.credentials import CredentialsError, read_secret
 from schemas.records import MetadataCommand, SnapshotCommand
 from schemas.signatures import SHORTEST_SECRET, sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
-from services.runtime.log import Log, Sink, Source
+from services.runtime.log import Log, LogAround, Sink
 
 Command = TypeVar("Command", MetadataCommand, SnapshotCommand)
 SIGNED_TOPICS = frozenset({METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name})
@@ -65,28 +64,12 @@ def read_signing_secret(file: Path) -> bytes:
     return secret
 
 
-class SigningLog:
+class SigningLog(LogAround):
     """A log whose sinks sign the commands of one service."""
 
     def __init__(self, log: Log, secret: bytes) -> None:
-        self._log = log
+        super().__init__(log)
         self._secret = secret
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """As the log says."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """As the log says."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """As the log says."""
-        return self._log.first_offset(topic, partition)
-
-    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
-        """As the log opens it."""
-        return self._log.open_source(topics, partition, next_offsets)
 
     def open_sink(self) -> Sink:
         """A sink that signs."""
