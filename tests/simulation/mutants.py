@@ -29,6 +29,7 @@ from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, REC
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
 from services.runtime.outbox import OUTBOX, Added, Outbox
+from services.runtime.positions import POSITIONS
 from services.runtime.service import Message, OutgoingMessage, Work
 from services.snapshots import expiry
 from services.snapshots.holds import Holds
@@ -137,7 +138,7 @@ def position_before_state(patch: Patch) -> None:
         early = Work(self.shard, self.store, RowCache())
         for topic, next_offset in progress.next_offsets.items():
             row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
-            early.table(loop.POSITIONS).put(topic.encode(), row)
+            early.table(POSITIONS).put(topic.encode(), row)
         early.write()
         return original(self, work, progress)
 
