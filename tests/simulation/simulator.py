@@ -239,7 +239,7 @@ class Simulation:
         for address, until in list(self.down.items()):
             if until <= self.steps:
                 del self.down[address]
-                self.plane.start(*address)
+                self.plane.start(*address, store=self._store_after_a_crash(address))
         address = self.random.choice(self.plane.addresses)
         if address not in self.down:
             self.step(address)
@@ -297,6 +297,13 @@ class Simulation:
             del self.faults.held[place]
         else:
             self.faults.held[place] = self.plane.position(*place)
+
+    def _store_after_a_crash(self, address: Address) -> MemoryStore | None:
+        """The database that was there; of a service with a changelog perhaps an older one, or none."""
+        if address[0] not in CHANGELOGS or self.random.random() >= self.mix.restore:
+            return None
+        self.restores += 1
+        return self.copies.pop(address, None) or MemoryStore()
 
     def _copy_or_restore(self, address: Address) -> None:
         """Keep a copy of a database, or start from the copy that was kept; with a changelog, from nothing, too."""
