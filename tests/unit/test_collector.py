@@ -62,6 +62,7 @@ class TestKeyDeletion:
         assert not bodies(desk.give(purge(row(2))), ClaimRows)
         (sweep,) = bodies(desk.give(changed(RUNNING, 9)), SweepPage)
         assert (sweep.bucket_id, sweep.after_death, sweep.until_death) == (BUCKET, 0, 0)
+        assert sweep.with_claimed, "a purge of a claimed row may have been left alone, too"
         assert bodies(desk.give(purge(row(1))), ClaimRows)
 
     def test_claims_other_buckets_meanwhile(self) -> None:

@@ -524,14 +524,17 @@ class TestDirectories:
 
 
 class TestSweeps:
-    def test_of_every_bucket_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard) -> None:
+    @pytest.mark.parametrize("is_of_one_bucket", [False, True])
+    def test_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard, *, is_of_one_bucket: bool) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
         shard.do(DeleteKey("vol", "flat", "k"))
         entry = shard.entry()
         row = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
         shard.internal(ClaimRows(1, 0, by_columns([row])))
-        page = SweepPage(1, 1, 0, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
+        bucket_id = entry.bucket_id if is_of_one_bucket else 0
+        page = SweepPage(1, 1, bucket_id, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
         assert shard.internal(page).rows == 1
+        assert shard.internal(replace(page, sweep_id=3, bucket_id=shard.bucket("tree").object_id)).rows == 0
         assert shard.internal(replace(page, sweep_id=2, with_claimed=False)).rows == 0
 
     def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:
