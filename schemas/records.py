@@ -631,12 +631,23 @@ class RollbackPageDone:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorChanged:
-    """The collector does something else for one bucket, or for all of the shard, from this txn on."""
+class BucketCollector:
+    """What the collector does for one bucket, or for all of the shard."""
 
     bucket_id: int
     state: CollectorState
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorChanged:
+    """The collector does something else from this txn on, for some buckets or for all of the shard; or all
+    that it does is told again.
+    """
+
+    states: tuple[BucketCollector, ...]
     txn: int
+    previous_txn: int
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1525,6 +1536,15 @@ class WaitingPurge:
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
     due_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCollectorsRow:
+    """collectorTable of the services that follow metadata: what they know of the collector."""
+
+    states: tuple[BucketCollector, ...]
+    heard_txn: int
+    complete_txn: int
 
 
 @dataclass(frozen=True, slots=True)

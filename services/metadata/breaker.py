@@ -15,7 +15,7 @@ from services.domain.collector import WHOLE_SHARD
 from services.domain.names import MAX_REASON_LENGTH, check_length
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key
-from services.metadata.collector_commands import named_buckets, tell
+from services.metadata.collector_commands import named_buckets, put_row
 from services.metadata.collectors import NEVER_SET
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import PURGE_HOUR_TABLE
@@ -116,7 +116,7 @@ def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
     bucket_ids = named_buckets(transaction, command.volume, command.bucket)
     for bucket_id in bucket_ids:
         row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
-        tell(transaction, bucket_id, replace(row, limits=command.limits, changed_txn=transaction.txn))
+        put_row(transaction, bucket_id, replace(row, limits=command.limits, changed_txn=transaction.txn))
     return Committed(bucket_ids[0])
 
 
@@ -144,7 +144,7 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
             changed_ms=transaction.log_time_ms,
             changed_txn=transaction.txn,
         )
-        tell(transaction, bucket_id, reset)
+        put_row(transaction, bucket_id, reset)
     return Committed(bucket_ids[0])
 
 

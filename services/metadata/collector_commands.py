@@ -49,7 +49,7 @@ def set_collector(transaction: Transaction, command: SetCollector) -> Committed:
             changed_ms=transaction.log_time_ms,
             changed_txn=transaction.txn,
         )
-        tell(transaction, bucket_id, row)
+        put_row(transaction, bucket_id, row)
     return Committed(bucket_ids[0])
 
 
@@ -79,8 +79,8 @@ def named_buckets(transaction: Transaction, volume: str, bucket: str) -> list[in
     return [live, *sorted(bucket_id for bucket_id in named if bucket_id != live)]
 
 
-def tell(transaction: Transaction, bucket_id: int, row: CollectorRow) -> None:
-    """Change a row, and tell the services."""
+def put_row(transaction: Transaction, bucket_id: int, row: CollectorRow) -> None:
+    """Change a row; the services are told of it with all that the command changes."""
     stopped_because = transaction.counters.claims_stopped if bucket_id == WHOLE_SHARD else ""
     transaction.collectors.put(transaction.work, bucket_id, row, stopped_because)
 
@@ -90,4 +90,4 @@ def stop_claims(transaction: Transaction, command: StopClaims) -> None:
     transaction.counters.claims_stopped = command.reason or "stopped"
     transaction.counters.txn = transaction.txn
     row = transaction.collectors.rows(transaction.work).get(WHOLE_SHARD, NEVER_SET)
-    tell(transaction, WHOLE_SHARD, replace(row, changed_txn=transaction.txn))
+    put_row(transaction, WHOLE_SHARD, replace(row, changed_txn=transaction.txn))

@@ -73,6 +73,9 @@ _ASKED_BY: Mapping[type[Any], str] = {
     records.DirectoriesPurged: "directory_deletion",
 }
 
+_FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
+"""Who is told of the collector."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
@@ -128,6 +131,8 @@ class Simulation:
         self.has_breaker = self.operating.random() < 0.5
         """Whether the operator sets limits; then he pauses everything or nothing: whether a bucket that was deleted
         can still be paused by its name depends on when the breaker tripped."""
+        self.loses_change = self.operating.choice(("", "", *_FOLLOWERS))
+        """Who never hears of some changes of the collector, as if the log had lost them."""
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -142,7 +147,7 @@ class Simulation:
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
         self.steps = self.restores = self.deleted_groups = 0
-        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = 0
+        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = self.lost_changes = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -366,6 +371,17 @@ class Simulation:
         value = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)[offset].value
         self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
 
+    def _lose_change(self, shard: _Shard, offset: int, body: Any) -> None:
+        """One service never hears of a change of the collector: metadata has to tell all of it again."""
+        if not isinstance(body, records.CollectorChanged) or body.is_whole or self.operating.random() < 0.5:
+            return
+        place = (self.loses_change, shard.model.shard, METADATA_PROGRESS.name)
+        told = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
+        if any(one.value == told[offset].value for one in told[: self.plane.position(*place)]):
+            return  # it was heard already
+        self.faults.holes.add((*place, told[offset].value))
+        self.lost_changes += 1
+
     def resume(self) -> None:
         """Go on with the faults after a quiet time."""
         self.faults.resume()
@@ -421,6 +437,8 @@ class Simulation:
         for offset, progress in self._new_records(shard, METADATA_PROGRESS):
             self._watch_progress(shard, progress.body)
             self._watch_pauses(shard, progress)
+            if self.loses_change:
+                self._lose_change(shard, offset, progress.body)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
         if shard.model.is_rolling_back:
@@ -444,6 +462,8 @@ class Simulation:
             records = self.plane.log.records(topic, shard.model.shard)
             for record in records[shard.read_to.get(f"repeats/{topic}", 0) :]:
                 # What is sent at the end of a batch is cut into messages by the batches.
+                if topic == METADATA_PROGRESS.name and _is_told_again(record):
+                    continue
                 news = _entries(record) if topic == DELETED_ENTRIES.name else [record.value]
                 place = (topic, record.partition, record.offset)
                 is_own = place not in self.injected and place not in shard.liar.places
@@ -776,6 +796,15 @@ def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterabl
         places = {snapshot_id: model.snapshot_places[snapshot_id] for snapshot_id in made}
         return [one for one, place in places.items() if place[0] is incarnation and place[1] > txn]
     return []
+
+
+def _is_told_again(record: LogRecord) -> bool:
+    """Whether a message tells all that the collector does: each start sends one, whatever was sent before."""
+    try:
+        body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body
+    except DecodeError:
+        return False
+    return isinstance(body, records.CollectorChanged) and body.is_whole
 
 
 def _entries(record: LogRecord) -> list[Any]:
