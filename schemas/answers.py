@@ -130,6 +130,8 @@ class CollectorStatus:
     bucket: str
     is_deleted: bool
     """Whether the bucket was deleted; what it has left behind still waits."""
+    bucket_id: int
+    """objectID, by which one of several buckets of a name can be held back; 0 for all of the shard."""
     state: CollectorState
     """As it was set for this bucket, or for all of the shard."""
     effective_state: CollectorState

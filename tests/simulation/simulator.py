@@ -31,7 +31,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.row_columns import BlockGroup, ColumnsError, block_groups, deleted_entries, row_names
-from services.domain.table_keys import local_id_txn, object_txn
+from services.domain.table_keys import local_id_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
@@ -58,8 +58,6 @@ MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=6_000, floor_versions=2)
 """So low that the breaker trips; one percent of what a run has is less than the floors."""
-SEEN = 1 << 40
-"""More than any run has: what waited when the breaker was reset may go."""
 REPLAYED_TOPICS = frozenset(
     topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
 )
@@ -112,6 +110,8 @@ class _Shard:
     lost_answers: int = 0
     hours: dict[int, list[int]] = field(default_factory=dict)
     """By bucket id the log time at which its present hour of claims began, and the bytes and versions of it."""
+    let_go: dict[int, int] = field(default_factory=dict)
+    """By bucket id the txn of the reset which has let go what had died by then."""
     trips: dict[int, int] = field(default_factory=dict)
     """By bucket id the txn at which the breaker has tripped."""
 
@@ -526,14 +526,17 @@ class Simulation:
                     raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
                 del shard.trips[group.bucket_id]
                 shard.hours.pop(group.bucket_id, None)
+                shard.let_go.pop(group.bucket_id, None)
                 if moment.reset_ms >= 0:
-                    shard.hours[group.bucket_id] = [moment.reset_ms, -SEEN, -SEEN]
-            incarnation = shard.model.made_buckets[object_txn(group.bucket_id)]
-            if not moment.is_limited or incarnation.is_deleted:
+                    shard.hours[group.bucket_id] = [moment.reset_ms, 0, 0]
+                    shard.let_go[group.bucket_id] = moment.reset_txn
+            if not moment.is_limited:
                 continue
             hour = shard.hours.get(group.bucket_id)
             if hour is None or moment.log_time_ms - hour[0] >= HOUR_MS:
                 hour = shard.hours[group.bucket_id] = [moment.log_time_ms, 0, 0]
+            if group.death <= shard.let_go.get(group.bucket_id, 0):
+                continue
             hour[1] += group.blocks.size_bytes
             hour[2] += 1
             if hour[1] > LIMITS.floor_bytes or hour[2] > LIMITS.floor_versions:

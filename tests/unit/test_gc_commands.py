@@ -89,7 +89,7 @@ def test_a_bucket_that_was_deleted_while_paused_can_be_resumed(line: CommandLine
     line.run("bucket", "delete", "vol1/one")
     line.settle()
     assert stored_bytes(line) == 2140
-    assert "vol1/one (deleted)" in line.run("gc", "status")
+    assert "vol1/one (deleted, id " in line.run("gc", "status")
     line.run("gc", "resume", "vol1/one")
     line.settle()
     assert stored_bytes(line) == 1070
