@@ -265,6 +265,10 @@ class ShardBacklog:
     """Cells of the space matrices."""
     held_back_bytes: int
     """What of the pending bytes waits because the collector may not claim."""
+    held_back_versions: int
+    shadow_bytes: int
+    """What was counted in the shadow and is kept: what would have been claimed."""
+    shadow_versions: int
     collectors: dict[CollectorState, int]
     """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
 

@@ -59,6 +59,25 @@ def state_words(line: CollectorStatus) -> str:
     return f"{line.effective_state.lower()} since {time_text(line.changed_ms)}{by}{because}"
 
 
+def held_back_words(lines: list[CollectorStatus]) -> str:
+    """What holds back the rows of a bucket, by whom, since when and why; empty when nothing does."""
+    shard, *buckets = lines
+    line = next((one for one in buckets if not one.is_deleted), shard)
+    is_own = line is not shard and line.state is line.effective_state
+    what, by = ("the bucket", line) if is_own else ("everything", shard)
+    match line.effective_state:
+        case CollectorState.RUNNING:
+            return ""
+        case CollectorState.STOPPED:
+            return f"all claims are stopped: {shard.reason}"
+        case CollectorState.TRIPPED if by.trip:
+            return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
+    state = "in the shadow" if line.effective_state is CollectorState.SHADOW else "paused"
+    who = f" by {by.changed_by}" if by.changed_by else ""
+    because = f": {by.reason}" if by.reason else ""
+    return f"{what} is {state}{who} since {time_text(by.changed_ms)}{because}"
+
+
 def trip_words(trip: BreakerTrip) -> str:
     """Why the breaker has tripped, with the figures that did it."""
     went = f"{bytes_text(trip.claimed_bytes)} in {trip.claimed_versions:,} versions"
