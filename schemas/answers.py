@@ -114,7 +114,7 @@ class ShadowHour:
     """What of a bucket would have been claimed within an hour, had its collector not been in the shadow."""
 
     began_ms: int
-    """Log time at which the hour began."""
+    """Log time at which the hour began; 0 for all that was counted before the hours that are kept."""
     versions: int
     bytes: int
     oldest_deletion_ms: int

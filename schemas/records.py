@@ -1439,7 +1439,7 @@ class PurgeHourRow:
 @dataclass(frozen=True, slots=True)
 class ShadowHourRow:
     """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been in
-    its shadow.
+    its shadow; by hour 0 all that was before the hours that are kept.
     """
 
     versions: int

@@ -153,7 +153,16 @@ class TestMetadata:
         shard.do(PutKey("vol", "flat", "k", 7))
         shard.do(DeleteKey("vol", "flat", "k"))
         shard.claim(shard.row(), task=1, chain_version=0)
-        assert [hour.bytes for hour in self.shadow(shard)] == [101, 102, 7]
+        assert self.shadow(shard)[0].began_ms == 0, "what was before is summed up"
+        assert [hour.bytes for hour in self.shadow(shard)] == [110, 101, 102, 7]
+        shard.clock.advance(HOUR_MS)
+        shard.do(PutKey("vol", "flat", "k", 9))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        shard.claim(shard.row(), task=1, chain_version=0)
+        (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+        assert [hour.bytes for hour in line.shadow] == [211, 102, 7, 9]
+        assert sum(hour.bytes for hour in line.shadow) == line.pending_bytes
+        assert (line.shadow[0].versions, line.pending_versions) == (3, 6)
 
     def shadow(self, shard: Shard) -> tuple[ShadowHour, ...]:
         return collector_status(TablesReader(shard.store), "vol", "flat")[1].shadow

@@ -127,7 +127,7 @@ def _print_shadow(line: CollectorStatus) -> None:
         ["HOUR", "BYTES", "VERSIONS", "OLDEST DELETION", "NEWEST DELETION"],
         (
             (
-                time_text(hour.began_ms),
+                time_text(hour.began_ms) if hour.began_ms else "before",
                 bytes_text(hour.bytes),
                 hour.versions,
                 time_text(hour.oldest_deletion_ms),
