@@ -115,7 +115,8 @@ class Shard:
         """Carry out a service's command and say its answer."""
         self.send(MetadataCommand(0, "", 0, body, SENDERS[type(body)]))
         self.runner.step()
-        return self.sent(METADATA_PROGRESS)[-1].body
+        told = (one.body for one in reversed(self.sent(METADATA_PROGRESS)))
+        return next(one for one in told if not isinstance(one, records.CollectorChanged))
 
     def names(self, bucket: str, snapshot_id: str = "") -> dict[str, str]:
         """Path → tag of every key."""
