@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.compiled import set_aside
 from schemas.private_files import keep_files_private
 from services.client.commands import (
     audit,
@@ -103,6 +104,8 @@ def root(
 def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
     keep_files_private()
+    for reason in set_aside():
+        typer.echo(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()
 
