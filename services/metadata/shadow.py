@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from schemas.codec import codec
 from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
+from services.domain.durations import HOUR_MS
 from services.domain.table_keys import bucket_id_prefix, shadow_key
 from services.metadata.tables import DELETED_TABLE, SHADOW_TABLE
 from services.metadata.transaction import Transaction
 
-HOUR_MS = 3_600_000
 KEPT_HOURS = 14 * 24
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 

@@ -27,12 +27,13 @@ from schemas.records import (
 from schemas.topics import METADATA_PROGRESS, PURGE_DIRECTORIES
 from services.directory_deletion.service import DirectoryDeletionService
 from services.domain.collector import is_looser, stricter
+from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.tables import TASK_TABLE
 from services.metadata.collector_queries import collector_status
 from services.metadata.queries import shard_state
-from services.metadata.shadow import HOUR_MS, KEPT_HOURS
+from services.metadata.shadow import KEPT_HOURS
 from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies
 from tests.unit.test_key_deletion import barrier, claimed, named, purge, row
