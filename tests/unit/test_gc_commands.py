@@ -106,7 +106,7 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     delete_all(line, "one")
     assert stored_bytes(line) == 2140
     *table, advice = line.run("gc", "status").splitlines()
-    (stopped,) = [row.rstrip() for row in table if row.split()[1] == "stopped"]
+    (stopped,) = [row for row in table if row.split()[1] == "stopped"]
     assert stopped.endswith("snapshots: two rows follow one")
     assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
     assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"

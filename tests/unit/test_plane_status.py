@@ -134,4 +134,4 @@ def test_the_collector_is_running_not_known_or_cut_after_so_many_lines() -> None
     many = tuple(HeldBack(0, f"sales/{number}", "tripped", "") for number in range(MOST_HELD_BACK + 3))
     fields = collector_fields(many)
     assert len(fields) == MOST_HELD_BACK + 1
-    assert fields[-1] == ("3 more", "deepclean gc status says what waits, and how it goes on")
+    assert fields[-1] == ("and 3 more", "deepclean gc status: what waits, and how it goes on")

@@ -160,7 +160,7 @@ def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]
         return [("running", "")]
     shown = [(line.bucket or f"all of shard {line.shard}", _held_back_text(line)) for line in lines[:MOST_HELD_BACK]]
     more = len(lines) - len(shown)
-    return [*shown, (f"{more} more" if more else "", "deepclean gc status says what waits, and how it goes on")]
+    return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how it goes on")]
 
 
 def _held_back_text(line: HeldBack) -> str:
