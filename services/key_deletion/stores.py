@@ -24,13 +24,11 @@ from services.domain.chain_view import ChainView
 from services.domain.collector import WHOLE_SHARD, may_claim
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
-from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, RowRange, Sweeps
+from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, EVERY_ROW, RowRange, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count, count_done, set_count
 from services.runtime.service import Work
-
-EVERY_ROW = RowRange(0, 0)
 
 
 class Stores:

@@ -55,6 +55,9 @@ class RowRange:
         return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
 
 
+EVERY_ROW = RowRange(0, 0)
+
+
 def _later(one: int, other: int) -> int:
     return max(one, other) if one and other else 0
 
@@ -245,8 +248,9 @@ class Sweeps:
             start_key=row.next_key,
             max_rows=self._settings.max_sweep_page_rows,
             max_bytes=self._settings.max_sweep_page_bytes,
-            # As long as the block store fails, a sweep would give each claimed row one more task, every time.
-            with_claimed=not self._are_tasks_failing(),
+            # What is claimed was forgotten only by a service that looks through all that there is. And as long as
+            # the block store fails, each sweep would give each claimed row one more task.
+            with_claimed=_is_over_everything(row) and not self._are_tasks_failing(),
         )
         command = MetadataCommand(work.shard, "", 0, page, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
@@ -267,3 +271,8 @@ class Sweeps:
         key = sweep_key(row.bucket_id, row.snapshot_id)
         self._rows[key] = row
         work.table(SWEEP_TABLE).put(key, row)
+
+
+def _is_over_everything(row: SweepRow) -> bool:
+    """Whether a sweep is over all of the active store: after a resume or a chain that begins anew, and hourly."""
+    return row.snapshot_id == ACTIVE and RowRange.of(row) == EVERY_ROW
