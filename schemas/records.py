@@ -1608,7 +1608,6 @@ class StoreRow:
     needs_sweep: bool
     is_flagged: bool
     attempt: int
-    due_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from services.domain.collector import may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done
-from services.runtime.due import DueQueue
+from services.runtime.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
 
@@ -51,7 +51,6 @@ logger = structlog.get_logger(__name__)
 
 MAX_NAME_BYTES = 41
 """The most that a row's name takes in a message, as numbers of 64 bits are written."""
-_UNSET, _AT_ONCE = 0, 1
 _CLAIMED_NEXT = (TreeState.EXPANDED, TreeState.BLOCKED, TreeState.HELD_BACK)
 _OBJECT_ID_DIGITS = 16
 """At the end of a key; what is before them is bucket and death."""
@@ -114,7 +113,7 @@ class Trees:
         table = work.table(TREE_TABLE)
         held_back = [row for _, row in table.scan(FIRST, BEYOND) if row.state == TreeState.HELD_BACK]
         for row in held_back:
-            table.put(_key(row), replace(row, state=TreeState.EXPANDED, attempt=1, due_ms=_UNSET))
+            table.put(_key(row), replace(row, state=TreeState.EXPANDED, attempt=1, due_ms=UNSET))
         self.enlist_again(work)
 
     def enlist_again(self, tables: Tables) -> None:
@@ -142,7 +141,7 @@ class Trees:
                 is_reclaimable=judged.is_reclaimable,
                 state=TreeState.WAITING,
                 attempt=1,
-                due_ms=_UNSET,
+                due_ms=UNSET,
             )
             self._put(None, row, work)
         elif row.state == TreeState.BLOCKED:
@@ -211,8 +210,8 @@ class Trees:
         """End every pause now."""
         for key in self._blocked.members():
             row = work.table(TREE_TABLE).get(key)
-            if row is not None and row.due_ms != _AT_ONCE:
-                self._put(row, replace(row, due_ms=_AT_ONCE), work)
+            if row is not None and row.due_ms != AT_ONCE:
+                self._put(row, replace(row, due_ms=AT_ONCE), work)
         self._must_end_windows = self._window.window_ms > 0
 
     def _end_windows(self, now_ms: int, work: Work) -> None:
@@ -252,7 +251,7 @@ class Trees:
         for state in TreeState:
             self._metrics.directories.labels(shard, state.value.lower()).set(self._states[state])
 
-    def _expand(self, row: TreeRow, work: Work, due_ms: int = _UNSET) -> None:
+    def _expand(self, row: TreeRow, work: Work, due_ms: int = UNSET) -> None:
         page = ExpandDirectory(
             row.bucket_id, row.object_id, row.death, self._settings.max_page_entries, self._settings.max_page_bytes
         )
@@ -348,7 +347,7 @@ class Trees:
         work.send(METADATA_COMMANDS, command)
 
     def _step(
-        self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = _UNSET
+        self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = UNSET
     ) -> None:
         """Let a row take a step; how long it may wait there is set at the end of the unit of work, unless it is."""
         self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=due_ms), work)
@@ -379,7 +378,7 @@ class Trees:
         self._work += _is_work(row)
         if row.state == TreeState.EXPANDED:
             self._to_purge.set(_key(row), row.chain_version)
-        elif row.due_ms == _UNSET:
+        elif row.due_ms == UNSET:
             self._unscheduled[_key(row)] = None
         else:
             self._queues[row.state].set(_key(row), row.due_ms)

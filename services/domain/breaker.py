@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schemas.records import BreakerLimits, PurgeHourRow
+from services.domain.durations import HOUR_MS
 
-HOUR_MS = 3_600_000
 MAX_SHARE_PERCENT = 100
 _PERCENT = 100
 

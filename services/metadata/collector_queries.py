@@ -5,11 +5,11 @@ from __future__ import annotations
 from schemas.answers import CollectorStatus, ShadowHour
 from schemas.records import AccountRow, BucketIdentity, CollectorRow, CollectorState
 from services.domain.collector import WHOLE_SHARD, stricter
+from services.domain.durations import HOUR_MS
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix, bucket_key, cell_key, hour_of_shadow_key
 from services.metadata.collectors import NEVER_SET, own_state, read_collectors
 from services.metadata.queries import get_bucket, shard_backlog, shard_state
-from services.metadata.shadow import HOUR_MS
 from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
 from services.metadata.tables import (

@@ -20,6 +20,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
+from services.domain.durations import HOUR_MS
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
@@ -38,7 +39,7 @@ from services.metadata import (
     undelete,
 )
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
-from services.metadata.client_numbers import HOUR_MS, ClientNumbers
+from services.metadata.client_numbers import ClientNumbers
 from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode

@@ -11,11 +11,11 @@ from functools import reduce
 
 from schemas.codec import codec
 from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
+from services.domain.durations import HOUR_MS
 from services.domain.table_keys import shadow_key
 from services.metadata.tables import DELETED_TABLE, SHADOW_TABLE
 from services.metadata.transaction import Transaction
 
-HOUR_MS = 3_600_000
 KEPT_HOURS = 14 * 24
 BEFORE = 0
 """In place of an hour: all before those that are kept."""

@@ -21,7 +21,6 @@ from schemas.records import (
     SpaceCellValue,
 )
 from services.domain.breaker import (
-    HOUR_MS,
     NOTHING,
     Amount,
     HourCount,
@@ -31,6 +30,7 @@ from services.domain.breaker import (
     most,
     new_hour,
 )
+from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import cell_key

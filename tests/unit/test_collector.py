@@ -40,13 +40,14 @@ from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORI
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.domain.collector import is_looser, stricter
+from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.sweeps import EVERY_BUCKET
 from services.key_deletion.tables import TASK_TABLE
 from services.metadata.collector_queries import collector_status
 from services.metadata.queries import shard_state
-from services.metadata.shadow import HOUR_MS, KEPT_HOURS
+from services.metadata.shadow import KEPT_HOURS
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.storage.tables import TablesReader

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.records import BucketLayout
+from schemas.codec import codec
+from schemas.records import BucketLayout, MetadataCommand, StopClaims
+from schemas.topics import METADATA_COMMANDS
 from services.client import workload
 from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
@@ -94,6 +96,25 @@ def test_a_bucket_that_was_deleted_while_paused_can_be_resumed(line: CommandLine
     assert stored_bytes(line) == 2140
     assert "vol1/one (deleted, id " in line.run("gc", "status")
     line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1070
+
+
+def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_command(line: CommandLine) -> None:
+    line.run("gc", "resume", "--reason", "said last, and about something else")
+    plane, encoder = line.client.plane, codec(MetadataCommand)
+    stop = MetadataCommand(line.shard, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    delete_all(line, "one")
+    assert stored_bytes(line) == 2140
+    *table, advice = line.run("gc", "status").splitlines()
+    (stopped,) = [row for row in table if row.split()[1] == "stopped"]
+    assert stopped.endswith("snapshots: two rows follow one")
+    assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
+    assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+    assert "stopped: snapshots: two rows follow one" in line.run("gc", "resume")
+    assert stored_bytes(line) == 2140
+    assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
     line.settle()
     assert stored_bytes(line) == 1070
 

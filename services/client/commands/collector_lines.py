@@ -54,6 +54,8 @@ def state_words(line: CollectorStatus) -> str:
     """A state with its story, in one line."""
     if line.trip and line.effective_state is CollectorState.TRIPPED:
         return f"tripped since {time_text(line.trip.at_ms)}: {trip_words(line.trip)}"
+    if line.state is CollectorState.STOPPED:
+        return f"stopped: {line.reason}"  # the rest is of what a person said last
     by = f" by {line.changed_by}" if line.changed_by else ""
     because = f": {line.reason}" if line.reason else ""
     return f"{line.effective_state.lower()} since {time_text(line.changed_ms)}{by}{because}"

@@ -107,8 +107,8 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
                 line.pending_versions,
                 "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
                 bytes_text(line.claimed_bytes),
-                time_text(line.trip.at_ms if line.trip else line.changed_ms),
-                line.changed_by,
+                "" if _is_stop(line) else time_text(line.trip.at_ms if line.trip else line.changed_ms),
+                "" if _is_stop(line) else line.changed_by,
                 trip_words(line.trip) if line.trip else line.reason,
             )
             for line in lines
@@ -120,6 +120,11 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         if bucket and line.shadow:
             typer.echo(f"\nwould have been claimed of {scope(line)}, hour by hour:")
             _print_shadow(line)
+
+
+def _is_stop(line: CollectorStatus) -> bool:
+    """Whether the shard's own line is about a stop: when a person has changed something last is not its story."""
+    return line.state is CollectorState.STOPPED
 
 
 def _print_shadow(line: CollectorStatus) -> None:
