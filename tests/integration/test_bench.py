@@ -12,7 +12,7 @@ from services.plane.bench.conditions import Conditions
 from services.plane.bench.run import BENCHMARKS
 from services.plane.bench.sizes import Sizes
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300), pytest.mark.xdist_group("bench")]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
 SMALL = Sizes(
     few_keys=300,

@@ -19,7 +19,7 @@ from services.plane.bench.shared_plane import SharedPlane
 from services.plane.errors import StackError
 
 NAME = "drop"
-DROPS = 10
+DROPS_PER_SECOND, LEAST_DROPS = 1, 3
 FEW_KEYS = 100
 ANSWER_SECONDS = 10.0
 FLAT = Target(1.5, is_of_ratio=True, is_upper=True)
@@ -38,8 +38,9 @@ def measure_drops(conditions: Conditions) -> Sequence[Figure]:
     plane, held = plane_with_held_versions(conditions)
     small = plane.make_bucket("small")
     plane.send(flat_puts(small, FEW_KEYS))
-    in_small, _ = _drop_same(plane, small)
-    in_large, sweeps = _drop_same(plane, held.bucket)
+    count = conditions.count(DROPS_PER_SECOND, at_least=LEAST_DROPS)
+    in_small, _ = _drop_same(plane, small, count)
+    in_large, sweeps = _drop_same(plane, held.bucket, count)
     details = {"drops": float(len(in_large)), "versions": float(held.versions), "slowest_ms": max(in_large)}
     ceiling = Ceiling(median(in_small), f"in a bucket of {FEW_KEYS} keys")
     conditions.say(f"{NAME}: freeing {held.alone_versions:,} versions")
@@ -58,9 +59,9 @@ def measure_drops(conditions: Conditions) -> Sequence[Figure]:
     ]
 
 
-def _drop_same(plane: SharedPlane, bucket: str) -> tuple[list[float], float]:
+def _drop_same(plane: SharedPlane, bucket: str, count: int) -> tuple[list[float], float]:
     """Milliseconds of each drop, and how many sweeps they caused."""
-    names = [f"same-{number:02}" for number in range(DROPS + 1)]
+    names = [f"same-{number:02}" for number in range(count + 1)]
     for name in names:
         plane.snapshot(bucket, name)
     plane.settle(NAME)

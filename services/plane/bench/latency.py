@@ -124,9 +124,10 @@ class _Ends:
         self._consumer.assign([TopicPartition(topic.name, 0, offset)])
         record = codec(topic.record)
         while offset < end:
-            messages = self._consumer.consume(MESSAGES_PER_CONSUME, ANSWER_SECONDS)
+            messages = self._consumer.consume(1, ANSWER_SECONDS)
             if not messages:
                 raise StackError(f"No message of {topic.name} came within {ANSWER_SECONDS:g} seconds.")
+            messages += self._consumer.consume(MESSAGES_PER_CONSUME, 0)  # with a time it would wait for so many
             for message in messages:
                 if (error := message.error()) is not None:
                     raise KafkaException(error)
