@@ -19,6 +19,8 @@ from rocksdict import (
 from services.storage.tables import TableDefinition
 
 MEBIBYTE = 1 << 20
+READ_ONLY_MEMTABLE_BYTES = 64 * 1024
+"""The least that RocksDB takes."""
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -60,6 +62,18 @@ class RocksOptions:
         options = _raw_options()
         options.set_max_open_files(self.checkpoint_open_files)
         options.set_keep_log_file_num(1)
+        return options
+
+    def read_only_family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
+        """Options of one column family of a checkpoint: as ``family``, with next to no room for what is written.
+
+        RocksDB gives every family that it opens a memtable with a Bloom filter as large as its ratio says, read-only
+        or not: 16 open checkpoints of 7 families took 94 MB for filters of nothing.
+        """
+        options = self.family(definition, cache)
+        options.set_write_buffer_size(READ_ONLY_MEMTABLE_BYTES)
+        options.set_memtable_prefix_bloom_ratio(0.0)
+        options.set_memtable_whole_key_filtering(False)
         return options
 
     def family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
