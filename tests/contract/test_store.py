@@ -410,6 +410,26 @@ def test_more_checkpoints_than_handles_are_read_side_by_side(tmp_path: Path) -> 
     store.close()
 
 
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+def test_an_open_checkpoint_has_no_room_for_what_nobody_writes(tmp_path: Path) -> None:
+    many = 40
+    store = RocksStore(tmp_path / "db", FAMILIES, CHECKPOINTED, RocksOptions(checkpoint_handles=many))
+    store.write({family: {b"/n": b"1"} for family in CHECKPOINTED})
+    for number in range(many):
+        store.checkpoint(f"{number}")
+    before = resident_bytes()
+    views = [store.open_checkpoint(f"{number}") for number in range(many)]
+    # With the filters of memtables that can be written it is 2 MB each.
+    assert resident_bytes() - before < many * 700_000
+    for view in views:
+        view.close()
+    store.close()
+
+
 def test_trimmed_checkpoints_give_up_what_they_need_not_keep(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     outbox = {b"%d" % number: os.urandom(1_000) for number in range(500)}

@@ -28,7 +28,7 @@ def measure_memory(conditions: Conditions) -> Sequence[Figure]:
     Spark is driver and executor in one JVM, with the Python process that started it.
     """
     plane, held = plane_with_held_versions(conditions)
-    details = {"versions": float(held.versions), "snapshots": float(held.snapshots)}
+    details = {"versions": float(held.versions), "snapshots": float(held.snapshots), "made_in_seconds": held.seconds}
     ids = plane.process_ids()
     return [
         Figure(

@@ -7,6 +7,7 @@ way one snapshot is taken of a large number of keys more, which are deleted befo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -34,6 +35,8 @@ class HeldVersions:
     snapshots: int
     keys: int
     alone_versions: int
+    seconds: float
+    """How long that took, until the plane had done all it could."""
 
 
 def plane_with_held_versions(conditions: Conditions) -> tuple[SharedPlane, HeldVersions]:
@@ -50,7 +53,7 @@ def plane_with_held_versions(conditions: Conditions) -> tuple[SharedPlane, HeldV
 
 def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
     sizes = conditions.sizes
-    bucket = plane.make_bucket(NAME)
+    bucket, started = plane.make_bucket(NAME), time.monotonic()
     at_once = max(1, (sizes.held_versions - sizes.alone_versions) // sizes.held_snapshots)
     keys = at_once * KEYS_OVERWRITTEN_AT_ONCE
     plane.send(flat_puts(bucket, keys))
@@ -65,7 +68,8 @@ def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
         plane.send(_overwrites(bucket, random.sample(range(keys), at_once)))
     plane.settle(NAME)
     versions = (sizes.held_snapshots - 1) * at_once + sizes.alone_versions
-    return HeldVersions(bucket, versions, sizes.held_snapshots, keys, sizes.alone_versions)
+    seconds = time.monotonic() - started
+    return HeldVersions(bucket, versions, sizes.held_snapshots, keys, sizes.alone_versions, seconds)
 
 
 def _overwrites(bucket: str, numbers: list[int]) -> Iterator[NamespaceCommand]:
