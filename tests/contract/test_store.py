@@ -21,7 +21,7 @@ from schemas.records import KeyRow, PositionRow
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
-from services.storage.rocks_options import RocksOptions
+from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Store, prefix_end
 from services.storage.tables import TableDefinition
@@ -427,6 +427,24 @@ def test_an_open_checkpoint_has_no_room_for_what_nobody_writes(tmp_path: Path) -
     assert resident_bytes() - before < many * 700_000
     for view in views:
         view.close()
+    store.close()
+
+
+def read_bytes() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not tell")
+def test_a_look_up_reads_a_part_of_a_large_filter(tmp_path: Path) -> None:
+    keys, asked = 500_000, 200
+    store = RocksStore(tmp_path / "db", FAMILIES, CHECKPOINTED, RocksOptions(block_cache_bytes=MEBIBYTE // 2))
+    for first in range(10):  # each over all keys: what does not overlap is moved, and not written anew
+        store.write({"keyTable": {b"/%09d" % number: b"" for number in range(first, keys, 10)}})
+    store._database.get_column_family("keyTable").compact_range(None, None)
+    before = read_bytes()
+    assert not any(store.get("keyTable", b"/%09d." % number) for number in range(0, keys, keys // asked))
+    # The whole filter of the one file is 625 kB, more than the cache has room for.
+    assert read_bytes() - before < asked * 60_000
     store.close()
 
 
