@@ -1484,6 +1484,37 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RowChange:
+    """What one row of a service's own tables has become."""
+
+    table: str
+    key: bytes
+    is_removed: bool
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """What one unit of work has changed in a service's own tables, or a part of that."""
+
+    number: int
+    part: int
+    is_last: bool
+    rows: tuple[RowChange, ...]
+    messages: tuple[OutboxRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogRow:
+    """changelog: how far a service has come with the topic that keeps what it changes; one row."""
+
+    number: int
+    topic_id: str
+    base_offset: int
+    base_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastRead:
     """The last message that was read of an input: by this a log that has lost it and has grown again is noticed."""
 

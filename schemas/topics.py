@@ -55,6 +55,7 @@ LEDGER = Topic("gc.ledger", records.LedgerRows, ("metadata",), (CLIENTS,))
 SNAPSHOTS_COMMANDS = Topic("snapshots.commands", records.SnapshotCommand, (CLIENTS, "key_deletion"), ("snapshots",))
 SNAPSHOTS_REPLIES = Topic("snapshots.replies", records.SnapshotReply, ("snapshots",), (CLIENTS,))
 SNAPSHOTS_INFO = Topic("snapshots.info", records.SnapshotInfo, ("snapshots",), (CLIENTS,))
+SNAPSHOTS_CHANGELOG = Topic("snapshots.changelog", records.StateChange, ("snapshots",), ("snapshots",))
 DEAD_LETTERS = Topic(
     "dead-letters",
     records.DeadLetter,
@@ -78,6 +79,7 @@ TOPICS = (
     SNAPSHOTS_COMMANDS,
     SNAPSHOTS_REPLIES,
     SNAPSHOTS_INFO,
+    SNAPSHOTS_CHANGELOG,
     DEAD_LETTERS,
 )
 NUMBERED: tuple[Topic, ...] = (
@@ -89,5 +91,8 @@ NUMBERED: tuple[Topic, ...] = (
 )
 """Topics by which metadata sees at its start what it has given names to. Not gc.deleted-entries: no judge believes what
 is there, so that a lie in it must not stop metadata either."""
+CHANGELOGS: dict[str, Topic] = {"snapshots": SNAPSHOTS_CHANGELOG}
+"""By service the topic that keeps what its units of work have changed, for those that would decide otherwise if they
+took in their inputs again in another order."""
 BY_NAME = {topic.name: topic for topic in TOPICS}
 BY_RECORD = {topic.record: topic for topic in TOPICS}

@@ -20,7 +20,7 @@ from services.metadata.sent_numbers import Highest, highest_of, sent_numbers
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.errors import InvariantError, RetryableError
 from services.runtime.log import Log, LogAround, LogRecord, Source
-from services.runtime.loop import POSITIONS
+from services.runtime.positions import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 

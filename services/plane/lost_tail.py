@@ -39,11 +39,12 @@ from services.plane.shard_databases import (
 )
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.chain_follower import CHAIN_TABLE
+from services.runtime.changelog import changelog_of
 from services.runtime.clock import SystemClock
 from services.runtime.last_reads import last_read
 from services.runtime.log import Log, LogRecord
-from services.runtime.loop import POSITIONS
 from services.runtime.outbox import OUTBOX
+from services.runtime.positions import POSITIONS
 from services.runtime.service import Message
 from services.runtime.signers import DeniedError, Signers
 from services.runtime.signing import Signer, person_command
@@ -67,6 +68,7 @@ class LostTail:
     topic: str
     shard: int
     read_to: int
+    """Of a changelog, how far the service has written it."""
     end: int
     """Where the service goes on: at the end, or where the topic has begun to grow again."""
 
@@ -169,8 +171,13 @@ def _markers(log: Log, store: Store, shard: int) -> Iterator[tuple[bytes, bytes 
 
 
 def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator[LostTail]:
+    changelog = changelog_of(service, shard, log)
+    if changelog is not None and (lost := changelog.find_loss(store)) is not None:
+        yield LostTail(service, changelog.topic.name, shard, lost.end + lost.units, lost.end)
     topic_ids = log.topic_ids(input_topics(service))
     for topic, row in positions_of(store, service).items():
+        if topic not in topic_ids:
+            continue
         if row.topic_id != topic_ids[topic]:
             raise StackError(
                 f"Topic {topic} was made anew since {service} read it: that is no lost tail; restore the topic."
@@ -223,7 +230,11 @@ def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str)
         if one.service != METADATA:
             other = open_database(database_directory(home, one.service, shard), one.service)
             try:
-                _set_position(other, log, one.topic, one.end)
+                changelog = changelog_of(one.service, shard, log)
+                if changelog is not None and one.topic == changelog.topic.name:
+                    changelog.accept_loss(other)
+                else:
+                    _set_position(other, log, one.topic, one.end)
             finally:
                 other.close()
     return command

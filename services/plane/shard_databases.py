@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.records import PositionRow
+from schemas.topics import CHANGELOGS
 from services.directory_deletion.service import DirectoryDeletionService
 from services.key_deletion.service import KeyDeletionService
 from services.metadata.service import MetadataService
@@ -13,7 +14,9 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.errors import StackError
 from services.plane.stack_settings import METADATA
-from services.runtime.loop import POSITIONS, RUNTIME_TABLES
+from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY
+from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.positions import POSITIONS
 from services.snapshots.service import SnapshotsService
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import DATABASE, RocksCopy
@@ -67,7 +70,14 @@ def open_copy(directory: Path, service: str) -> RocksCopy:
 
 
 def positions_of(reader: Reader, service: str) -> dict[str, PositionRow]:
-    """Per input topic what is stored about it; those that were never read are left out."""
-    table = TablesReader(reader).table(POSITIONS)
-    rows = {topic: table.get(topic.encode()) for topic in input_topics(service)}
-    return {topic: row for topic, row in rows.items() if row is not None}
+    """Per input topic what is stored about it; those that were never read are left out.
+
+    The position in a changelog is where a start begins to look for what the database does not have.
+    """
+    tables = TablesReader(reader)
+    rows = {topic: tables.table(POSITIONS).get(topic.encode()) for topic in input_topics(service)}
+    found = {topic: row for topic, row in rows.items() if row is not None}
+    changelog, row = CHANGELOGS.get(service), tables.table(CHANGELOG).get(CHANGELOG_KEY)
+    if changelog is not None and row is not None:
+        found[changelog.name] = PositionRow(changelog.name, row.topic_id, row.base_offset)
+    return found

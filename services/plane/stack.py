@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, NoReturn, Self
 
-from schemas.topics import DEAD_LETTERS, TOPICS
+from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
 from services.plane.broker_cluster import BrokerCluster
@@ -51,7 +51,7 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
 _SERVER_PORTS = range(15_000, 32_000)
@@ -63,7 +63,11 @@ TOPIC_SETTINGS = {
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
 }
 PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
-    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)}
+    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)},
+    **{
+        topic.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_CHANGE_MESSAGE_BYTES)}
+        for topic in CHANGELOGS.values()
+    },
 }
 
 

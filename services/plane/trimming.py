@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.topics import CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
+from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.plane.backups import Backup
 from services.plane.stack_settings import METADATA, STREAMING
 
@@ -84,7 +84,8 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # it reads the chain anew at each start: from the beginning, wherever that is
-        yield Pin(positions.get((reader, topic.name, shard), 0), f"{reader}, as far as it has read")
+        if topic not in CHANGELOGS.values():  # which is for older databases alone: the running one has what is there
+            yield Pin(positions.get((reader, topic.name, shard), 0), f"{reader}, as far as it has read")
         if reader == STREAMING:
             continue  # its place in its input is all that it keeps; what it has judged is in its outputs
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]

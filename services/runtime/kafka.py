@@ -19,7 +19,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
-from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.1
@@ -102,7 +102,7 @@ def producer_configuration(
         "acks": "all",
         "linger.ms": 5,
         "compression.type": "lz4",
-        "message.max.bytes": MAX_LETTER_MESSAGE_BYTES,
+        "message.max.bytes": MAX_CHANGE_MESSAGE_BYTES,
         "delivery.timeout.ms": int(FLUSH_SECONDS * 1000),
         "delivery.report.only.error": True,
         "queue.buffering.max.messages": MAX_QUEUED_MESSAGES,
@@ -127,7 +127,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
     if code in _TOO_LARGE:
         return InvariantError(
             f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}, "
-            f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}"
+            f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}, of snapshots.changelog to {MAX_CHANGE_MESSAGE_BYTES}"
         )
     return RetryableError(f"{doing}: the broker did not do it ({text}); it is tried again")
 

@@ -13,6 +13,9 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 MAX_LETTER_MESSAGE_BYTES = 9 * 1024 * 1024
 """A dead letter has a message of that size within it, and says beside what was wrong with it."""
 
+MAX_CHANGE_MESSAGE_BYTES = 10 * 1024 * 1024
+"""What a service has changed may be a row that keeps a dead letter."""
+
 
 class LogRecord(NamedTuple):
     """One message as the log holds it."""

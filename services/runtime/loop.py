@@ -17,19 +17,20 @@ import structlog
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
+from services.runtime.changelog import CHANGELOG, Changelog, changelog_of
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.runtime.last_reads import CheckedSource, ReadRecord, last_read
 from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Added, Outbox
+from services.runtime.positions import POSITIONS
 from services.runtime.probe import Point, Probe, no_probe
 from services.runtime.service import Message, Service, Work
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader
 
-POSITIONS = TableDefinition("positions", PositionRow)
-RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS)
+RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS, CHANGELOG)
 
 logger = structlog.get_logger(__name__)
 
@@ -127,11 +128,19 @@ class Runner:
         self._sink = log.open_sink()
         self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
         self._holds_messages = holds_messages or _never
+        self._changelog = self._caught_up_changelog()
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
         self._source = self._open_source()
         self._is_source_stale = False
+
+    def _caught_up_changelog(self) -> Changelog | None:
+        """The changelog of a service that has one, after what this database lacks of it was applied."""
+        changelog = changelog_of(self.service.name, self.shard, self._log)
+        if changelog is not None:
+            changelog.catch_up(self.store)
+        return changelog
 
     def _open_source(self) -> Source:
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
@@ -308,7 +317,8 @@ class Runner:
         for topic, next_offset in batch.next_offsets.items():
             row = PositionRow(topic, self._topic_ids[topic], next_offset, batch.last_reads[topic])
             positions.put(topic.encode(), row)
-        added = self._outbox.add(work.messages, work)
+        messages = self._changelog.messages_of(work) + work.messages if self._changelog else work.messages
+        added = self._outbox.add(messages, work)
         self._probe(Point.BEFORE_WRITE)
         work.write()
         return added

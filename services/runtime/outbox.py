@@ -3,7 +3,8 @@
 One row holds the messages of one unit of work, under a rising number. A row is sent whole, again after a crash or when
 the log did not acknowledge it; it is removed by a later write, never before the acknowledgement. Under load the next
 unit of work is applied while the log takes in the messages of this one. A marker of the snapshot chain is
-acknowledged before anything behind it is sent: who reads an entry can then read every marker before it.
+acknowledged before anything behind it is sent: who reads an entry can then read every marker before it. The same holds
+for what a unit of work has changed, where that is told: what others see of a unit can then be made again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
-from schemas.topics import SNAPSHOT_CHAIN
+from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN
 from services.runtime.log import Sink
 from services.runtime.probe import Point, Probe
 from services.runtime.service import OutgoingMessage
@@ -25,8 +26,14 @@ OUTBOX = TableDefinition("outbox", OutboxRow)
 HELD_ROWS_AT_ONCE = 1
 """Each is acknowledged before the next one goes: of what a run has sent that was cut off, only its last unit of work
 may be incomplete."""
-_FIRST, _BEYOND = (0).to_bytes(8, "big"), b"\xff" * 8
+_FIRST, _BEYOND = b"", b"\xff" * 8
 _topic_and_fingerprint = itemgetter(0, 1)
+_CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
+
+
+def row_key(number: int) -> bytes:
+    """Key of a row by its number."""
+    return number.to_bytes(8, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class Outbox:
             for (topic, fingerprint), group in groupby(messages, _topic_and_fingerprint)
         ]
         row = OutboxRow(tuple(runs))
-        table.put(self._next_number.to_bytes(8, "big"), row)
+        table.put(row_key(self._next_number), row)
         return Added(row, removed)
 
     def written(self, added: Added) -> None:
@@ -95,7 +102,7 @@ class Outbox:
             if self.is_held:
                 self._held_messages += _count(added.row)
             else:
-                self._waiting.append((self._next_number.to_bytes(8, "big"), added.row))
+                self._waiting.append((row_key(self._next_number), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
@@ -125,6 +132,8 @@ class Outbox:
                 self._probe(Point.MID_PUBLISH)
                 if run.topic == SNAPSHOT_CHAIN.name:
                     self._sink.flush()
+            if run.topic in _CHANGELOGS:
+                self._sink.flush()
 
     def settle(self) -> int:
         """Wait until the log has acknowledged all that was sent; says how many messages.

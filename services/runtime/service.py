@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from schemas.codec import codec
-from schemas.topics import DEAD_LETTERS, Topic
+from schemas.topics import CHANGELOGS, DEAD_LETTERS, Topic
 from services.runtime.errors import InvalidMessageError
-from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 _FRAME_BYTES = 1_024
 """What a broker counts to a message beside its bytes, at most: a batch's head, the header of the schema."""
 _LARGEST_BYTES = MAX_MESSAGE_BYTES - _FRAME_BYTES
-_LARGEST_LETTER_BYTES = MAX_LETTER_MESSAGE_BYTES - _FRAME_BYTES
+_LARGEST_OF: dict[str, int] = {
+    DEAD_LETTERS.name: MAX_LETTER_MESSAGE_BYTES - _FRAME_BYTES,
+    **{topic.name: MAX_CHANGE_MESSAGE_BYTES - _FRAME_BYTES for topic in CHANGELOGS.values()},
+}
+"""Topics whose messages may be larger."""
 
 
 class Message(NamedTuple):
@@ -40,14 +44,14 @@ class OutgoingMessage(NamedTuple):
     value: bytes
 
 
-def _fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
+def fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
     """An output that its topic will take: one that it will not would stand before all others for ever.
 
     Raises:
         InvalidMessageError: it is too large. Whatever has caused it is put aside.
     """
     if len(value) > _LARGEST_BYTES:
-        largest = _LARGEST_LETTER_BYTES if topic is DEAD_LETTERS else _LARGEST_BYTES
+        largest = _LARGEST_OF.get(topic.name, _LARGEST_BYTES)
         if len(value) > largest:
             raise InvalidMessageError(
                 f"a message of {len(value)} bytes for {topic.name} would come of it; {largest} are the most"
@@ -70,11 +74,11 @@ class Work(UnitOfWork):
     def send(self, topic: Topic, record: Any) -> None:
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
         encoder = codec(topic.record)
-        self.messages.append(_fitting(topic, encoder.fingerprint, encoder.encode(record)))
+        self.messages.append(fitting(topic, encoder.fingerprint, encoder.encode(record)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
         """Send a record of the topic that is encoded already."""
-        self.messages.append(_fitting(topic, codec(topic.record).fingerprint, value))
+        self.messages.append(fitting(topic, codec(topic.record).fingerprint, value))
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""

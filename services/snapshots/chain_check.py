@@ -1,7 +1,7 @@
 """Compares snapshotInfoTable with the chain that metadata tells, both ways.
 
-Differences are counted and shown, never mended here: after a start from an older copy of this database, the
-commands that are read again make the same ids again, and the differences go away by themselves.
+Differences are counted and shown, never mended here: after a start of metadata from an older copy it takes in its log
+again, and the differences go away by themselves.
 """
 
 from __future__ import annotations

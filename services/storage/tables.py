@@ -222,8 +222,8 @@ class UnitOfWork:
         """Whether there is anything to write."""
         return any(self._pending.values())
 
-    def write(self) -> None:
-        """Write all changes as one batch, durable when this returns."""
+    def encoded(self) -> dict[str, dict[bytes, bytes | None]]:
+        """All changes as they would be written: per table what each key becomes."""
         batch: dict[str, dict[bytes, bytes | None]] = {}
         for name, rows in self._pending.items():
             if rows:
@@ -231,7 +231,11 @@ class UnitOfWork:
                 batch[name] = {
                     key: row if row is None or type(row) is bytes else encode(row) for key, row in rows.items()
                 }
-        self._store.write(batch)
+        return batch
+
+    def write(self) -> None:
+        """Write all changes as one batch, durable when this returns."""
+        self._store.write(self.encoded())
         for name, rows in self._pending.items():
             if self._definitions[name].is_cached:
                 cached = self._cache.rows[name]

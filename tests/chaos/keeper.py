@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from services.plane.broker_cluster import BrokerCluster
 from services.plane.errors import StackError
 from services.plane.processes import ChildProcess
+from services.plane.shard_databases import database_directory
 from services.plane.stack import Stack
 from services.plane.stack_settings import BROKER, HTTP_PROCESSES, STREAMING
 from services.runtime.settings import PREFIX
@@ -44,6 +46,7 @@ class Counts:
     pauses: int = 0
     clock_jumps: int = 0
     full_disks: int = 0
+    lost_databases: int = 0
     repeated_messages: int = 0
 
     def lines(self) -> list[str]:
@@ -59,6 +62,7 @@ class Counts:
             "pauses": self.pauses,
             "clock jumps": self.clock_jumps,
             "full disks": self.full_disks,
+            "databases lost": self.lost_databases,
         }
         return [
             f"{self.schedules} schedules: {', '.join(f'{count} {name}' for name, count in figures.items())}",
@@ -117,6 +121,8 @@ class Keeper:
                 self._pause(fault.target, fault.seconds)
             case FaultKind.DISK:
                 self._fill_disk(fault.target)
+            case FaultKind.LOSS:
+                self._lose_databases(fault.target)
             case FaultKind.REPEAT:
                 servers = self.stack.address.bootstrap_servers
                 self.counts.repeated_messages += repeat_messages(servers, self.stack.shards, fault)
@@ -157,6 +163,14 @@ class Keeper:
                 self.counts.kills[name] += 1
             if "CRASH_AT" in settings:
                 self._armed[name] = settings["CRASH_AT"].partition(":")[0]
+
+    def _lose_databases(self, name: str) -> None:
+        """Take all that a service has on its disk."""
+        with self._lock:
+            self._kill(name, {})
+            for shard in range(self.stack.shards):
+                shutil.rmtree(database_directory(self.stack.home, name, shard), ignore_errors=True)
+            self.counts.lost_databases += 1
 
     def _restart_broker(self, fault: Fault) -> None:
         broker = self.stack.broker

@@ -15,6 +15,8 @@ from services.plane.stack_settings import BROKER, METADATA, SERVICES, STREAMING
 from services.runtime.probe import Point
 
 KEY_DELETION = "key_deletion"
+LOSABLE = ("snapshots", KEY_DELETION, "directory_deletion")
+"""Services that may start on nothing while the others go on: metadata is rebuilt, and the block store is its own."""
 REPEATED_TOPICS = tuple(topic.name for topic in TOPICS if topic is not DEAD_LETTERS)
 LONGEST_DELAY_SECONDS = 0.6
 DAY_SECONDS = 86_400
@@ -33,6 +35,8 @@ class FaultKind(Enum):
     """SIGKILL, and started again with a clock that is ahead or behind."""
     DISK = "disk"
     """No file of the process may grow any more: its disk is full."""
+    LOSS = "loss"
+    """SIGKILL, and its databases are gone when it is started again."""
     REPEAT = "repeat"
     """Messages that are in the log are appended to it again."""
 
@@ -89,6 +93,7 @@ _FAULT_WEIGHTS = {
     FaultKind.PAUSE: 10,
     FaultKind.CLOCK: 8,
     FaultKind.DISK: 4,
+    FaultKind.LOSS: 8,
     FaultKind.REPEAT: 30,
 }
 _BROKER_SHARE, _STREAMING_SHARE = 0.12, 0.12
@@ -129,6 +134,8 @@ def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:
             return Fault(*moment, kind, target, seconds=random.uniform(0.2, 1.5))
         case FaultKind.CLOCK:
             return Fault(*moment, kind, target, seconds=random.choice((-DAY_SECONDS, -90, 90, DAY_SECONDS)))
+        case FaultKind.LOSS:
+            return Fault(*moment, kind, random.choice(LOSABLE))
         case FaultKind.REPEAT:
             back = random.randint(1, 200)
             messages = random.randint(1, 20)

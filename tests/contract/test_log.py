@@ -236,7 +236,7 @@ def test_more_messages_than_the_queue_holds_go_out(kafka: KafkaLog, topic: str) 
 def test_a_message_that_is_too_large_says_what_to_set(kafka: KafkaLog, topic: str) -> None:
     sink = kafka.open_sink()
     with pytest.raises(InvariantError, match=r"max\.message\.bytes"):
-        sink.send(topic, 0, b"x" * 10_000_000, FINGERPRINT)
+        sink.send(topic, 0, b"x" * 11_000_000, FINGERPRINT)
     sink.send(topic, 0, b"goes on", FINGERPRINT)
     sink.flush()
     assert kafka.end_offset(topic, 0) == 1

@@ -36,8 +36,9 @@ from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LEAP
 from services.runtime.errors import InvariantError, PositionError
-from services.runtime.loop import POSITIONS, Runner
+from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
+from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.rollback_workload import random_workload

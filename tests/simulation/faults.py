@@ -59,8 +59,6 @@ class FaultMix:
     """Share of crashes and pauses after which a service stays away for long."""
     restore: float = 0.0
     """A start from an older copy of the database, or from an older position on the one that is there."""
-    has_older_snapshots: bool = False
-    """Whether snapshots, too, may start from an older copy: see the test that is expected to fail."""
     pause: float = 0.0
     hold: float = 0.0
     """One topic comes late for one reader."""

@@ -28,7 +28,9 @@ from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import loop
+from services.runtime.changelog import Changelog
 from services.runtime.outbox import OUTBOX, Added, Outbox
+from services.runtime.positions import POSITIONS
 from services.runtime.service import Message, OutgoingMessage, Work
 from services.snapshots import expiry
 from services.snapshots.holds import Holds
@@ -137,11 +139,29 @@ def position_before_state(patch: Patch) -> None:
         early = Work(self.shard, self.store, RowCache())
         for topic, next_offset in progress.next_offsets.items():
             row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
-            early.table(loop.POSITIONS).put(topic.encode(), row)
+            early.table(POSITIONS).put(topic.encode(), row)
         early.write()
         return original(self, work, progress)
 
     patch.setattr(loop.Runner, "_write", write)
+
+
+def older_copies_decide_again(patch: Patch) -> None:
+    """A service that was put back to an older state takes in its inputs again, in whatever order they come."""
+    patch.setattr(Changelog, "catch_up", lambda changelog, store: 0)
+
+
+def changes_told_last(patch: Patch) -> None:
+    """What a unit of work says may be seen before the log has what it has changed."""
+
+    original = Changelog.messages_of
+
+    def messages_of(self: Changelog, work: Work) -> list[OutgoingMessage]:
+        changes = original(self, work)
+        work.messages += changes
+        return []
+
+    patch.setattr(Changelog, "messages_of", messages_of)
 
 
 def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
@@ -464,5 +484,7 @@ MUTANTS = {
     "a claim that ignores an undelete": Mutant(claim_ignores_the_undelete, FaultMix(), _ANY),
     "an undelete that ignores snapshots": Mutant(undelete_ignores_snapshots, FaultMix(), _ANY, runs=200),
     "an undelete of half a tree": Mutant(undelete_ignores_the_expansion, FaultMix(), _ANY, runs=200),
+    "a restored service decides again": Mutant(older_copies_decide_again, FaultMix(restore=0.1), _ANY),
+    "changes told last": Mutant(changes_told_last, FaultMix(restore=0.3, crash=0.3), _ANY, runs=200),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

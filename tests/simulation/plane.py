@@ -19,7 +19,7 @@ from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.plane.in_memory import SERVICES, InMemoryPlane
 from services.runtime.log import Log
-from services.runtime.loop import POSITIONS
+from services.runtime.positions import POSITIONS
 from services.runtime.service import Service
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService

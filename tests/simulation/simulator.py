@@ -17,6 +17,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import BlockRun, PositionRow, SnapshotReply
 from schemas.topics import (
     BY_NAME,
+    CHANGELOGS,
     DEAD_LETTERS,
     DELETED_ENTRIES,
     METADATA_COMMANDS,
@@ -26,6 +27,7 @@ from schemas.topics import (
     PURGE_KEYS,
     SCM_COMMANDS,
     SNAPSHOT_CHAIN,
+    SNAPSHOTS_CHANGELOG,
     SNAPSHOTS_COMMANDS,
     SNAPSHOTS_REPLIES,
     SWEEP_RESULTS,
@@ -38,7 +40,8 @@ from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
 from services.runtime.log import LogRecord
-from services.runtime.loop import POSITIONS, RUNTIME_TABLES
+from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.positions import POSITIONS
 from services.snapshots import queries, retention_queries
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE
 from services.storage.memory import MemoryStore
@@ -236,7 +239,7 @@ class Simulation:
         for address, until in list(self.down.items()):
             if until <= self.steps:
                 del self.down[address]
-                self.plane.start(*address)
+                self.plane.start(*address, store=self._store_after_a_crash(address))
         address = self.random.choice(self.plane.addresses)
         if address not in self.down:
             self.step(address)
@@ -295,15 +298,22 @@ class Simulation:
         else:
             self.faults.held[place] = self.plane.position(*place)
 
+    def _store_after_a_crash(self, address: Address) -> MemoryStore | None:
+        """The database that was there; of a service with a changelog perhaps an older one, or none."""
+        if address[0] not in CHANGELOGS or self.random.random() >= self.mix.restore:
+            return None
+        self.restores += 1
+        return self.copies.pop(address, None) or MemoryStore()
+
     def _copy_or_restore(self, address: Address) -> None:
-        """Keep a copy of a database, or start from the copy that was kept."""
-        is_copied = address[0] != "snapshots" or self.mix.has_older_snapshots
-        if not is_copied or (address[0] != "metadata" and self.faults.random.random() < 0.3):
+        """Keep a copy of a database, or start from the copy that was kept; with a changelog, from nothing, too."""
+        if address[0] != "metadata" and self.faults.random.random() < 0.3:
             self._rewind(address)
             return
         if address[0] == "mock_scm" and self.mix.scm_outage:
             return  # what an outage did not delete would be deleted when it is read again: another past
-        copy = self.copies.pop(address, None)
+        is_anew = address[0] in CHANGELOGS and self.faults.random.random() < 0.2
+        copy = MemoryStore() if is_anew else self.copies.pop(address, None)
         if copy is None:
             self.copies[address] = self.plane.processes[address].store.clone()
             return
@@ -333,7 +343,10 @@ class Simulation:
 
     def _add_garbage(self, shard: int) -> None:
         random = self.faults.random
-        names = [name for name in BY_NAME if name not in (SNAPSHOT_CHAIN.name, DEAD_LETTERS.name)]
+        # A changelog is its service's alone: what cannot be read there is no dead letter, and nobody else may write it.
+        names = [
+            name for name in BY_NAME if name not in (SNAPSHOT_CHAIN.name, SNAPSHOTS_CHANGELOG.name, DEAD_LETTERS.name)
+        ]
         topic = random.choice([name for name in names if BY_NAME[name].consumers != ("clients",)])
         examples = self.plane.log.records(topic, shard)
         garbage = garbage_for(BY_NAME[topic], examples, random)
@@ -362,8 +375,12 @@ class Simulation:
         asked_by = _ASKED_BY.get(type(body))
         if asked_by is None or shard.lost_answers or not self.faults.are_on or self.faults.random.random() < 0.8:
             return
+        records = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
+        value = records[offset].value
+        first = next(record.offset for record in records if record.value == value)
+        if first < self.plane.position(asked_by, shard.model.shard, METADATA_PROGRESS.name):
+            return  # he has had it
         shard.lost_answers += 1
-        value = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)[offset].value
         self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
 
     def resume(self) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict
 import pytest
 
 from schemas.topics import SNAPSHOT_CHAIN
-from tests.simulation.errors import SimulationError
 from tests.simulation.faults import CHAIN_READERS, FaultMix
 from tests.simulation.simulator import simulate
 
@@ -55,16 +54,6 @@ _ONE_FAULT = {
 def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
     for number in range(RUNS_OF_EACH_FAULT):
         simulate(seed + number, mix=_ONE_FAULT[fault])
-
-
-@pytest.mark.xfail(
-    raises=SimulationError,
-    reason="a command about a name that metadata is still working on is refused or accepted by what came first, "
-    "its answer or metadata's: read again in another order, it may end otherwise than the client was told",
-)
-def test_snapshots_may_start_from_an_older_copy() -> None:
-    for number in range(100):
-        simulate(number, mix=FaultMix(restore=0.1, has_older_snapshots=True))
 
 
 def test_a_seed_gives_the_same_run_again(seed: int) -> None:

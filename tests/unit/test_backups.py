@@ -22,7 +22,7 @@ from services.plane.errors import StackError
 from services.plane.reader_positions import spark_positions
 from services.plane.shard_databases import database_directory, new_database, open_copy, open_database, positions_of
 from services.runtime.errors import StoreError
-from services.runtime.loop import POSITIONS
+from services.runtime.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
 
 

@@ -9,8 +9,9 @@ from schemas.records import Barrier, MetadataProgress
 from schemas.topics import METADATA_PROGRESS
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import PositionError
-from services.runtime.loop import POSITIONS, Runner
+from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
+from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.unit.test_loop import Recorder

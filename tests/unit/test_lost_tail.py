@@ -36,8 +36,9 @@ from services.plane.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept
 from services.plane.shard_databases import database_directory, new_database, open_database
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import PositionError
-from services.runtime.loop import POSITIONS, Runner
+from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
+from services.runtime.positions import POSITIONS
 from services.runtime.signing import Signer, person_command
 from services.storage.tables import TablesReader
 from tests.unit.test_strangers import SECRETS, enrolled

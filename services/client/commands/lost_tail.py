@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from schemas.topics import CHANGELOGS
 from services.client.commands.output import print_table
 from services.client.commands.recovery import BOOTSTRAP_SERVERS
 from services.client.commands.session import made_session
 from services.plane.lost_tail import Losses, accept_losses, find_losses
 from services.plane.plane_lock import log_of_stopped_plane
+
+_CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 
 
 def accept(
@@ -42,6 +45,8 @@ def accept(
             "\nThe commands of metadata are whole: each service goes on where its topics do, and nothing else is "
             "changed. Start the plane (deepclean up)."
         )
+        if any(one.topic in _CHANGELOGS for one in losses.tails):
+            typer.echo("Then make a backup (deepclean backup): copies of snapshots from before this cannot catch up.")
         return
     typer.echo(
         f"\nShard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "

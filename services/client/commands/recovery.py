@@ -88,11 +88,6 @@ def restore(
     for copy in restored:
         typer.echo(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
     typer.echo("Start the plane (deepclean up): it takes in what the log has had since.")
-    if any(copy.service == "snapshots" for copy in restored):
-        typer.echo(
-            "Then compare tags, consumers and snapshots with what you expect: snapshots may refuse now what it granted "
-            "while a snapshot or rollback was under way (docs/operations.md, backups)."
-        )
 
 
 def digest(

@@ -1,0 +1,370 @@
+"""A database of snapshots that is older than its peers, or empty, is brought up to date by what was changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateTag,
+    CreateVolume,
+    DeleteSnapshot,
+    PutKey,
+    RetentionPolicy,
+    RollBackBucket,
+    SetConsumer,
+    SetRetention,
+    Settle,
+    SnapshotCommand,
+    SnapshotReply,
+    StateChange,
+)
+from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from services.plane.lost_tail import LostTail, accept_losses, find_losses
+from services.plane.shard_databases import database_directory, new_database
+from services.runtime import changelog
+from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError
+from services.runtime.clock import VirtualClock
+from services.runtime.errors import PositionError, StoreError
+from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.memory_log import MemoryLog
+from services.runtime.outbox import OUTBOX
+from services.snapshots.service import SnapshotsService
+from services.storage.memory import MemoryStore
+from services.storage.store import Batch, Store
+from services.storage.tables import TablesReader
+
+TOPIC = SNAPSHOTS_CHANGELOG.name
+FAMILIES = [table.name for table in (*SnapshotsService.tables, *RUNTIME_TABLES)]
+
+Step = Callable[[InMemoryClient], Any]
+
+
+def _rows(store: Store) -> dict[str, dict[bytes, bytes]]:
+    """All that a database holds, but for what waits to be sent and where the changelog is looked up."""
+    return {
+        family: dict(store.scan(family, b"", b"\xff" * 9))
+        for family in FAMILIES
+        if family not in (OUTBOX.name, CHANGELOG.name)
+    }
+
+
+def _number(store: Store) -> int:
+    row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+    return row.number if row else 0
+
+
+def _append(log: MemoryLog, number: int, body: CreateTag) -> None:
+    encoder = codec(SnapshotCommand)
+    value = encoder.encode(SnapshotCommand(0, "another", number, body))
+    log.append(SNAPSHOTS_COMMANDS.name, 0, value, encoder.fingerprint)
+
+
+class Plane:
+    """A plane with one bucket, whose snapshots are copied and put back."""
+
+    def __init__(self, max_batch_messages: int = 2_000) -> None:
+        self.plane = InMemoryPlane(max_batch_messages=max_batch_messages)
+        self.client = InMemoryClient(self.plane)
+        self.do(CreateVolume("vol"))
+        self.do(CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
+        self.do(PutKey("vol", "bucket", "key", 5))
+
+    def do(self, command: Any) -> None:
+        assert not self.client.answer(0, self.client.submit(0, command)).error
+
+    def ask(self, command: Any) -> SnapshotReply:
+        reply: SnapshotReply = self.client.request(0, command)
+        return reply
+
+    @property
+    def store(self) -> MemoryStore:
+        return self.plane.processes["snapshots", 0].store
+
+    def quiet(self) -> None:
+        while self.plane.step():
+            pass
+
+    def restart(self, store: MemoryStore | None = None) -> None:
+        self.plane.start("snapshots", 0, store)
+
+
+def _history(plane: Plane, copies: list[MemoryStore]) -> None:
+    """Commands whose answers depend on what metadata had answered before them."""
+    commands = [
+        SetRetention("vol", "bucket", RetentionPolicy(num_retained_min=1, time_retained_ms=7 * 86_400_000)),
+        CreateSnapshot("vol", "bucket", "one"),
+        CreateTag("vol", "bucket", "one", "audit", "ann", "year end", 0),
+        SetConsumer("vol", "bucket", "reader", "one"),
+        CreateSnapshot("vol", "bucket", "two"),
+        RollBackBucket("vol", "bucket", "two"),
+        CreateSnapshot("vol", "bucket", "three"),
+        DeleteSnapshot("vol", "bucket", "three"),
+        CreateSnapshot("vol", "bucket", "three"),
+        DeleteSnapshot("vol", "bucket", "two"),
+    ]
+    copies.append(plane.store.clone())
+    for command in commands:
+        assert not plane.ask(command).error, command
+        plane.quiet()
+        copies.append(plane.store.clone())
+
+
+@pytest.mark.parametrize("batch", [1, 2_000])
+def test_an_older_copy_becomes_what_the_newest_one_was(batch: int) -> None:
+    plane = Plane(batch)
+    copies = [MemoryStore()]
+    _history(plane, copies)
+    plane.quiet()
+    expected, number = _rows(plane.store), _number(plane.store)
+    replies = len(plane.plane.log.records(SNAPSHOTS_REPLIES.name, 0))
+    for copy in copies:
+        plane.restart(copy)
+        assert _rows(plane.store) == expected
+        assert _number(plane.store) == number
+        plane.quiet()
+        assert _rows(plane.store) == expected
+    # Of answers only those of the newest unit are given once more, at each start.
+    assert len(plane.plane.log.records(SNAPSHOTS_REPLIES.name, 0)) <= replies + len(copies)
+    assert not InMemoryClient(plane.plane, "later").request(0, Settle("later")).error
+
+
+def test_what_a_rollback_let_go_stays_gone() -> None:
+    plane = Plane()
+    plane.ask(CreateSnapshot("vol", "bucket", "one"))
+    copy = plane.store.clone()
+    # Read again at once, the rollback would come before the snapshot that made it refused.
+    assert not plane.ask(CreateSnapshot("vol", "bucket", "two")).error
+    assert not plane.ask(CreateTag("vol", "bucket", "two", "keep", "ann", "", 0)).error
+    assert plane.ask(RollBackBucket("vol", "bucket", "one")).error == "TAGGED_SNAPSHOT"
+    plane.quiet()
+    before = _rows(plane.store)
+    plane.restart(copy)
+    plane.quiet()
+    assert _rows(plane.store) == before
+
+
+def test_what_the_newest_unit_said_is_said_by_whoever_goes_on_from_it() -> None:
+    plane = Plane()
+    copy = plane.store.clone()
+    process = plane.plane.processes["snapshots", 0]
+    _append(plane.plane.log, 1, CreateTag("vol", "bucket", "none", "audit", "ann", "", 0))
+    sink = process.runner._sink
+    sent = sink.send
+
+    def send_changes_alone(topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        if topic != TOPIC:
+            raise StoreError("the machine is lost here")
+        sent(topic, partition, value, fingerprint)
+
+    sink.send = send_changes_alone  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="lost here"):
+        process.runner.step()
+    replies = len(plane.plane.log.records(SNAPSHOTS_REPLIES.name, 0))
+    plane.restart(copy)
+    plane.quiet()
+    (reply,) = plane.plane.log.records(SNAPSHOTS_REPLIES.name, 0)[replies:]
+    assert codec(SnapshotReply).decode(reply.value).error == "FILE_NOT_FOUND"
+
+
+class TestParts:
+    @pytest.fixture(autouse=True)
+    def small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(changelog, "PART_BYTES", 20)
+        monkeypatch.setattr(changelog, "WRITTEN_AT_ONCE_BYTES", 50)
+
+    def test_a_unit_in_parts_is_whole_again(self) -> None:
+        plane = Plane()
+        copies = [MemoryStore()]
+        _history(plane, copies)
+        plane.quiet()
+        changes = [codec(StateChange).decode(one.value) for one in plane.plane.log.records(TOPIC, 0)]
+        assert max(change.part for change in changes) > 3
+        expected = _rows(plane.store)
+        for copy in copies:
+            plane.restart(copy)
+            assert _rows(plane.store) == expected
+
+    @pytest.mark.parametrize("left", [1, 2, 3])
+    def test_one_that_was_cut_off_never_was(self, left: int) -> None:
+        plane = Plane()
+        copy = plane.store.clone()
+        number = _number(copy)
+        assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
+        records = plane.plane.log.records(TOPIC, 0)
+        first = next(i for i, one in enumerate(records) if codec(StateChange).decode(one.value).number == number + 1)
+        del records[first + left :]
+        plane.restart(copy)
+        assert _number(plane.store) == number
+        # Its number is taken by the unit that comes in its place, in as many parts as that has.
+        plane.quiet()
+        expected = _rows(plane.store)
+        plane.restart(MemoryStore())
+        assert _rows(plane.store) == expected
+
+    def test_messages_that_come_twice_or_late_change_nothing(self) -> None:
+        plane = Plane()
+        _history(plane, [])
+        plane.quiet()
+        expected = _rows(plane.store)
+        log = plane.plane.log
+        records = list(log.records(TOPIC, 0))
+        again = [*records[:40], *records[30:], *records[5:9], *records[-3:]]
+        log.partitions[TOPIC, 0] = []
+        for one in again:
+            log.append(TOPIC, 0, one.value, one.fingerprint)
+        plane.restart(MemoryStore())
+        assert _rows(plane.store) == expected
+
+    @pytest.mark.parametrize("writes", range(5))
+    def test_a_catch_up_that_is_cut_off_goes_on(self, writes: int) -> None:
+        plane = Plane()
+        _history(plane, [])
+        plane.quiet()
+        expected = _rows(plane.store)
+        store = _Failing(writes)
+        with pytest.raises(StoreError):
+            Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, plane.plane.log).catch_up(store)
+        assert _number(store) < _number(plane.store)
+        store.writes = 1_000_000
+        plane.restart(store)
+        assert _rows(plane.store) == expected
+
+
+class _Failing(MemoryStore):
+    """A database whose machine goes off."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.writes = writes
+
+    def write(self, batch: Batch) -> None:
+        if not self.writes:
+            raise StoreError("the disk is away")
+        self.writes -= 1
+        super().write(batch)
+
+
+class TestWhatIsMissing:
+    def test_what_cannot_be_read_is_left_out(self) -> None:
+        plane = Plane()
+        _history(plane, [])
+        plane.quiet()
+        log, expected = plane.plane.log, _rows(plane.store)
+        for value in (b"", b"\xff" * 30):
+            log.append(TOPIC, 0, value, None)
+        plane.restart(MemoryStore())
+        assert _rows(plane.store) == expected
+
+    def test_a_copy_from_before_what_was_trimmed_is_refused(self) -> None:
+        plane = Plane()
+        copies: list[MemoryStore] = []
+        _history(plane, copies)
+        plane.quiet()
+        old, new = copies[0], copies[-1]
+        row = TablesReader(new).table(CHANGELOG).get(CHANGELOG_KEY)
+        assert row is not None
+        records = plane.plane.log.records(TOPIC, 0)
+        beyond = next(one.offset for one in records if codec(StateChange).decode(one.value).number == row.number)
+        plane.plane.log.trim(TOPIC, 0, beyond)
+        with pytest.raises(PositionError, match=r"lacks the units \d+ to \d+, which this database does not have"):
+            plane.restart(old)
+        with pytest.raises(PositionError, match="lacks the units 1 to"):
+            plane.restart(MemoryStore())
+        expected = _rows(plane.store)
+        plane.restart(new)
+        assert _rows(plane.store) == expected
+
+    def test_a_database_that_was_never_told_of_cannot_be_made_from_what_came_after(self) -> None:
+        plane = Plane()
+        assert not plane.ask(CreateSnapshot("vol", "bucket", "zero")).error
+        waiting = dict.fromkeys([key for key, _ in plane.store.scan(OUTBOX.name, b"", b"\xff" * 9)])
+        plane.store.write({CHANGELOG.name: {CHANGELOG_KEY: None}, OUTBOX.name: waiting})
+        plane.plane.log.partitions[TOPIC, 0] = []
+        plane.restart()
+        assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
+        plane.restart()
+        with pytest.raises(PositionError, match="lacks the units 1 to 1"):
+            plane.restart(MemoryStore())
+
+    def test_a_topic_that_was_made_anew_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plane = Plane()
+        assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
+        topic_ids = MemoryLog.topic_ids
+        monkeypatch.setattr(
+            MemoryLog, "topic_ids", lambda log, topics: topic_ids(log, topics) | dict.fromkeys([TOPIC], "other")
+        )
+        with pytest.raises(PositionError, match="made anew"):
+            plane.restart()
+
+    @pytest.mark.parametrize("lost", [2, 3, 1_000])
+    @pytest.mark.parametrize("has_grown", [False, True])
+    def test_a_lost_tail_is_noticed_and_a_person_goes_on_without_it(
+        self, tmp_path: Path, lost: int, has_grown: bool
+    ) -> None:
+        log = MemoryLog(VirtualClock())
+        store = new_database(database_directory(tmp_path, "snapshots", 0), "snapshots")
+        try:
+            _run(store, log, range(1, 6))
+            backup = _copied(store)
+            _run(store, log, range(6, 12))
+            lost_records = log.partitions[TOPIC, 0][-lost:]
+            del log.partitions[TOPIC, 0][-lost:]
+            if has_grown:
+                for record in lost_records[-1:]:
+                    log.append(TOPIC, 0, record.value, record.fingerprint)
+            with pytest.raises(LostChangesError, match="accept-lost-tail"):
+                _run(store, log, ())
+        finally:
+            store.close()
+        losses = find_losses(log, tmp_path, 0)
+        assert [(one.service, one.topic) for one in losses.tails] == [("snapshots", TOPIC)]
+        assert isinstance(losses.tails[0], LostTail)
+        assert losses.tails[0].read_to > losses.tails[0].end
+        assert accept_losses(log, tmp_path, 0, losses, "a test") is None
+        assert not find_losses(log, tmp_path, 0)
+        store = new_database(database_directory(tmp_path, "snapshots", 0), "snapshots")
+        try:
+            _run(store, log, range(12, 15))
+        finally:
+            store.close()
+        if lost > 6:
+            with pytest.raises(PositionError, match=r"taken later|accept-lost-tail"):
+                _run(backup, log, ())
+
+
+def _run(store: Store, log: MemoryLog, numbers: Any) -> None:
+    """A start of snapshots that takes in some commands, each in a unit of its own."""
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    for number in numbers:
+        _append(log, number, CreateTag("vol", "bucket", "none", f"t{number}", "ann", "", 0))
+        assert runner.step() == 1
+    runner.step()
+    runner.close()
+
+
+def _copied(store: Store) -> MemoryStore:
+    copy = MemoryStore()
+    copy.write({family: dict(store.scan(family, b"", b"\xff" * 9)) for family in FAMILIES})
+    return copy
+
+
+def test_a_start_reads_a_bounded_part_of_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changelog, "UNITS_BETWEEN_BASES", 4)
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 40))
+    row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+    assert row is not None
+    assert log.end_offset(TOPIC, 0) - row.base_offset <= 6
+    assert log.end_offset(SNAPSHOTS_COMMANDS.name, 0) == 39
+    _run(store, log, range(40, 45))
+    _run(MemoryStore(), log, ())
