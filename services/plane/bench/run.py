@@ -31,8 +31,6 @@ from services.plane.bench.tree_delete import measure_tree_delete
 from services.plane.bench.verdicts import measure_verdicts
 from services.plane.errors import StackError
 
-HELD = ("memory", "disk", "what-if", "explain", "drop")
-"""Rows about millions of held versions: the first of them makes them, which takes minutes; the last lets some go."""
 BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
@@ -48,6 +46,7 @@ BENCHMARKS = {
         Benchmark("sustained", measure_sustained),
         Benchmark("tree-delete", measure_tree_delete),
         Benchmark("shards", measure_shards),
+        # Rows about millions of held versions: the first of them makes them, the last lets some go.
         Benchmark("memory", measure_memory),
         Benchmark("disk", measure_disk),
         Benchmark("what-if", measure_what_if),
