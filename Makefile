@@ -32,7 +32,7 @@ down: setup ## Stop the plane that stays
 status: setup ## Show how the plane does: processes, throughput, backlog, lag, disk
 	.venv/bin/deepclean status
 
-bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB
+bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB (the better part of an hour)
 	.venv/bin/deepclean bench
 
 lint: setup ## Check style and types

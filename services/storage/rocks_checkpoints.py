@@ -188,7 +188,7 @@ class Checkpoints:
             options = self.options.checkpoint()
             there = set(Rdict.list_cf(str(path), options))
             kept = {table.name: table for table in self.definitions if table.name in there}
-            families = {name: self.options.family(table, self.cache) for name, table in kept.items()}
+            families = {name: self.options.read_only_family(table, self.cache) for name, table in kept.items()}
             database = Rdict(str(path), options, families, AccessType.read_only(False))
             handle = _Handle(path, database, {name: database.get_column_family(name) for name in kept})
             self._trim(handle)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -19,6 +20,9 @@ from rocksdict import (
 from services.storage.tables import TableDefinition
 
 MEBIBYTE = 1 << 20
+READ_ONLY_MEMTABLE_BYTES = 64 * 1024
+"""The least that RocksDB takes."""
+FILTER_PART_BYTES = 8 * 1024
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -62,6 +66,18 @@ class RocksOptions:
         options.set_keep_log_file_num(1)
         return options
 
+    def read_only_family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
+        """Options of one column family of a checkpoint: as ``family``, with next to no room for what is written.
+
+        RocksDB gives every family that it opens a memtable with a Bloom filter as large as its ratio says, read-only
+        or not: 16 open checkpoints of 7 families took 94 MB for filters of nothing.
+        """
+        options = self.family(definition, cache)
+        options.set_write_buffer_size(READ_ONLY_MEMTABLE_BYTES)
+        options.set_memtable_prefix_bloom_ratio(0.0)
+        options.set_memtable_whole_key_filtering(False)
+        return options
+
     def family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
         """Options of one column family."""
         blocks = BlockBasedOptions()
@@ -69,6 +85,12 @@ class RocksOptions:
         blocks.set_bloom_filter(self.bloom_bits_per_key, False)
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        # In parts: the filter of a file of a million keys is one block of 1.2 MB else, which has no room in a slice of
+        # the cache (1 MB each) and is read from disk again for every look-up.
+        blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+        blocks.set_partition_filters(True)
+        blocks.set_metadata_block_size(FILTER_PART_BYTES)
+        blocks.set_pin_top_level_index_and_filter(True)
         blocks.set_block_size(16 * 1024)
         options = _raw_options()
         options.set_block_based_table_factory(blocks)

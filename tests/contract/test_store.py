@@ -21,7 +21,7 @@ from schemas.records import KeyRow, PositionRow
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
-from services.storage.rocks_options import RocksOptions
+from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Store, prefix_end
 from services.storage.tables import TableDefinition
@@ -407,6 +407,44 @@ def test_more_checkpoints_than_handles_are_read_side_by_side(tmp_path: Path) -> 
     view = store.open_checkpoint("0")
     assert view.get("fileTable", b"/n") == b"0"
     view.close()
+    store.close()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+def test_an_open_checkpoint_has_no_room_for_what_nobody_writes(tmp_path: Path) -> None:
+    many = 40
+    store = RocksStore(tmp_path / "db", FAMILIES, CHECKPOINTED, RocksOptions(checkpoint_handles=many))
+    store.write({family: {b"/n": b"1"} for family in CHECKPOINTED})
+    for number in range(many):
+        store.checkpoint(f"{number}")
+    before = resident_bytes()
+    views = [store.open_checkpoint(f"{number}") for number in range(many)]
+    # With the filters of memtables that can be written it is 2 MB each.
+    assert resident_bytes() - before < many * 700_000
+    for view in views:
+        view.close()
+    store.close()
+
+
+def read_bytes() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not tell")
+def test_a_look_up_reads_a_part_of_a_large_filter(tmp_path: Path) -> None:
+    keys, asked = 500_000, 200
+    store = RocksStore(tmp_path / "db", FAMILIES, CHECKPOINTED, RocksOptions(block_cache_bytes=MEBIBYTE // 2))
+    for first in range(10):  # each over all keys: what does not overlap is moved, and not written anew
+        store.write({"keyTable": {b"/%09d" % number: b"" for number in range(first, keys, 10)}})
+    store._database.get_column_family("keyTable").compact_range(None, None)
+    before = read_bytes()
+    assert not any(store.get("keyTable", b"/%09d." % number) for number in range(0, keys, keys // asked))
+    # The whole filter of the one file is 625 kB, more than the cache has room for.
+    assert read_bytes() - before < asked * 60_000
     store.close()
 
 

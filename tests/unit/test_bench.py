@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from services.plane.bench import compare as comparing
 from services.plane.bench.alone import Sample, parse_metrics, reached
 from services.plane.bench.ceilings import put_rate
 from services.plane.bench.conditions import Benchmark, Conditions
-from services.plane.bench.deletions import session_cpu_seconds
 from services.plane.bench.figures import (
     COLUMNS,
     Ceiling,
@@ -32,9 +32,18 @@ from services.plane.bench.figures import (
     report,
     table_row,
 )
+from services.plane.bench.growth import MOST_SLOPE, MOST_STEP, Growth, growth_figures, sizes_up_to
+from services.plane.bench.offered import Offered, percentile
+from services.plane.bench.passing_log import PassingLog
+from services.plane.bench.process_figures import session_cpu_seconds, session_peak_bytes
 from services.plane.bench.rule_cost import BUCKET_ID, SNAPSHOT_COUNTS, chain_of, flat_figures, judge_rates, questions
 from services.plane.bench.run import BENCHMARKS, run_benchmarks
+from services.plane.bench.shards import MODELLED, count_at, modelled_deletions, rate_together
+from services.plane.bench.shared_plane import Burst
+from services.plane.bench.sizes import SizeError, Sizes
+from services.plane.bench.sustained import backlog_figure
 from services.plane.errors import StackError
+from services.runtime.clock import VirtualClock
 
 
 @pytest.mark.parametrize(
@@ -167,14 +176,16 @@ def test_rocksdb_alone_gives_a_rate(tmp_path: Path) -> None:
     assert put_rate(tmp_path / "rows", 1_200) > 0
 
 
-def test_the_time_of_a_session_is_that_of_its_processes() -> None:
+def test_time_and_memory_of_a_session_are_those_of_its_processes() -> None:
     busy = ["python3", "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"]
     child = subprocess.Popen(busy, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None
     child.stdout.readline()
     assert session_cpu_seconds(child.pid) >= 0.25
+    assert session_peak_bytes(child.pid) > 1_000_000
     child.communicate(b"\n")
     assert session_cpu_seconds(child.pid) == 0
+    assert session_peak_bytes(child.pid) == 0
 
 
 def test_scratch_directories_differ_and_sizes_follow_from_the_seconds(tmp_path: Path) -> None:
@@ -185,6 +196,142 @@ def test_scratch_directories_differ_and_sizes_follow_from_the_seconds(tmp_path: 
     assert first != second
     assert first.is_dir()
     assert second.is_dir()
+
+
+def test_sizes_are_set_by_name() -> None:
+    sizes = Sizes().with_settings(["tree-files=7", "few-keys=8"])
+    assert (sizes.tree_files, sizes.few_keys, sizes.held_versions) == (7, 8, Sizes().held_versions)
+
+
+@pytest.mark.parametrize("setting", ["tree-files", "tree-files=", "tree-files=0", "tree-files=-1", "tree_files=1"])
+def test_what_is_no_size_is_refused_with_the_names_that_there_are(setting: str) -> None:
+    with pytest.raises(SizeError, match="held-versions"):
+        Sizes().with_settings([setting])
+    result = CliRunner().invoke(app, ["bench", "--only", "disk", "--size", setting])
+    assert result.exit_code == 2
+
+
+class _Sent(bulk.BulkProducer):
+    """Keeps what is sent, and refuses one message if so."""
+
+    def __init__(self, refused: bytes = b"") -> None:
+        self.bodies: list[bytes] = []
+        self._refused = refused
+
+    def enqueue(self, topic: str, record: type[object], bodies: Iterable[bytes], partition: int = 0) -> None:
+        self.bodies += bodies
+        if self._refused in self.bodies:
+            raise StackError("refused")
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def test_commands_are_offered_by_a_schedule() -> None:
+    bodies, producer = [b"%d" % number for number in range(50)], _Sent()
+    with Offered(producer, bodies, 10_000.0) as offered:
+        offered.finish()
+    assert producer.bodies == bodies
+    assert offered.count == 50
+    assert offered.is_done
+    assert offered.due_at(20_000) - offered.due_at(0) == pytest.approx(2.0)
+
+
+def test_a_sender_that_fails_is_not_passed_over() -> None:
+    with pytest.raises(StackError, match="refused"), Offered(_Sent(b"3"), [b"1", b"2", b"3"], 10_000.0):
+        pass
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert (percentile(values, 0.5), percentile(values, 0.99), percentile(values, 1.0)) == (51.0, 100.0, 100.0)
+    assert percentile([3.0], 0.99) == 3.0
+
+
+@pytest.mark.parametrize(("last", "is_bounded"), [(900, True), (1_000, True), (1_001, False)])
+def test_a_backlog_is_bounded_when_its_last_third_is_at_most_twice_the_middle_one(last: int, is_bounded: bool) -> None:
+    backlog = [(1.0, 5_000), (10.0, 300), (19.0, 500), (20.0, 100), (29.0, last)]
+    figure = backlog_figure(backlog, 30.0)
+    assert (figure.value, figure.is_met) == (last, is_bounded)
+    assert figure.details["first_third_deletions"] == 5_000
+
+
+class TestGrowth:
+    @pytest.mark.parametrize(
+        ("costs", "is_bent"),
+        [
+            ([10.0, 10.0, 10.0, 10.0], False),
+            ([10.0, 12.0, 14.0, 16.0], False),  # a little for each level of a tree
+            ([10.0, 100.0, 1_000.0, 10_000.0], True),  # as the keys
+            ([10.0, 10.0, 10.0, 25.0], True),  # a cliff at the end
+            ([10.0, 19.0, 36.0, 68.0], True),  # no step is steep, all are
+            ([10.0, 5.0, 5.0, 5.0], False),
+        ],
+    )
+    def test_a_cost_that_grows_with_the_keys_is_bent(self, costs: list[float], is_bent: bool) -> None:
+        grown = Growth("put", dict(zip((10**4, 10**5, 10**6, 10**7), costs, strict=True)))
+        assert grown.is_bent is is_bent
+
+    def test_slope_and_step_are_those_of_the_figures(self) -> None:
+        grown = Growth("put", {100: 1.0, 1_000: 10**MOST_SLOPE, 10_000: 10 ** (2 * MOST_SLOPE)})
+        assert grown.slope == pytest.approx(MOST_SLOPE)
+        assert grown.steepest_step == pytest.approx(10**MOST_SLOPE)
+        assert grown.steepest_step < MOST_STEP
+        assert growth_figures([grown])[0].name == "growth/put-at-100-keys"
+        assert Growth("put", {100: 1.0}).is_bent is False
+
+    def test_sizes_go_in_powers_of_ten_up_to_the_largest(self) -> None:
+        assert sizes_up_to(10**7) == [10**4, 10**5, 10**6, 10**7]
+        assert sizes_up_to(50_000) == [10_000, 50_000]
+        assert sizes_up_to(400) == [400]
+
+    def test_every_operation_is_measured_and_the_outcome_is_the_exit_status(self, tmp_path: Path) -> None:
+        file = tmp_path / "growth.json"
+        result = CliRunner().invoke(app, ["bench", "growth", "--max-keys", "400", "--json", str(file)])
+        assert result.exit_code == 0, result.output
+        names = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
+        operations = ("put", "overwrite", "delete", "claim", "finish", "snapshot-take", "explain")
+        assert names == {f"growth/{operation}-at-400-keys" for operation in operations}
+
+    def test_a_bent_cost_fails_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bent = Growth("explain", {100: 1.0, 1_000: 10.0})
+        monkeypatch.setattr("services.client.commands.bench.measure_growth", lambda *_: [bent])
+        result = CliRunner().invoke(app, ["bench", "growth"])
+        assert result.exit_code == 1
+        assert "Bent: explain" in result.output
+
+
+def test_processes_are_compared_while_they_are_together_at_work() -> None:
+    early = [Sample(0.0, 0, 0.0), Sample(10.0, 1_000, 1.0)]
+    late = [Sample(5.0, 0, 0.0), Sample(15.0, 1_000, 1.0)]
+    assert count_at(early, 4.0) == 400
+    assert count_at(late, 4.0) == 0
+    assert count_at(early, 20.0) == 1_000
+    assert rate_together([early], 1_000) == pytest.approx(100.0)
+    assert rate_together([early, late], 1_000) == pytest.approx(200.0)
+    apart = [Sample(100.0, 0, 0.0), Sample(110.0, 1_000, 1.0)]
+    assert rate_together([early, apart], 1_000) == pytest.approx(1_950 / 109.5)
+
+
+def test_the_model_takes_the_busiest_process_of_one_thread() -> None:
+    used = {"metadata": 2.0, "key_deletion": 0.5, "streaming": 4.0, "broker": 1.5}
+    figure = modelled_deletions(Burst(100_000, 5.0, used))
+    assert figure.value == pytest.approx(MODELLED * 100_000 / 2.0)
+    assert figure.details["cores_needed"] == pytest.approx(MODELLED * 4.0)
+    assert figure.details["measured_on_one_shard"] == 20_000
+
+
+def test_a_passing_log_hands_out_once_and_keeps_what_was_said() -> None:
+    log = PassingLog("in", 0, VirtualClock())
+    for number in range(3):
+        log.append(b"%d" % number, b"12345678")
+    source = log.open_source(["in"], 0, {})
+    assert [record.value for record in source.poll(2, 0.0)] == [b"0", b"1"]
+    assert (log.first_offset("in", 0), log.end_offset("in", 0), log.end_offset("out", 0)) == (2, 3, 0)
+    assert source.lag() == {"in": 1}
+    assert [record.offset for record in source.poll(2, 0.0)] == [2]
+    log.open_sink().send("out", 0, b"x", b"12345678")
+    assert [record.value for record in log.said.records("out", 0)] == [b"x"]
 
 
 def test_every_benchmark_says_what_it_measures() -> None:

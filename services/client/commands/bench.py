@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,9 +15,20 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from services.client.commands.output import print_json, print_table
 from services.plane.bench import compare as comparing
-from services.plane.bench.figures import COLUMNS, details_text, machine_description, report, table_row
-from services.plane.bench.run import BENCHMARKS, run_benchmarks
+from services.plane.bench.figures import (
+    COLUMNS,
+    Figure,
+    details_text,
+    machine_description,
+    number_text,
+    report,
+    table_row,
+)
+from services.plane.bench.growth import MOST_KEYS, growth_figures, measure_growth
+from services.plane.bench.run import BENCHMARKS, prepared, run_benchmarks
+from services.plane.bench.sizes import SizeError, Sizes, sizes_text
 
+SIZES_TEXT = sizes_text()
 console = Console(stderr=True)
 app = typer.Typer(invoke_without_command=True)
 
@@ -27,12 +40,17 @@ def bench(
         list[str] | None, typer.Option(metavar="NAME", help="Measure this only; may be given more than once.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="About how long each row measures.")] = 10.0,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COUNT", help=f"Make less, or more; may be given more than once. {SIZES_TEXT}"),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--json", help="Write all figures as JSON.")] = None,
 ) -> None:
     """Measure this machine: rates of the plane's parts and of the whole, beside what Kafka and RocksDB do alone.
 
     Starts what it needs, on free ports and in a scratch directory, and stops it again. Leave the machine alone
-    meanwhile: the figures are worth what the machine has left.
+    meanwhile: the figures are worth what the machine has left. All rows at their sizes take the better part of an hour,
+    most of it to put millions of keys in place; each is measured alone with --only.
     """
     if context.invoked_subcommand is not None:
         return
@@ -40,18 +58,75 @@ def bench(
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(BENCHMARKS)}", param_hint="--only")
-    machine = machine_description()
+    sizes = _sizes(size or [])
+    machine, figures = machine_description(), list[Figure]()
+    try:
+        with _progress() as say:
+            figures.extend(run_benchmarks(names, seconds, say, sizes))
+    finally:  # what was measured before something went wrong has cost its time, too
+        _tell(figures, machine, output)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done now."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting")
-        figures = list(run_benchmarks(names, seconds, lambda what: progress.update(task, description=what)))
+        yield lambda what: progress.update(task, description=what)
+
+
+def _sizes(settings: list[str]) -> Sizes:
+    try:
+        return Sizes().with_settings(settings)
+    except SizeError as error:
+        raise typer.BadParameter(str(error), param_hint="--size") from error
+
+
+def _tell(figures: list[Figure], machine: Mapping[str, Any], output: Path | None) -> None:
     print_table(COLUMNS, [table_row(figure) for figure in figures], numbers=("value", "ratio"))
     for figure in figures:
         if figure.details:
             typer.echo(f"  {figure.name}: {details_text(figure)}")
+    _write(figures, machine, output)
+
+
+def _write(figures: list[Figure], machine: Mapping[str, Any], output: Path | None) -> None:
     if output is not None:
         output.write_text(json.dumps(report(figures, machine), indent=2) + "\n", "utf-8")
         typer.echo(f"The figures are in {output}.")
+
+
+@app.command()
+def growth(
+    max_keys: Annotated[int, typer.Option(min=100, help="Go on until the bucket has so many keys.")] = MOST_KEYS,
+    output: Annotated[Path | None, typer.Option("--json", help="Write all figures as JSON.")] = None,
+) -> None:
+    """Measure what an operation costs as a bucket grows, from ten thousand keys to ten million.
+
+    Fails (status 1) if a cost bends: if ten times the keys more than double it, or if it grows faster than the keys to
+    the power of 0.2 over all sizes.
+    """
+    machine = machine_description()
+    with _progress() as say, prepared(0.0, say, Sizes()) as conditions:
+        grown = measure_growth(conditions, max_keys)
+    sizes = sorted({size for one in grown for size in one.costs})
+    columns = ("operation", *(f"µs at {size:,}" for size in sizes), "steepest step", "slope", "")
+    rows = [
+        (
+            one.operation,
+            *(number_text(one.costs[size]) for size in sizes),
+            f"× {one.steepest_step:.2f}",
+            f"{one.slope:.2f}",
+            "bent" if one.is_bent else "",
+        )
+        for one in grown
+    ]
+    print_table(columns, rows, numbers=columns[1:-1])
+    _write(growth_figures(grown), machine, output)
+    if bent := [one.operation for one in grown if one.is_bent]:
+        typer.echo(f"Bent: {', '.join(bent)}. Find out what looks at more as keys become more.", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()

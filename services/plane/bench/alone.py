@@ -47,15 +47,25 @@ def bench_broker(conditions: Conditions, name: str, shards: int = 1) -> Iterator
 class ServiceAlone:
     """A service of the plane, started over a broker."""
 
-    def __init__(self, name: str, home: Path, broker: EmbeddedBroker, conditions: Conditions, shards: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        broker: EmbeddedBroker,
+        conditions: Conditions,
+        shards: int = 1,
+        only_shard: int | None = None,
+    ) -> None:
+        """``only_shard`` leaves the other shards to other processes."""
         plane = PlaneSettings(home, broker.bootstrap_servers, shards, conditions.java())
         self.name = name
         self.url = f"http://{HOST}:{free_ports(1)[0]}"
         port = int(self.url.rpartition(":")[2])
+        only = {} if only_shard is None else {"DEEPCLEAN_SHARDS": str(only_shard)}
         self._child = ChildProcess(
             name,
             child_command(name, plane, port),
-            {**os.environ, **child_environment(name, plane, port)},
+            {**os.environ, **child_environment(name, plane, port), **only},
             home / "logs" / f"{name}.log",
             f"{self.url}/readyz",
         )

@@ -59,9 +59,9 @@ def flat_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceC
     return (DeleteKey(VOLUME, bucket, flat_name(number)) for number in range(first, first + count))
 
 
-def tree_puts(bucket: str, count: int) -> Iterator[NamespaceCommand]:
-    """New files of a tree, some in each directory and every directory many levels deep."""
-    return (PutKey(VOLUME, bucket, tree_path(number), KEY_BYTES) for number in range(count))
+def tree_puts(bucket: str, count: int, below: str = "") -> Iterator[NamespaceCommand]:
+    """New files of a tree, some in each directory and every directory many levels deep, ``below`` a path."""
+    return (PutKey(VOLUME, bucket, f"{below}{tree_path(number)}", KEY_BYTES) for number in range(count))
 
 
 def flat_name(number: int) -> str:
@@ -99,6 +99,11 @@ class BulkProducer:
 
     def send(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
         """Send them, and wait until the broker has acknowledged all."""
+        self.enqueue(topic, record, bodies, partition)
+        self.flush()
+
+    def enqueue(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
+        """Send them without waiting, unless too many wait already."""
         headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, codec(record).fingerprint)]
         produce = self._producer.produce
         for body in bodies:
@@ -109,6 +114,10 @@ class BulkProducer:
                 except BufferError:
                     self._producer.poll(0.1)
                     self._require_none_failed()
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has acknowledged all."""
         if self._producer.flush(FLUSH_SECONDS):
             raise StackError("The broker did not take the messages in time: measure again when the machine is idle.")
         self._require_none_failed()

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from services.plane.bench.figures import Figure
+from services.plane.bench.sizes import Sizes
 from services.plane.java import JavaRuntime, find_java
+
+if TYPE_CHECKING:
+    from services.plane.bench.shared_plane import SharedPlane
 
 
 def _silent(what: str) -> None:
@@ -16,18 +21,19 @@ def _silent(what: str) -> None:
 
 @dataclass(slots=True)
 class Conditions:
-    """The settings of a run. Sizes follow from the seconds, so that a run of a second is a run of a second."""
+    """The settings of a run. What has no size of its own follows from the seconds."""
 
     directory: Path
     """Scratch: each measurement makes a directory of its own in it."""
     seconds: float = 10.0
     """About how long each row measures."""
-    small_bucket_keys: int = 10_000
-    large_bucket_keys: int = 1_000_000
+    sizes: Sizes = field(default_factory=Sizes)
     say: Callable[[str], None] = _silent
     """Told what is being done now."""
     ceilings: dict[str, float] = field(default_factory=dict)
     """Rates measured already in this run."""
+    plane: SharedPlane | None = None
+    """The plane that runs now: rows that need one share it, since its start takes longer than many a row."""
     _java: JavaRuntime | None = None
 
     def count(self, per_second: int, at_least: int = 200) -> int:
@@ -49,6 +55,12 @@ class Conditions:
         if self._java is None:
             self._java = find_java()
         return self._java
+
+    def close(self) -> None:
+        """Stop what rows share."""
+        if self.plane is not None:
+            self.plane.close()
+            self.plane = None
 
 
 @dataclass(frozen=True, slots=True)

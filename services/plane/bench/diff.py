@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
+from dataclasses import dataclass
 from random import Random
 from statistics import median
 
-from schemas.codec import codec
-from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey, RenameKey, TakeSnapshot
-from schemas.topics import METADATA_COMMANDS
+from schemas.records import BucketLayout, DeleteKey, PutKey, RenameKey
 from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED
-from services.plane.bench.bulk import (
-    KEY_BYTES,
-    VOLUME,
-    CommandMaker,
-    flat_name,
-    flat_puts,
-    made_places,
-    tree_path,
-    tree_puts,
-)
+from services.plane.bench.bulk import KEY_BYTES, VOLUME, flat_name, flat_puts, tree_path, tree_puts
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Ceiling, Figure, Target
+from services.plane.bench.loaded_shard import LoadedShard
 from services.plane.errors import StackError
-from services.runtime.clock import VirtualClock
-from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.memory_log import MemoryLog
-from services.storage.rocks import RocksStore
 
 NAME = "diff"
 BUCKET = "bucket"
 CHANGES = 100
 REPEATS = 5
-COMMANDS_AT_ONCE = 20_000
 TWENTIETH = Target(1 / 20, is_of_ratio=True, is_upper=True)
 """At least twenty times as fast."""
 
@@ -70,24 +51,25 @@ def measure_diff(conditions: Conditions) -> Sequence[Figure]:
     """
     figures = []
     for kind in KINDS:
-        shard = _Shard(conditions.scratch(f"diff-{kind.name}"))
+        shard = LoadedShard(conditions.scratch(f"diff-{kind.name}"))
         try:
-            count = conditions.large_bucket_keys
-            for done in shard.load(kind, count):
+            count = conditions.sizes.many_keys
+            shard.make_bucket(BUCKET, kind.layout)
+            for done in shard.load(kind.puts(BUCKET, count)):
                 conditions.say(f"{NAME}: {done:,} {kind.name} keys loaded")
-            shard.snapshot("before")
+            shard.snapshot("before", BUCKET)
             shard.apply(_changes(kind, count))
-            shard.snapshot("after")
+            shard.snapshot("after", BUCKET)
             conditions.say(f"{NAME}: comparing {count:,} {kind.name} keys")
             figures.append(_measured(shard, kind, count))
         finally:
-            shard.store.close()
+            shard.close()
     return figures
 
 
-def _measured(shard: _Shard, kind: _Kind, count: int) -> Figure:
-    quick = [shard.timed(is_full=False) for _ in range(REPEATS)]
-    full_seconds, full_entries = shard.timed(is_full=True)
+def _measured(shard: LoadedShard, kind: _Kind, count: int) -> Figure:
+    quick = [_timed(shard, is_full=False) for _ in range(REPEATS)]
+    full_seconds, full_entries = _timed(shard, is_full=True)
     if any(entries != full_entries for _, entries in quick):
         raise StackError("the quick diff and the comparison of everything differ: this is a defect, report it")
     milliseconds = [seconds * 1000 for seconds, _ in quick]
@@ -109,55 +91,12 @@ def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
             yield RenameKey(VOLUME, BUCKET, path, f"{path}.renamed")
 
 
-@dataclass(slots=True)
-class _Shard:
-    """metadata's own loop over a database on disk and a log in memory."""
-
-    directory: Path
-    store: RocksStore = field(init=False)
-    _log: MemoryLog = field(init=False)
-    _runner: Runner = field(init=False)
-    _maker: CommandMaker = field(init=False, default_factory=CommandMaker)
-
-    def __post_init__(self) -> None:
-        clock = VirtualClock()
-        self._log = MemoryLog(clock)
-        self.store = RocksStore(self.directory / "db", (*MetadataService.tables, *RUNTIME_TABLES), CHECKPOINTED)
-        self._runner = Runner(MetadataService(), 0, self.store, self._log, clock)
-
-    def load(self, kind: _Kind, count: int) -> Iterator[int]:
-        """Put all keys, and say now and then how many there are."""
-        self.apply(iter(made_places({BUCKET: kind.layout})))
-        puts, done = kind.puts(BUCKET, count), 0
-        while chunk := list(islice(puts, COMMANDS_AT_ONCE)):
-            self.apply(iter(chunk))
-            done += len(chunk)
-            yield done
-
-    def apply(self, commands: Iterator[NamespaceCommand]) -> None:
-        encoder = codec(MetadataCommand)
-        for body in self._maker.encoded(commands):
-            self._log.append(METADATA_COMMANDS.name, 0, body, encoder.fingerprint)
-        self._step()
-
-    def snapshot(self, snapshot_id: str) -> None:
-        encoder = codec(MetadataCommand)
-        command = MetadataCommand(0, "", 0, TakeSnapshot(VOLUME, BUCKET, snapshot_id), "snapshots")
-        self._log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
-        self._step()
-
-    def _step(self) -> None:
-        while self._runner.step():
-            pass
-        for address in [address for address in self._log.partitions if address[0] != METADATA_COMMANDS.name]:
-            del self._log.partitions[address]  # nobody reads what metadata says
-
-    def timed(self, *, is_full: bool) -> tuple[float, list[DiffEntry]]:
-        """Seconds of one diff, and its entries."""
-        started = time.perf_counter()
-        with opened_states(self.store, VOLUME, BUCKET, "before", "after") as states:
-            if is_full:
-                entries = compare_all(states.before, states.after)
-            else:
-                entries = compare_changes(states.before, states.after, states.changes())
-        return time.perf_counter() - started, entries
+def _timed(shard: LoadedShard, *, is_full: bool) -> tuple[float, list[DiffEntry]]:
+    """Seconds of one diff, and its entries."""
+    started = time.perf_counter()
+    with opened_states(shard.store, VOLUME, BUCKET, "before", "after") as states:
+        if is_full:
+            entries = compare_all(states.before, states.after)
+        else:
+            entries = compare_changes(states.before, states.after, states.changes())
+    return time.perf_counter() - started, entries

@@ -8,16 +8,26 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from services.plane.bench.ceilings import measure_ceilings
 from services.plane.bench.conditions import Benchmark, Conditions
 from services.plane.bench.deletions import measure_deletions
 from services.plane.bench.diff import measure_diff
+from services.plane.bench.drops import measure_drops
 from services.plane.bench.figures import Figure
+from services.plane.bench.footprint import measure_disk, measure_memory
+from services.plane.bench.latency import measure_latency
 from services.plane.bench.metadata_commands import measure_metadata_commands
 from services.plane.bench.rule_cost import measure_rule_cost
+from services.plane.bench.rule_lookup import measure_rule_lookup
+from services.plane.bench.shards import measure_shards
+from services.plane.bench.sizes import Sizes
 from services.plane.bench.snapshot_time import measure_snapshot_time
+from services.plane.bench.space_reads import measure_explain, measure_what_if
+from services.plane.bench.sustained import measure_sustained
+from services.plane.bench.tree_delete import measure_tree_delete
 from services.plane.bench.verdicts import measure_verdicts
 from services.plane.errors import StackError
 
@@ -26,26 +36,46 @@ BENCHMARKS = {
     for benchmark in (
         Benchmark("ceilings", measure_ceilings),
         Benchmark("metadata-commands", measure_metadata_commands),
-        Benchmark("deletions", measure_deletions),
         Benchmark("verdicts", measure_verdicts),
-        Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("rule-cost", measure_rule_cost),
+        Benchmark("rule-lookup", measure_rule_lookup),
+        Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("diff", measure_diff),
+        Benchmark("deletions", measure_deletions),
+        Benchmark("latency", measure_latency),
+        Benchmark("sustained", measure_sustained),
+        Benchmark("tree-delete", measure_tree_delete),
+        Benchmark("shards", measure_shards),
+        # Rows about millions of held versions: the first of them makes them, the last lets some go.
+        Benchmark("memory", measure_memory),
+        Benchmark("disk", measure_disk),
+        Benchmark("what-if", measure_what_if),
+        Benchmark("explain", measure_explain),
+        Benchmark("drop", measure_drops),
     )
 }
 
 
-def run_benchmarks(names: Sequence[str], seconds: float, say: Callable[[str], None]) -> Iterator[Figure]:
+def run_benchmarks(
+    names: Sequence[str], seconds: float, say: Callable[[str], None], sizes: Sizes | None = None
+) -> Iterator[Figure]:
     """Measure, and hand out the figures of each as soon as it is done; whatever was started is stopped."""
-    directory = Path(tempfile.mkdtemp(prefix="deepclean-bench-"))
-    is_kept = False
-    try:
-        conditions = Conditions(directory, seconds, say=say)
+    with prepared(seconds, say, sizes or Sizes()) as conditions:
         for name in names:
             yield from BENCHMARKS[name].measure(conditions)
+
+
+@contextmanager
+def prepared(seconds: float, say: Callable[[str], None], sizes: Sizes) -> Iterator[Conditions]:
+    """The conditions of a run in a scratch directory."""
+    directory = Path(tempfile.mkdtemp(prefix="deepclean-bench-"))
+    conditions, is_kept = Conditions(directory, seconds, sizes, say), False
+    try:
+        yield conditions
     except StackError:
         is_kept = True
         raise
     finally:
+        conditions.close()
         if not is_kept:
             shutil.rmtree(directory, ignore_errors=True)

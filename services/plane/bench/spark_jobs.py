@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col, lit
 
+from services.domain.chain_view import ChainView
 from services.plane.bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
 from streaming.batch import BatchOutcome
 from streaming.metrics import ReclaimMetrics
@@ -149,9 +150,30 @@ def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
     return joined.select("id", judged.alias("verdict"))
 
 
+def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    """Verdicts a second of the column alone over entries of a file, each many times over: the median of some rounds."""
+    view, bucket_id = ChainView(), options["bucket_id"]
+    for number, txn in enumerate(options["snapshot_txns"], start=1):
+        view.take(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
+    cells = functions.broadcast(ViewTable(session, [view]).frame({(0, bucket_id)}))
+    columns = "bucket_id long, birth long, death long, before long"
+    entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()
+    copied = session.range(options["copies"]).crossJoin(functions.broadcast(entries))
+    joined = copied.join(cells, ["shard", "bucket_id"], "left")
+    judged = verdict(col("birth"), col("death"), col("before"), col("previous_cells"), col("taken_cells"))
+    plan, rows, rates = joined.select("id", judged.alias("verdict")), options["entries"] * options["copies"], []
+    for number in range(RULE_ROUNDS + WARM_ROUNDS):
+        started = time.perf_counter()
+        plan.write.format("noop").mode("overwrite").save()
+        if number >= WARM_ROUNDS:
+            rates.append(rows / (time.perf_counter() - started))
+    return {"rate": median(rates)}
+
+
 JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
     "verdicts": measure_verdicts,
     "rule": measure_rule,
+    "lifetimes": measure_lifetimes,
 }
 
 

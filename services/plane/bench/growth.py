@@ -1,0 +1,221 @@
+"""Whether an operation costs more as a bucket grows: metadata's own operations from ten thousand keys to ten million.
+
+A cost bends when ten times the keys make it more than ``MOST_STEP`` times as large, or when, over all sizes, it grows
+faster than keys to the power of ``MOST_SLOPE`` (on a plot of both logarithms: steeper than that). A look-up in a sorted
+table grows with the logarithm of its rows and stays well within; what scans goes as the keys, and does not.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from statistics import fmean, median
+
+from schemas.records import BucketLayout, ClaimRows, DeletedEntries, DeleteKey, FinishRows, PutKey, RowsClaimed
+from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS
+from services.client.plane import NamespaceCommand
+from services.domain.row_columns import names_of_groups
+from services.metadata.explanations import explain_path
+from services.metadata.queries import get_bucket, shard_state
+from services.plane.bench.bulk import KEY_BYTES, VOLUME, flat_name, flat_puts
+from services.plane.bench.conditions import Conditions
+from services.plane.bench.figures import Figure
+from services.plane.bench.loaded_shard import LoadedShard
+from services.plane.errors import StackError
+from services.storage.tables import TablesReader
+
+NAME = "growth"
+BUCKET = "bucket"
+FEWEST_KEYS, MOST_KEYS = 10_000, 10_000_000
+FACTOR = 10
+MOST_STEP = 2.0
+MOST_SLOPE = 0.2
+OPERATIONS_AT_ONCE = 2_000
+ROUNDS = 5
+HELD_SHARE = 10
+"""One key in so many has a version that a snapshot holds, when a path is explained."""
+PUT, OVERWRITE, DELETE, CLAIM, FINISH, TAKE, EXPLAIN = (
+    *("put", "overwrite", "delete", "claim", "finish"),
+    *("snapshot-take", "explain"),
+)
+Costs = Mapping[str, Mapping[int, float]]
+"""Microseconds of one operation, by its name and the number of keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How one operation's cost grows."""
+
+    operation: str
+    costs: Mapping[int, float]
+    """Microseconds by number of keys."""
+
+    @property
+    def steepest_step(self) -> float:
+        """The most that the cost is multiplied by from one size to the next."""
+        costs = [self.costs[size] for size in sorted(self.costs)]
+        return max((after / before for before, after in pairwise(costs)), default=1.0)
+
+    @property
+    def slope(self) -> float:
+        """The power of the number of keys that the cost goes with: the best line through the logarithms."""
+        points = [(math.log10(size), math.log10(cost)) for size, cost in self.costs.items()]
+        if len(points) < 2:
+            return 0.0
+        x_mean, y_mean = fmean(x for x, _ in points), fmean(y for _, y in points)
+        return sum((x - x_mean) * (y - y_mean) for x, y in points) / sum((x - x_mean) ** 2 for x, _ in points)
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether it costs more than it may as keys become more."""
+        return self.steepest_step > MOST_STEP or self.slope > MOST_SLOPE
+
+
+def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Growth]:
+    """Cost of metadata's operations from 10 thousand keys in a bucket to so many, each time ten times as many.
+
+    metadata itself applies commands to a database on disk; only the log is in memory. Of each operation some thousand
+    are applied five times, on keys anywhere in the bucket, and the cheapest round counts, by the processor time of this
+    thread; so what compaction does beside it is left out. A snapshot is timed by the clock, with what is to be flushed
+    for it, and the median counts. A path is explained while one snapshot holds a version of every tenth key.
+    """
+    shard = LoadedShard(conditions.scratch(NAME))
+    costs: dict[str, dict[int, float]] = {}
+    try:
+        shard.make_bucket(BUCKET, BucketLayout.OBJECT_STORE)
+        bucket = _GrowingBucket(shard)
+        for size in sizes_up_to(max_keys):
+            for _ in bucket.grow_to(size):
+                conditions.say(f"{NAME}: {bucket.keys:,} of {size:,} keys loaded")
+            conditions.say(f"{NAME}: measuring at {size:,} keys")
+            for operation, cost in bucket.costs().items():
+                costs.setdefault(operation, {})[size] = cost
+    finally:
+        shard.close()
+    return [Growth(operation, by_size) for operation, by_size in costs.items()]
+
+
+def sizes_up_to(max_keys: int) -> list[int]:
+    """The sizes to measure at: powers of ten, and at last the largest."""
+    sizes, size = [], min(FEWEST_KEYS, max_keys)
+    while size < max_keys:
+        sizes.append(size)
+        size *= FACTOR
+    return [*sizes, max_keys]
+
+
+def growth_figures(grown: Sequence[Growth]) -> list[Figure]:
+    """Each cost as a figure, for a report."""
+    return [
+        Figure(f"{NAME}/{one.operation}-at-{size}-keys", cost, "µs", details={"slope": one.slope})
+        for one in grown
+        for size, cost in one.costs.items()
+    ]
+
+
+@dataclass(slots=True)
+class _GrowingBucket:
+    """One bucket that is measured, grown, and measured again."""
+
+    shard: LoadedShard
+    keys: int = 0
+    _random: Random = field(default_factory=lambda: Random(1))  # noqa: S311  the same at each run
+    _made: int = 0
+    _snapshots: list[str] = field(default_factory=list)
+
+    def grow_to(self, size: int) -> Iterator[int]:
+        """Put keys until there are so many."""
+        first = self.keys
+        for done in self.shard.load(flat_puts(BUCKET, size - first, first)):
+            self.keys = first + done
+            yield done
+
+    def costs(self) -> dict[str, float]:
+        """Microseconds of each operation now. Snapshots come last: what they hold cannot be claimed."""
+        gc.collect()
+        gc.freeze()
+        rounds = [self._round() for _ in range(ROUNDS)]
+        found = {operation: min(one[operation] for one in rounds) for operation in rounds[0]}
+        found[TAKE] = median(self._take() for _ in range(ROUNDS))
+        found[EXPLAIN] = self._explain()
+        for snapshot in self._snapshots:
+            self.shard.drop(snapshot)
+        self._snapshots.clear()
+        return found
+
+    def _round(self) -> dict[str, float]:
+        """Put new keys, overwrite and delete old ones, claim and finish what has died."""
+        many = min(OPERATIONS_AT_ONCE, self.keys // 4)
+        chosen = self._random.sample(range(self.keys), 2 * many)
+        overwritten, deleted = chosen[:many], chosen[many:]
+        found = {
+            PUT: self._applied(many, (self._put(f"{flat_name(number)}.{self._made}") for number in chosen[:many])),
+            OVERWRITE: self._applied(many, (self._put(flat_name(number)) for number in overwritten)),
+            DELETE: self._applied(many, (DeleteKey(VOLUME, BUCKET, flat_name(number)) for number in deleted)),
+        }
+        self._made += 1
+        entries = [one for one in self.shard.said(DELETED_ENTRIES) if isinstance(one, DeletedEntries)]
+        rows = tuple(one.rows for one in entries if one.rows.object_ids)
+        claims = [
+            ClaimRows(number, shard_state(self.shard.tables).chain_version, (names,))
+            for number, names in enumerate(rows)
+        ]
+        self.shard.append_from("key_deletion", claims)
+        found[CLAIM] = self._stepped(many)
+        said = [one.body for one in self.shard.said(METADATA_PROGRESS)]
+        groups = [one.groups for one in said if isinstance(one, RowsClaimed)]
+        if sum(len(one.object_ids) for one in groups) != many:
+            raise StackError("not everything that was deleted could be claimed: this is a defect, report it")
+        self.shard.append_from(
+            "key_deletion", [FinishRows(number, (names_of_groups(one),)) for number, one in enumerate(groups)]
+        )
+        found[FINISH] = self._stepped(many)
+        self.shard.apply(self._put(flat_name(number)) for number in deleted)  # as many keys as before
+        return found
+
+    def _put(self, name: str) -> NamespaceCommand:
+        return PutKey(VOLUME, BUCKET, name, KEY_BYTES)
+
+    def _applied(self, count: int, commands: Iterator[NamespaceCommand]) -> float:
+        self.shard.append(commands)
+        return self._stepped(count)
+
+    def _stepped(self, count: int) -> float:
+        """Microseconds of this thread for each of what waits in the log."""
+        return _microseconds(self.shard.step, time.thread_time) / count
+
+    def _take(self) -> float:
+        """A snapshot, after some puts so that there is something to flush."""
+        many = min(OPERATIONS_AT_ONCE, self.keys // 4)
+        self.shard.apply(self._put(flat_name(self._random.randrange(self.keys))) for _ in range(many))
+        self._made += 1
+        self._snapshots.append(f"growth-{self._made}")
+        return _microseconds(lambda: self.shard.snapshot(self._snapshots[-1], BUCKET), time.perf_counter)
+
+    def _explain(self) -> float:
+        """A path, while the newest snapshot holds a version of every tenth key."""
+        for _ in self.shard.load(self._put(flat_name(number)) for number in range(0, self.keys, HELD_SHARE)):
+            pass
+        found = []
+        for number in self._random.sample(range(self.keys), ROUNDS):
+            path = flat_name(number)
+            found.append(_microseconds(lambda path=path: self._explained(path), time.perf_counter))  # type: ignore[misc]
+        return median(found)
+
+    def _explained(self, path: str) -> None:
+        with closing(self.shard.store.reading()) as view:
+            tables = TablesReader(view)
+            row = get_bucket(tables, VOLUME, BUCKET)
+            explain_path(tables, row, path, lambda name: TablesReader(self.shard.store.open_checkpoint(name)))
+
+
+def _microseconds(act: Callable[[], object], clock: Callable[[], float]) -> float:
+    started = clock()
+    act()
+    return max((clock() - started) * 1e6, 1e-3)

@@ -1,0 +1,58 @@
+"""A log in memory that forgets what was read, so that ten million commands need no room and no time to be kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from services.runtime.clock import Clock
+from services.runtime.log import LogRecord
+from services.runtime.memory_log import MemoryLog, MemorySink
+
+
+class PassingLog:
+    """The input of one service, handed out once and to one reader; beside it what that service has said."""
+
+    def __init__(self, topic: str, shard: int, clock: Clock) -> None:
+        self._topic = topic
+        self._shard = shard
+        self._clock = clock
+        self._waiting: deque[LogRecord] = deque()
+        self._end = 0
+        self.said = MemoryLog(clock)
+
+    def append(self, value: bytes, fingerprint: bytes) -> None:
+        """Append a message to the input."""
+        self._waiting.append(LogRecord(self._topic, self._shard, self._end, self._clock.now_ms(), value, fingerprint))
+        self._end += 1
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """A topic in memory is never made anew."""
+        return self.said.topic_ids(topics)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The end of the input; nothing else is read."""
+        return self._end if (topic, partition) == (self._topic, self._shard) else 0
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Where what was not read begins."""
+        return self.end_offset(topic, partition) - len(self._waiting)
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> PassingLog:  # noqa: ARG002  it is read once
+        """The log is its own source."""
+        return self
+
+    def open_sink(self) -> MemorySink:
+        """Where the service speaks to."""
+        return self.said.open_sink()
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002  memory has no wait
+        """Next messages, which are forgotten."""
+        return [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
+
+    def lag(self) -> dict[str, int]:
+        """How many messages lie ahead."""
+        return {self._topic: len(self._waiting)}
+
+    def close(self) -> None:
+        """Nothing is held."""

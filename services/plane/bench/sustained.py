@@ -1,0 +1,79 @@
+"""Whether the plane keeps up with deletions for as long as the run lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from services.plane.bench.bulk import flat_deletes, flat_puts
+from services.plane.bench.ceilings import slowest
+from services.plane.bench.conditions import Conditions
+from services.plane.bench.deletions import KEYS_PER_SECOND
+from services.plane.bench.figures import Ceiling, Figure, Target
+from services.plane.bench.offered import Offered
+from services.plane.bench.shared_plane import SharedPlane, shared_plane
+
+NAME = "sustained"
+LOAD = 0.8
+"""What is offered, of what the plane does in a burst."""
+PUT_AT_ONCE = 200_000
+RATE = Target(20_000)
+BOUNDED = Target(2.0, is_of_ratio=True, is_upper=True)
+Backlog = list[tuple[float, int]]
+"""Seconds since the start, and deletions sent but not freed then."""
+
+
+def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
+    """Deletions a second freed for the whole run (``--seconds 300`` for five minutes), and whether a backlog grows.
+
+    The whole plane runs. First a burst tells how fast it frees; then deletes of keys put before are offered at four
+    fifths of that rate, by a schedule that waits for nothing. Backlog is what was sent and is not freed; it is bounded
+    when its peak in the last third of the run is at most twice that in the middle third, before which the plane finds
+    its pace.
+    """
+    ceiling = slowest(conditions)
+    plane = shared_plane(conditions)
+    plane.warm()
+    burst_rate = _burst_rate(conditions, plane)
+    per_second = LOAD * burst_rate
+    count = conditions.count(int(per_second))
+    bucket = plane.make_bucket(NAME)
+    for start in range(0, count, PUT_AT_ONCE):
+        conditions.say(f"{NAME}: {start:,} of {count:,} keys put")
+        plane.send(flat_puts(bucket, min(PUT_AT_ONCE, count - start), start))
+    plane.settle(NAME)
+    before = plane.deleted_blocks()
+    deletes = list(plane.maker.encoded(flat_deletes(bucket, count)))
+    backlog: Backlog = []
+    started = time.perf_counter()
+    with Offered(plane.producer, deletes, per_second) as offered:
+
+        def note(deleted: int) -> None:
+            if not offered.is_done:
+                backlog.append((time.perf_counter() - started, offered.count - (deleted - before)))
+
+        plane.await_deleted(before + count, NAME, on_poll=note)
+    seconds = time.perf_counter() - started
+    details = {"deletes": count, "offered_per_second": per_second, "burst_per_second": burst_rate, "seconds": seconds}
+    return [
+        Figure(NAME, count / seconds, "deletions/s", RATE, ceiling, details),
+        backlog_figure(backlog, count / per_second),
+    ]
+
+
+def _burst_rate(conditions: Conditions, plane: SharedPlane) -> float:
+    count = min(conditions.count(KEYS_PER_SECOND), PUT_AT_ONCE)
+    bucket = plane.make_bucket(f"{NAME}-burst")
+    plane.send(flat_puts(bucket, count))
+    plane.settle(NAME)
+    return count / plane.burst(NAME, bucket, count).seconds
+
+
+def backlog_figure(backlog: Backlog, seconds: float) -> Figure:
+    """The peak of the backlog in the last third of the run, beside that in the middle third."""
+    peaks = [
+        max((left for at, left in backlog if third <= at * 3 / seconds < third + 1), default=0) for third in (0, 1, 2)
+    ]
+    details = {"first_third_deletions": float(peaks[0])}
+    ceiling = Ceiling(max(1.0, float(peaks[1])), "peak of the middle third")
+    return Figure(f"{NAME}/backlog", max(1.0, float(peaks[2])), "deletions", BOUNDED, ceiling, details)
