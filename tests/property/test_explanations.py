@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.records import BucketLayout, DropSnapshot, RollbackOutcome, RollbackPage, TakeSnapshot
+from schemas.records import (
+    BucketLayout,
+    DirectoryRow,
+    DropSnapshot,
+    KeyRow,
+    RollbackOutcome,
+    RollbackPage,
+    TakeSnapshot,
+)
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import deleted_name_key, deleted_object_key
 from services.metadata import explanations
@@ -74,21 +82,22 @@ class _ExplainedBucket(_UndoBucket):
         """deletedNameTable has what it must have, and nothing that points to no row."""
         tables = self.tables
         live = [row.txn for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"", _BEYOND) if row.is_live]
-        held, may_have = set(), set()
-        rows = [(row.key, row.death, row.key.birth) for _, row in tables.table(DELETED_TABLE).scan(b"", _BEYOND)]
-        gone = [row for _, row in tables.table(DELETED_DIRECTORY_TABLE).scan(b"", _BEYOND)]
-        for row, death, is_directory, birth in [
-            *((key, death, False, birth) for key, death, birth in rows),
-            *((one.directory, one.death, True, 0) for one in gone),
-        ]:
-            keys = {deleted_name_key(self.id, row.parent_id, row.name, death, row.object_id)}
-            if row.rename_txn:
-                keys.add(deleted_object_key(self.id, row.object_id, death))
+        held: set[bytes] = set()
+        may_have: set[bytes] = set()
+        for _, row in tables.table(DELETED_TABLE).scan(b"", _BEYOND):
+            keys = self._name_keys(row.key, row.death)
             may_have |= keys
-            if is_directory or holders(birth, death, live) != NOBODY:
+            if holders(row.key.birth, row.death, live) != NOBODY:
                 held |= keys
+        for _, gone in tables.table(DELETED_DIRECTORY_TABLE).scan(b"", _BEYOND):
+            held |= self._name_keys(gone.directory, gone.death)
+        may_have |= held
         there = {key for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded(b"", _BEYOND)}
         assert held <= there <= may_have
+
+    def _name_keys(self, row: KeyRow | DirectoryRow, death: int) -> set[bytes]:
+        keys = {deleted_name_key(self.id, row.parent_id, row.name, death, row.object_id)}
+        return keys | ({deleted_object_key(self.id, row.object_id, death)} if row.rename_txn else set())
 
 
 def _every_path() -> set[str]:
