@@ -114,7 +114,7 @@ class ShadowHour:
     """What of a bucket would have been claimed within an hour, had its collector not been in the shadow."""
 
     began_ms: int
-    """Log time at which the hour began."""
+    """Log time at which the hour began; 0 for all that was counted before the hours that are kept."""
     versions: int
     bytes: int
     oldest_deletion_ms: int
@@ -130,6 +130,8 @@ class CollectorStatus:
     bucket: str
     is_deleted: bool
     """Whether the bucket was deleted; what it has left behind still waits."""
+    bucket_id: int
+    """objectID, by which one of several buckets of a name can be held back; 0 for all of the shard."""
     state: CollectorState
     """As it was set for this bucket, or for all of the shard."""
     effective_state: CollectorState
@@ -263,6 +265,10 @@ class ShardBacklog:
     """Cells of the space matrices."""
     held_back_bytes: int
     """What of the pending bytes waits because the collector may not claim."""
+    held_back_versions: int
+    shadow_bytes: int
+    """What was counted in the shadow and is kept: what would have been claimed."""
+    shadow_versions: int
     collectors: dict[CollectorState, int]
     """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
 

@@ -5,7 +5,6 @@ Without a C compiler or Python's headers nothing is lost but speed: the same mod
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -14,24 +13,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
-MODULES = ("avro_binary",)
-_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-
-
-def compiled_file(module: str) -> Path:
-    """Where Python finds the compiled module, before its source."""
-    return HERE / f"{module}{_SUFFIX}"
-
-
-def source_file_of_compiled(module: str) -> Path:
-    """Where the digest of the source is kept that was compiled."""
-    return HERE / f"{module}.compiled"
-
-
-def source_digest(module: str) -> str:
-    """SHA-256 of a module's source."""
-    return hashlib.sha256((HERE / f"{module}.py").read_bytes()).hexdigest()
+from schemas.compiled import HERE, MODULES, SUFFIX, source_digest, source_file_of_compiled
 
 
 def why_not_compiled() -> str:
@@ -53,7 +35,7 @@ def compile_module(module: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / HERE.name
         package.mkdir()
-        shutil.copy(HERE / "__init__.py", package)
+        (package / "__init__.py").touch()  # empty, since it asks what is compiled
         shutil.copy(HERE / f"{module}.py", package)
         command = [sys.executable, "-m", "mypyc", f"{HERE.name}/{module}.py"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -62,7 +44,7 @@ def compile_module(module: str) -> None:
             done.check_returncode()
         # The library first, then the module that loads it; each under another name first: processes may run that have
         # the old one in memory, and would read what is written over it.
-        for file in sorted(package.glob(f"*{_SUFFIX}"), key=lambda one: one.name, reverse=True):
+        for file in sorted(package.glob(f"*{SUFFIX}"), key=lambda one: one.name, reverse=True):
             beside = HERE / f".{file.name}.new"
             shutil.copy(file, beside)
             beside.replace(HERE / file.name)
@@ -74,7 +56,7 @@ def main() -> int:
     if missing := why_not_compiled():
         print(f"Not compiled, so about half as fast: {missing}, then make setup again")
         for module in MODULES:
-            for file in HERE.glob(f"{module}*{_SUFFIX}"):
+            for file in HERE.glob(f"{module}*{SUFFIX}"):
                 file.unlink()
         return 0
     for module in MODULES:

@@ -418,13 +418,17 @@ class SetSecret:
 
 @dataclass(frozen=True, slots=True)
 class SetCollector:
-    """Say what the collector does for one bucket, or for all of a shard. Its owner sends it, or an administrator."""
+    """Say what the collector does for one bucket, or for all of a shard.
+
+    Its owner sends it, or an administrator; what an administrator has said only an administrator takes back.
+    """
 
     volume: str
     bucket: str
     state: CollectorState
     reason: str
     ends_stop: bool = False
+    bucket_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,23 +446,26 @@ class BreakerLimits:
 class SetBreaker:
     """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour.
 
-    Its owner sends it, or an administrator.
+    Its owner sends it, or an administrator; of what both have said the smaller counts.
     """
 
     volume: str
     bucket: str
     limits: BreakerLimits | None
+    bucket_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ResetBreaker:
-    """Let the collector go on where the breaker has tripped; the hour begins anew, and what waits may go in it
-    beside the limits. Its owner sends it, or an administrator.
+    """Let the collector go on where the breaker has tripped; the hour begins anew, and what waits may go beside
+    the limits. Its owner sends it, or an administrator, who alone may where the limits are an administrator's, or
+    the figures disagree with the rows.
     """
 
     volume: str
     bucket: str
     reason: str
+    bucket_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,12 +638,23 @@ class RollbackPageDone:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorChanged:
-    """The collector does something else for one bucket, or for all of the shard, from this txn on."""
+class BucketCollector:
+    """What the collector does for one bucket, or for all of the shard."""
 
     bucket_id: int
     state: CollectorState
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorChanged:
+    """The collector does something else from this txn on, for some buckets or for all of the shard; or all
+    that it does is told again.
+    """
+
+    states: tuple[BucketCollector, ...]
     txn: int
+    previous_txn: int
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1413,12 +1431,15 @@ class PurgeHourRow:
     most_versions: int
     claimed_bytes: int
     claimed_versions: int
+    let_go_txn: int = 0
+    let_go_bytes: int = 0
+    let_go_versions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowHourRow:
     """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been in
-    its shadow.
+    its shadow; by hour 0 all that was before the hours that are kept.
     """
 
     versions: int
@@ -1438,6 +1459,8 @@ class CollectorRow:
     changed_txn: int
     limits: BreakerLimits | None = None
     trip: BreakerTrip | None = None
+    is_by_administrator: bool = False
+    has_administrators_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1559,6 +1582,15 @@ class WaitingPurge:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownCollectorsRow:
+    """collectorTable of the services that follow metadata: what they know of the collector."""
+
+    states: tuple[BucketCollector, ...]
+    heard_txn: int
+    complete_txn: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChainRow:
     """chainTable: one marker of the chain, as it came."""
 
@@ -1576,7 +1608,6 @@ class StoreRow:
     needs_sweep: bool
     is_flagged: bool
     attempt: int
-    due_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""How tests are spread over processes: whatever starts a broker or Spark stays in one, one after the other.
+"""How tests are spread over processes: a file that starts a broker or Spark stays in one, and such files begin.
 
-A machine has room for one plane at a time; all else runs beside it.
+Its tests share what it starts. As many planes run at a time as there are processes, which is one for each processor:
+most of a plane's time is waiting, for a start or for a condition.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ def starts_something(file: str) -> bool:
     return file.startswith(STARTING_FOLDERS) or any(mark in (ROOT / file).read_text() for mark in STARTING_MARKS)
 
 
-class OnePlaneAtATime(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types here
-    """Each test alone, but for those that start something: they go together, and first."""
+class FilesOfPlanesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types here
+    """Each test alone, but for those of a file that starts something: the more of them, the earlier."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "planes" if starts_something(nodeid.partition("::")[0]) else nodeid
+        file = nodeid.partition("::")[0]
+        return file if starts_something(file) else nodeid

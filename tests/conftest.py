@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.plane.broker import EmbeddedBroker
-from tests.beside import OnePlaneAtATime
+from tests.beside import FilesOfPlanesTogether
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,9 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.randbelow(2**31)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OnePlaneAtATime:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesOfPlanesTogether:
     """Spread tests over processes, when there are several."""
-    return OnePlaneAtATime(config, log)
+    return FilesOfPlanesTogether(config, log)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

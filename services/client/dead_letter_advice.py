@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.records import MetadataCommand, SnapshotCommand
 from schemas.topics import (
     DEAD_LETTERS,
     DELETED_ENTRIES,
@@ -18,6 +19,7 @@ from schemas.topics import (
     SPACE,
     SWEEP_RESULTS,
 )
+from services.domain.authorization import SIGNED_FOR_MS, is_timely
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +98,21 @@ _BY_TOPIC = {
 def advice_for(topic: str) -> Advice:
     """What a dead letter about a message of this topic means."""
     return _BY_TOPIC.get(topic, _UNKNOWN)
+
+
+def advice_for_record(topic: str, record: object, now_ms: int) -> Advice:
+    """What a dead letter means whose message can be read: whoever takes a user's command refuses an old signature.
+
+    Sent again it would be refused without another letter, and only its sender would be told, who has long gone.
+    """
+    advice = advice_for(topic)
+    if not isinstance(record, MetadataCommand | SnapshotCommand) or not record.user:
+        return advice
+    if is_timely(record.issued_at_ms, now_ms):
+        return advice
+    return Advice(
+        advice.consequence,
+        f"Its user has signed it more than {SIGNED_FOR_MS // 60_000} minutes from now, and so old a signature would be "
+        f"refused. Issue the command again, as that user, if it is still wanted; then drop this letter.",
+        is_retry_allowed=False,
+    )

@@ -22,7 +22,7 @@ from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
-from services.client.errors import PlaneTimeoutError, UnreachableError
+from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.runtime.clock import SystemClock
 from services.runtime.errors import DeepcleanError
@@ -159,12 +159,33 @@ class KafkaCommands:
         """Append a message as it is given, and wait until the broker has it.
 
         Raises:
+            PlaneError: PERMISSION_DENIED, clients may not write there, and nothing was sent.
             UnreachableError: the broker did not take it, or did not say so in time.
         """
         named: list[tuple[str, str | bytes | None]] = [(header.name, header.value) for header in headers]
+        denials: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Message | None) -> None:
+            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                denials.append(error)
+            else:
+                self._delivered(error, message)
+
         with self._sending:
-            self._producer.produce(topic, value, key=key or None, partition=partition, headers=named)
-            if self._producer.flush(self._answer_seconds) or self._failure:
+            try:
+                self._producer.produce(
+                    topic, value, key=key or None, partition=partition, headers=named, on_delivery=delivered
+                )
+            except KafkaException as error:  # said at once when the client knows it already
+                delivered(error.args[0], None)
+            is_waiting = self._producer.flush(self._answer_seconds)
+            if denials:
+                raise PlaneError(
+                    "PERMISSION_DENIED",
+                    f"only services may write to {topic} here, so nothing was sent: they send such things again by "
+                    f"themselves; drop the letter (deepclean dead-letters drop)",
+                )
+            if is_waiting or self._failure:
                 raise UnreachableError(
                     self._failure
                     or f"the broker at {self._bootstrap_servers} did not take the message within "
@@ -272,7 +293,7 @@ class KafkaCommands:
                     answers.answered_txn = reply.txn
             self._changed.notify_all()
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, error: KafkaError | None, _: Message | None) -> None:
         if error is not None:
             self._fail(
                 f"the broker at {self._bootstrap_servers} did not take a command ({error.str()}), and whether "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from schemas.compiled import set_aside
 from schemas.private_files import keep_files_private
 from services.client.commands import (
     audit,
@@ -103,6 +105,10 @@ def root(
 def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
     keep_files_private()
+    # What connections say while they try again by themselves; what ends them is an error of the command.
+    logging.getLogger("services.runtime.kafka").setLevel(logging.ERROR)
+    for reason in set_aside():
+        typer.echo(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()
 

@@ -14,8 +14,9 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from schemas.answers import ShardBacklog
+from schemas.answers import CollectorStatus, ShardBacklog
 from schemas.http_token import bearer
+from schemas.records import CollectorState
 from services.client.errors import UnreachableError
 from services.client.http_reads import HttpShard
 
@@ -147,6 +148,18 @@ class LastAudit:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Of what nothing is claimed."""
+
+    shard: int
+    bucket: str
+    """``volume/bucket``, which is held back by itself; empty for all of the shard."""
+    state: str
+    reason: str
+    """What who did it has said; of a stop what is to be mended."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """How a plane does."""
 
@@ -163,6 +176,8 @@ class PlaneStatus:
     """Name of the newest complete backup in the home; empty when there is none."""
     newest_backup_age_seconds: float = 0.0
     audits: tuple[LastAudit, ...] = ()
+    held_back: tuple[HeldBack, ...] | None = ()
+    """Why the collector does not do all that it could; null when metadata does not answer."""
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
@@ -247,6 +262,25 @@ def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBac
             ]
         except UnreachableError:
             return []
+
+
+def held_back(metadata_url: str, shards: int, token: str = "") -> tuple[HeldBack, ...] | None:
+    """What the collector may not claim, whole shards first; None when metadata cannot say it now."""
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+        try:
+            found = [
+                (shard, line)
+                for shard in range(shards)
+                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collector", list[CollectorStatus])
+            ]
+        except UnreachableError:
+            return None
+    lines = [
+        HeldBack(shard, f"{line.volume}/{line.bucket}" if line.bucket else "", line.state.lower(), line.reason)
+        for shard, line in found
+        if line.state is not CollectorState.RUNNING
+    ]
+    return tuple(sorted(lines, key=lambda line: (bool(line.bucket), line.shard, line.bucket)))
 
 
 def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:

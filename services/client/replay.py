@@ -128,6 +128,13 @@ class Replay:
             self.refusals += 1
             return {"error": error.code}
 
+    def hold(self, volume: str, bucket: str, state: records.CollectorState) -> None:
+        """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
+        shard = self._shards[volume]
+        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        command = records.SetCollector(*names, state, "as the workload was told")
+        self.plane.answer(shard, self.plane.submit(shard, command))
+
     def _shard(self, operation: Any) -> int:
         """Shard of an operation's volume; volumes take the shards in turn."""
         following = (self.first_shard + len(self._shards)) % self.plane.shards
@@ -212,13 +219,28 @@ class Replay:
                 for version, is_there in zip(self.versions, existing, strict=True)
                 if is_there and (version.volume, version.bucket) == (volume, bucket)
             )
-            buckets[f"{volume}/{bucket}"] = observation
+            buckets[f"{volume}/{bucket}"] = observation | self._held_back(volume, bucket)
         reclaimed = [
             version.tag
             for version, is_there in zip(self.versions, existing, strict=True)
             if version.blocks is not None and not is_there
         ]
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+    def _held_back(self, volume: str, bucket: str) -> Line:
+        """How much of a bucket waits because the collector may not claim it; nothing when it may."""
+        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
+        if line.effective_state is records.CollectorState.RUNNING:
+            return {}
+        waiting = {
+            "by": line.effective_state.lower(),
+            "bytes": line.pending_bytes,
+            "versions": line.pending_versions,
+            "unexpanded_directories": line.unexpanded_directories,
+        }
+        return {"held_back": waiting}
 
 
 def _diff_line(entry: DiffEntry) -> list[str]:

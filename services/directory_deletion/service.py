@@ -99,13 +99,15 @@ class DirectoryDeletionService:
                 self._trees.purged(purged, work)
         elif isinstance(body, CollectorChanged):
             count_done(work)
-            self._collector.follow(body, work)
-            self._trees.enlist_again(work)
+            if self._collector.follow(body, work).is_changed:
+                self._trees.collector_changed(work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
         """End every pause, and send the barrier on behind all that went to metadata."""
         left = self._trees.work + take_done(work) + self._collector.is_behind(barrier)
-        passed = replace(barrier, work=barrier.work + left, origin=self.name)
+        passed = replace(
+            barrier, work=barrier.work + left, origin=self.name, collector_txn=self._collector.complete_txn
+        )
         self._trees.make_due(work)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
 

@@ -5,7 +5,7 @@ table        key                         value
 ============ =========================== =========================================================
 treeTable    /bucketId/death/objectId    a deleted directory on its way
 chainTable   chain version               a marker of the chain, as it came
-collectorTable /bucketId                 what the collector may do for a bucket, when it does not just run
+collectorTable #KNOWN                    what is known of the collector: all buckets that it does not just run for
 countTable   done                        what was done since the last barrier
 ============ =========================== =========================================================
 

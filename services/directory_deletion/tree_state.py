@@ -18,3 +18,5 @@ class TreeState(StrEnum):
     """metadata's answer to the purge of its row."""
     BLOCKED = "BLOCKED"
     """The end of a child's row."""
+    HELD_BACK = "HELD_BACK"
+    """The collector, of which metadata knows more than is known here; it is asked again after a pause."""

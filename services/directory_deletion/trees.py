@@ -9,6 +9,8 @@ A directory's own row goes last: metadata keeps it while the row of a sub-direct
 is BLOCKED then and stays in the table, however long a snapshot holds that child. Each purge names the parent, and a
 parent that is BLOCKED is tried again at once; its key follows from the child's bucket and death and the parent's id,
 so that a restart loses nothing. A row that is only BLOCKED is not work: there is nothing that the plane could do.
+
+A purge that metadata holds back though nothing is known here of a pause waits, longer each time, until more is known.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from services.domain.collector import may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done
-from services.runtime.due import DueQueue
+from services.runtime.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
 
@@ -49,7 +51,7 @@ logger = structlog.get_logger(__name__)
 
 MAX_NAME_BYTES = 41
 """The most that a row's name takes in a message, as numbers of 64 bits are written."""
-_UNSET, _AT_ONCE = 0, 1
+_CLAIMED_NEXT = (TreeState.EXPANDED, TreeState.BLOCKED, TreeState.HELD_BACK)
 _OBJECT_ID_DIGITS = 16
 """At the end of a key; what is before them is bucket and death."""
 
@@ -59,9 +61,9 @@ def _key(row: TreeRow) -> bytes:
 
 
 def _is_work(row: TreeRow) -> bool:
-    """A row that is BLOCKED, or is tried only in case that its child went unseen, is nothing to wait for."""
+    """A row that is BLOCKED or HELD_BACK, or is tried only in case that it is not any more, is nothing to wait for."""
     return row.state in (TreeState.WAITING, TreeState.EXPANDING) or (
-        row.state != TreeState.BLOCKED and row.attempt == 1
+        row.state not in (TreeState.BLOCKED, TreeState.HELD_BACK) and row.attempt == 1
     )
 
 
@@ -79,6 +81,7 @@ class Trees:
         self._to_expand: DueQueue[bytes] = DueQueue()
         self._to_purge: DueQueue[bytes] = DueQueue()
         self._blocked: DueQueue[bytes] = DueQueue()
+        self._held_back: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
@@ -90,6 +93,7 @@ class Trees:
             TreeState.EXPANDED: self._to_purge,
             TreeState.PURGING: self._timeouts,
             TreeState.BLOCKED: self._blocked,
+            TreeState.HELD_BACK: self._held_back,
         }
 
     @property
@@ -103,6 +107,14 @@ class Trees:
         self._window.restore(tables)
         self._must_end_windows = False
         self.enlist_again(tables)
+
+    def collector_changed(self, work: Work) -> None:
+        """More is known of what the collector may do: what metadata held back for no reason known here has one now."""
+        table = work.table(TREE_TABLE)
+        held_back = [row for _, row in table.scan(FIRST, BEYOND) if row.state == TreeState.HELD_BACK]
+        for row in held_back:
+            table.put(_key(row), replace(row, state=TreeState.EXPANDED, attempt=1, due_ms=UNSET))
+        self.enlist_again(work)
 
     def enlist_again(self, tables: Tables) -> None:
         """Put every directory where it belongs, by what the collector may do now."""
@@ -129,7 +141,7 @@ class Trees:
                 is_reclaimable=judged.is_reclaimable,
                 state=TreeState.WAITING,
                 attempt=1,
-                due_ms=_UNSET,
+                due_ms=UNSET,
             )
             self._put(None, row, work)
         elif row.state == TreeState.BLOCKED:
@@ -170,10 +182,10 @@ class Trees:
                     count_done(work)
                 self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
             return
-        count_done(work)
         if answer.outcome is PurgeOutcome.HELD_BACK:
-            self._step(row, TreeState.EXPANDED, work, attempt=1)
+            self._purge_held_back(row, work)
             return
+        count_done(work)
         if answer.outcome is PurgeOutcome.UNEXPANDED:
             self._step(row, TreeState.WAITING, work, attempt=1)
             return
@@ -185,12 +197,21 @@ class Trees:
             logger.error("purge refused, the directory is held: kept", row=row)
         self._forget(row, work)
 
+    def _purge_held_back(self, row: TreeRow, work: Work) -> None:
+        """Nothing more is to be done before the collector may do more; or before it is known here that it may not."""
+        if _is_work(row):
+            count_done(work)
+        if may_claim(self._collector.of(row.bucket_id)):
+            self._step(row, TreeState.HELD_BACK, work, attempt=row.attempt + 1)
+        else:
+            self._step(row, TreeState.EXPANDED, work, attempt=1)
+
     def make_due(self, work: Work) -> None:
         """End every pause now."""
         for key in self._blocked.members():
             row = work.table(TREE_TABLE).get(key)
-            if row is not None and row.due_ms != _AT_ONCE:
-                self._put(row, replace(row, due_ms=_AT_ONCE), work)
+            if row is not None and row.due_ms != AT_ONCE:
+                self._put(row, replace(row, due_ms=AT_ONCE), work)
         self._must_end_windows = self._window.window_ms > 0
 
     def _end_windows(self, now_ms: int, work: Work) -> None:
@@ -212,10 +233,8 @@ class Trees:
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
         self._wake_unheard(work)
-        while (blocked := self._blocked.pop_due(now_ms)) is not None:
-            row = work.table(TREE_TABLE).get(blocked)
-            if row is not None:
-                self._step(row, TreeState.EXPANDED, work)
+        for paused in (self._blocked, self._held_back):
+            self._try_again(paused, now_ms, work)
         while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
             waiting = self._to_expand.pop_due(now_ms)
             if waiting is None:
@@ -232,7 +251,7 @@ class Trees:
         for state in TreeState:
             self._metrics.directories.labels(shard, state.value.lower()).set(self._states[state])
 
-    def _expand(self, row: TreeRow, work: Work, due_ms: int = _UNSET) -> None:
+    def _expand(self, row: TreeRow, work: Work, due_ms: int = UNSET) -> None:
         page = ExpandDirectory(
             row.bucket_id, row.object_id, row.death, self._settings.max_page_entries, self._settings.max_page_bytes
         )
@@ -260,6 +279,12 @@ class Trees:
         for row in rows:
             self._step(row, TreeState.PURGING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
         return len(rows) == max_rows
+
+    def _try_again(self, paused: DueQueue[bytes], now_ms: int, work: Work) -> None:
+        while (due := paused.pop_due(now_ms)) is not None:
+            row = work.table(TREE_TABLE).get(due)
+            if row is not None:
+                self._step(row, TreeState.EXPANDED, work)
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
         """Whether nobody holds a directory, by this judge's own view; one that is held is forgotten, and kept."""
@@ -313,7 +338,7 @@ class Trees:
         if row.state == TreeState.WAITING:
             # First come, first served: sweeps bring the same held ones again and again, ahead of all others by key.
             pause_ms = 0 if self._window.is_over(row.death) else self._window.window_ms
-        elif row.state == TreeState.BLOCKED:
+        elif row.state in (TreeState.BLOCKED, TreeState.HELD_BACK):
             pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
         self._put(row, replace(row, due_ms=now_ms + pause_ms), work)
 
@@ -322,7 +347,7 @@ class Trees:
         work.send(METADATA_COMMANDS, command)
 
     def _step(
-        self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = _UNSET
+        self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = UNSET
     ) -> None:
         """Let a row take a step; how long it may wait there is set at the end of the unit of work, unless it is."""
         self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=due_ms), work)
@@ -344,7 +369,7 @@ class Trees:
         state = self._collector.of(row.bucket_id)
         if row.state == TreeState.WAITING:
             return not may_expand(state)
-        return row.state in (TreeState.EXPANDED, TreeState.BLOCKED) and not may_claim(state)
+        return row.state in _CLAIMED_NEXT and not may_claim(state)
 
     def _enlist(self, row: TreeRow) -> None:
         self._states[row.state] += 1
@@ -353,7 +378,7 @@ class Trees:
         self._work += _is_work(row)
         if row.state == TreeState.EXPANDED:
             self._to_purge.set(_key(row), row.chain_version)
-        elif row.due_ms == _UNSET:
+        elif row.due_ms == UNSET:
             self._unscheduled[_key(row)] = None
         else:
             self._queues[row.state].set(_key(row), row.due_ms)

@@ -17,6 +17,15 @@ LONGEST_NAME = 64
 """A client id is this, a slash and a UUID, and has a bound of its own (``names.MAX_CLIENT_ID_LENGTH``)."""
 SERVICES = frozenset({"snapshots", "key_deletion", "directory_deletion", "mock_scm"})
 """Those who send commands to other services."""
+SIGNED_FOR_MS = 1_800_000
+"""A user's command is good for so long before and behind the time at which the broker took it. That is half of the hour
+for which a client's number is remembered: a command that is sent again is known by its number, and too old when the
+number is forgotten."""
+
+
+def is_timely(issued_at_ms: int, taken_at_ms: int) -> bool:
+    """Whether a user's command is young enough when the broker takes it, and not from the future either."""
+    return abs(taken_at_ms - issued_at_ms) <= SIGNED_FOR_MS
 
 
 def may_manage(role: SecretRole, user: str, owner: str) -> bool:

@@ -2,15 +2,19 @@
 
 An hour begins with a claim and ends an hour of log time later; what the bucket has is looked at as it begins. So
 within any sixty minutes no more than twice the limits can go, and each hour's sum is known, without a list of claims.
+
+What a person has let go by a reset goes beside the limits: so much as waited then, of what had died by then. What was
+below a deleted tree that was not taken apart yet is added as it comes out of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schemas.records import BreakerLimits, PurgeHourRow
+from services.domain.durations import HOUR_MS
 
-HOUR_MS = 3_600_000
 MAX_SHARE_PERCENT = 100
 _PERCENT = 100
 
@@ -42,11 +46,11 @@ def check_limits(limits: BreakerLimits) -> None:
         raise LimitsError("a floor is at least 0")
 
 
-def most(limits: BreakerLimits, had: Amount) -> Amount:
-    """What may go within an hour of a bucket that had so much as it began."""
+def most(limits: Sequence[BreakerLimits], had: Amount) -> Amount:
+    """What may go within an hour of a bucket that had so much as it began: the least that any of the limits allows."""
     return Amount(
-        max(limits.floor_bytes, had.size_bytes * limits.share_percent // _PERCENT),
-        max(limits.floor_versions, had.versions * limits.share_percent // _PERCENT),
+        min(max(one.floor_bytes, had.size_bytes * one.share_percent // _PERCENT) for one in limits),
+        min(max(one.floor_versions, had.versions * one.share_percent // _PERCENT) for one in limits),
     )
 
 
@@ -55,21 +59,65 @@ def is_over(hour: PurgeHourRow, now_ms: int) -> bool:
     return now_ms - hour.began_ms >= HOUR_MS
 
 
-def new_hour(now_ms: int, limits: BreakerLimits, had: Amount, seen: Amount = NOTHING) -> PurgeHourRow:
-    """An hour in which nothing has gone yet. What a person has seen waiting, and let go, may go beside the limits."""
+def new_hour(
+    now_ms: int, limits: Sequence[BreakerLimits], had: Amount, before: PurgeHourRow | None = None
+) -> PurgeHourRow:
+    """An hour in which nothing has gone yet; what is left of what a person has let go is taken over."""
     may_go = most(limits, had)
-    return PurgeHourRow(now_ms, may_go.size_bytes + seen.size_bytes, may_go.versions + seen.versions, 0, 0)
-
-
-def has_room(hour: PurgeHourRow, size_bytes: int) -> bool:
-    """Whether one version more may go in an hour."""
-    return hour.claimed_bytes + size_bytes <= hour.most_bytes and hour.claimed_versions + 1 <= hour.most_versions
-
-
-def with_claimed(hour: PurgeHourRow, claimed: Amount) -> PurgeHourRow:
-    """An hour in which more has gone."""
+    hour = PurgeHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0)
+    if before is None:
+        return hour
     return replace(
         hour,
-        claimed_bytes=hour.claimed_bytes + claimed.size_bytes,
-        claimed_versions=hour.claimed_versions + claimed.versions,
+        let_go_txn=before.let_go_txn,
+        let_go_bytes=before.let_go_bytes,
+        let_go_versions=before.let_go_versions,
     )
+
+
+def let_go(hour: PurgeHourRow, txn: int, seen: Amount) -> PurgeHourRow:
+    """An hour in which what had died up to a txn, and waited, may go beside the limits."""
+    return replace(hour, let_go_txn=txn, let_go_bytes=seen.size_bytes, let_go_versions=seen.versions)
+
+
+def let_go_more(hour: PurgeHourRow, found: Amount) -> PurgeHourRow:
+    """An hour in which more of what was let go has come to light."""
+    return replace(
+        hour,
+        let_go_bytes=hour.let_go_bytes + found.size_bytes,
+        let_go_versions=hour.let_go_versions + found.versions,
+    )
+
+
+class HourCount:
+    """An hour, while versions are claimed in it."""
+
+    __slots__ = ("_hour", "_left_bytes", "_left_versions", "_let_go_bytes", "_let_go_versions")
+
+    def __init__(self, hour: PurgeHourRow) -> None:
+        self._hour = hour
+        self._left_bytes = hour.most_bytes - hour.claimed_bytes
+        self._left_versions = hour.most_versions - hour.claimed_versions
+        self._let_go_bytes, self._let_go_versions = hour.let_go_bytes, hour.let_go_versions
+
+    def admit(self, size_bytes: int, death: int) -> bool:
+        """Count one version more, and say whether it may go; if not, nothing is counted."""
+        if death <= self._hour.let_go_txn and size_bytes <= self._let_go_bytes and self._let_go_versions:
+            self._let_go_bytes -= size_bytes
+            self._let_go_versions -= 1
+            return True
+        if size_bytes > self._left_bytes or self._left_versions < 1:
+            return False
+        self._left_bytes -= size_bytes
+        self._left_versions -= 1
+        return True
+
+    def hour(self) -> PurgeHourRow:
+        """The hour with all that was counted."""
+        return replace(
+            self._hour,
+            claimed_bytes=self._hour.most_bytes - self._left_bytes,
+            claimed_versions=self._hour.most_versions - self._left_versions,
+            let_go_bytes=self._let_go_bytes,
+            let_go_versions=self._let_go_versions,
+        )

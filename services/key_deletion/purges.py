@@ -28,6 +28,7 @@ from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
 from services.key_deletion.tables import BEYOND, FIRST, PURGE, WAITING_TABLE, Tables, number_key, number_of_key
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import next_number
+from services.runtime.due import UNSET
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
@@ -41,9 +42,6 @@ class JudgedRows:
 
     rows: list[RowNames]
     first_judge_version: int
-
-
-_UNSET = 0
 
 
 @dataclass(slots=True)
@@ -104,7 +102,7 @@ class WaitingPurges:
         number = next_number(PURGE, work)
         waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
         work.table(WAITING_TABLE).put(number_key(number), waiting)
-        self._queue(number, max(purge.rows.deaths), _UNSET)
+        self._queue(number, max(purge.rows.deaths), UNSET)
 
     def _queue(self, number: int, newest_death: int, due_ms: int) -> None:
         """Where a purge waits follows from what is stored, whether it has just come or is read anew."""
@@ -123,7 +121,7 @@ class WaitingPurges:
         """Set when the windows end of what has come in, and queue what may not be brought back any more."""
         table = work.table(WAITING_TABLE)
         for waiting in reversed(self._in_window):
-            if waiting.due_ms != _UNSET:
+            if waiting.due_ms != UNSET:
                 break  # it and all before it came earlier
             waiting.due_ms = now_ms + self._window.window_ms
             purge = table.get(number_key(waiting.number))

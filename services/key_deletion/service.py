@@ -136,7 +136,8 @@ class KeyDeletionService:
         if isinstance(body, BlocksDeleted):
             self._tasks.deleted(body, work)
             return
-        returned = replace(body, work=body.work + self._work(work), origin=self.name)
+        left = body.work + self._work(work)
+        returned = replace(body, work=left, origin=self.name, collector_txn=self._collector.complete_txn)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, returned, sender=self.name, wants_reply=False))
 
     def _take_progress(self, body: object, work: Work) -> None:
@@ -148,8 +149,8 @@ class KeyDeletionService:
             self._end_sweep(self._sweeps.page_sent(body, work), work)
         elif isinstance(body, CollectorChanged):
             count_done(work)
-            if self._collector.follow(body, work):
-                self._stores.sweep_again(body.bucket_id, self._chain.view, work)
+            for bucket_id in self._collector.follow(body, work).looser:
+                self._stores.sweep_again(bucket_id, self._chain.view, work)
 
     def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
         """Once both twins are here: end every pause, and pass the barrier on to SCM behind all that went there."""

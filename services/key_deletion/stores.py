@@ -24,13 +24,11 @@ from services.domain.chain_view import ChainView
 from services.domain.collector import WHOLE_SHARD, may_claim
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
-from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, RowRange, Sweeps
+from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, EVERY_ROW, RowRange, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count, count_done, set_count
 from services.runtime.service import Work
-
-EVERY_ROW = RowRange(0, 0)
 
 
 class Stores:
@@ -69,7 +67,7 @@ class Stores:
     def _taken(self, snapshot: ChainedSnapshot, bucket_id: int, view: ChainView, work: Work) -> None:
         """A new store holds what the active one held until now: it is swept once."""
         previous = view.previous_live(bucket_id, snapshot.snapshot_id)
-        self._put(StoreRow(snapshot.snapshot_id, bucket_id, snapshot.txn, view.version, True, False, 0, 0), work)
+        self._put(StoreRow(snapshot.snapshot_id, bucket_id, snapshot.txn, view.version, True, False, 0), work)
         rows = RowRange(previous.txn if previous else 0, snapshot.txn)
         self._sweeps.queue(bucket_id, snapshot.snapshot_id, rows, view.version, work)
 
@@ -182,7 +180,7 @@ class Stores:
         set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
 
     def _flag(self, store: StoreRow, work: Work) -> None:
-        self._put(replace(store, needs_sweep=False, is_flagged=True, attempt=0, due_ms=0), work)
+        self._put(replace(store, needs_sweep=False, is_flagged=True, attempt=0), work)
         clean = SetDeepClean(store.snapshot_id, store.reset_version, True, True)
         work.send(SNAPSHOTS_COMMANDS, SnapshotCommand(work.shard, "", 0, clean, sender="key_deletion"))
         self._metrics.flags.inc()

@@ -17,7 +17,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, Tables, sweep_key
 from services.runtime.counts import count_done, next_number
-from services.runtime.due import DueQueue
+from services.runtime.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)
@@ -55,6 +55,9 @@ class RowRange:
         return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
 
 
+EVERY_ROW = RowRange(0, 0)
+
+
 def _later(one: int, other: int) -> int:
     return max(one, other) if one and other else 0
 
@@ -89,7 +92,7 @@ class Sweeps:
         for key, row in self._rows.items():
             if row.page == _QUEUED:
                 self._queue.set(key, row.due_ms)
-            elif row.due_ms:
+            elif row.due_ms != UNSET:
                 self._timeouts.set(key, row.due_ms)
             else:
                 self._unscheduled[key] = None
@@ -123,14 +126,14 @@ class Sweeps:
             judged_parts=(),
             reclaimable_rows=0,
             unexpanded_directories=0,
-            due_ms=0,
+            due_ms=UNSET if pause_ms else AT_ONCE,
         )
         self._put(row, work)
         key = sweep_key(bucket_id, snapshot_id)
         if pause_ms:
             self._pauses_ms[key] = pause_ms
         else:
-            self._queue.set(key, 0)
+            self._queue.set(key, AT_ONCE)
 
     def remove(self, row: SweepRow, work: Work) -> None:
         """End a sweep; late answers to it are ignored."""
@@ -177,9 +180,9 @@ class Sweeps:
     def make_due(self, work: Work) -> None:
         """End every pause now."""
         for key in {*self._queue.members(), *self._pauses_ms}:
-            if self._rows[key].due_ms:
-                self._put(replace(self._rows[key], due_ms=0), work)
-            self._queue.set(key, 0)
+            if self._rows[key].due_ms != AT_ONCE:
+                self._put(replace(self._rows[key], due_ms=AT_ONCE), work)
+            self._queue.set(key, AT_ONCE)
         self._pauses_ms.clear()
 
     def tick(self, now_ms: int, work: Work, *, may_start: bool = True) -> None:
@@ -220,7 +223,7 @@ class Sweeps:
         key = sweep_key(row.bucket_id, row.snapshot_id)
         self._unscheduled[key] = None
         if row.sent_rows == _UNANSWERED or row.judged_rows < row.sent_rows:
-            self._put(replace(row, due_ms=0), work)
+            self._put(replace(row, due_ms=UNSET), work)
             return None
         count_done(work)
         if row.next_table < _NO_MORE_TABLES:
@@ -232,7 +235,7 @@ class Sweeps:
         return row
 
     def _ask(self, row: SweepRow, work: Work) -> None:
-        self._put(replace(row, due_ms=0), work)
+        self._put(replace(row, due_ms=UNSET), work)
         page = SweepPage(
             sweep_id=row.sweep_id,
             page=row.page,
@@ -245,8 +248,9 @@ class Sweeps:
             start_key=row.next_key,
             max_rows=self._settings.max_sweep_page_rows,
             max_bytes=self._settings.max_sweep_page_bytes,
-            # As long as the block store fails, a sweep would give each claimed row one more task, every time.
-            with_claimed=not self._are_tasks_failing(),
+            # What is claimed was forgotten only by a service that looks through all that there is. And as long as
+            # the block store fails, each sweep would give each claimed row one more task.
+            with_claimed=_is_over_everything(row) and not self._are_tasks_failing(),
         )
         command = MetadataCommand(work.shard, "", 0, page, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
@@ -267,3 +271,8 @@ class Sweeps:
         key = sweep_key(row.bucket_id, row.snapshot_id)
         self._rows[key] = row
         work.table(SWEEP_TABLE).put(key, row)
+
+
+def _is_over_everything(row: SweepRow) -> bool:
+    """Whether a sweep is over all of the active store: after a resume or a chain that begins anew, and hourly."""
+    return row.snapshot_id == ACTIVE and RowRange.of(row) == EVERY_ROW

@@ -9,7 +9,7 @@ chainTable   chain version           a marker of the chain, as it came
 storeTable   snapshot id             what is known of the cleanliness of a snapshot's store
 sweepTable   /bucketId/snapshot id   a store's sweep, queued or on its way; no id for the active store
 barrierTable   topic/barrier id        a barrier that waits for its twin from the other topic
-collectorTable /bucketId               what the collector may do for a bucket, when it does not just run
+collectorTable #KNOWN                  what is known of the collector: all buckets that it does not just run for
 countTable   name                    the numbers given out, and what was done since the last barrier
 ============== ======================= ==============================================================
 

@@ -40,7 +40,7 @@ from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
 from services.key_deletion.task_state import TaskState
 from services.runtime.counts import count_done, next_number
-from services.runtime.due import DueQueue
+from services.runtime.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)
@@ -102,7 +102,7 @@ class Tasks:
         for key, row in tables.table(TASK_TABLE).scan(FIRST, BEYOND):
             task = number_of_key(key)
             self._remember(task, row)
-            if row.due_ms:
+            if row.due_ms != UNSET:
                 self._wait_until(task, row)
             else:
                 self._unscheduled[task] = None
@@ -113,7 +113,9 @@ class Tasks:
         """Claim rows, judged with these versions of the chain here and by the first judge."""
         task = next_number(TASK, work, now_ms)
         rows = each_once(found)
-        self._enter(task, TaskRow(TaskState.CLAIMING, 1, 0, chain_version, rows, NO_GROUPS, first_judge_version), work)
+        self._enter(
+            task, TaskRow(TaskState.CLAIMING, 1, UNSET, chain_version, rows, NO_GROUPS, first_judge_version), work
+        )
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> int:
@@ -167,10 +169,10 @@ class Tasks:
         failed = [task for task, open_task in self._open.items() if open_task.state is TaskState.FAILED]
         for task in failed:
             row = work.table(TASK_TABLE).get(number_key(task))
-            if row is not None and row.due_ms != 1:
-                work.table(TASK_TABLE).put(number_key(task), replace(row, due_ms=1))
+            if row is not None and row.due_ms != AT_ONCE:
+                work.table(TASK_TABLE).put(number_key(task), replace(row, due_ms=AT_ONCE))
             self._unscheduled.pop(task, None)
-            self._retries.set(task, 1)
+            self._retries.set(task, AT_ONCE)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set the times of what this unit of work has changed, ask again what is late, try again what is due."""
@@ -198,7 +200,7 @@ class Tasks:
 
     def _enter(self, task: int, row: TaskRow, work: Work) -> None:
         """Take a step: the row, the message that it asks with; its time is set at the end of the unit of work."""
-        row = replace(row, due_ms=0)
+        row = replace(row, due_ms=UNSET)
         work.table(TASK_TABLE).put(number_key(task), row)
         self._remember(task, row)
         self._unscheduled[task] = None

@@ -17,7 +17,6 @@ from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.audit_copies import remove_copies
 from services.runtime.hosted_shard import ServiceParts, Start
 from services.runtime.log import Log
 from services.runtime.process import run_process
@@ -40,7 +39,7 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         make_service=lambda _: MetadataService(),
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
-        prepare=_prepare,
+        prepare=remove_unused_checkpoints,
         start=_start,
         after_write=remove_unneeded,
     )
@@ -49,11 +48,6 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
 def _start(log: Log, shard: int, store: Store) -> Start:
     checked = StartCheckedLog(log, shard, store)
     return Start(checked, checked.holds_messages)
-
-
-def _prepare(store: Store) -> None:
-    remove_unused_checkpoints(store)
-    remove_copies(store)
 
 
 if __name__ == "__main__":

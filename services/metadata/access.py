@@ -59,6 +59,12 @@ def require_manager(transaction: Transaction, user: str, volume: str) -> None:
         )
 
 
+def is_administrator(transaction: Transaction) -> bool:
+    """Whether an administrator has sent the present command; where nobody has to sign, everybody is one."""
+    signers = transaction.signers
+    return not signers.is_on or signers.role_of(transaction.user) is SecretRole.ADMINISTRATOR
+
+
 def check_internal(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
     """Refuse a command of a service that the service has not signed, and one of a person who is no administrator.
 

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schemas.records import BreakerCause, BreakerLimits, BreakerTrip, Committed, PurgeHourRow, ResetBreaker, SetBreaker
+from schemas.records import (
+    BreakerCause,
+    BreakerLimits,
+    BreakerTrip,
+    CollectorRow,
+    Committed,
+    PurgeHourRow,
+    ResetBreaker,
+    SetBreaker,
+)
 from services.domain import breaker
-from services.domain.breaker import NOTHING, Amount, LimitsError
+from services.domain.breaker import NOTHING, Amount, HourCount, LimitsError
 from services.domain.collector import WHOLE_SHARD
 from services.domain.names import MAX_REASON_LENGTH, check_length
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key
-from services.metadata.collector_commands import named_buckets, tell
+from services.metadata import access
+from services.metadata.collector_commands import named_buckets, put_row, with_story
 from services.metadata.collectors import NEVER_SET
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import PURGE_HOUR_TABLE
@@ -28,18 +38,21 @@ class Gate:
     def __init__(self, transaction: Transaction, bucket_id: int) -> None:
         self._transaction = transaction
         self._bucket_id = bucket_id
-        self._hour = _hour_of(transaction, bucket_id)
         self._forecast = _waiting(transaction, bucket_id)
-        self._left_bytes, self._left_versions = self._forecast.size_bytes, self._forecast.versions
-        if self._hour is not None:
-            self._left_bytes = min(self._left_bytes, self._hour.most_bytes - self._hour.claimed_bytes)
-            self._left_versions = min(self._left_versions, self._hour.most_versions - self._hour.claimed_versions)
+        hour = _hour_of(transaction, bucket_id)
+        self._hour = None if hour is None else HourCount(hour)
         self._bytes = self._versions = 0
 
-    def admit(self, size_bytes: int) -> bool:
+    def admit(self, size_bytes: int, death: int) -> bool:
         """Count one version more; False trips the breaker, and it is not to be claimed."""
-        if self._bytes + size_bytes > self._left_bytes or self._versions >= self._left_versions:
-            self._trip(size_bytes)
+        waiting = self._forecast
+        if self._bytes + size_bytes > waiting.size_bytes or self._versions >= waiting.versions:
+            self._trip(BreakerCause.FORECAST, Amount(self._bytes, self._versions), waiting, size_bytes)
+            return False
+        if self._hour is not None and not self._hour.admit(size_bytes, death):
+            hour = self._hour.hour()
+            claimed = Amount(hour.claimed_bytes, hour.claimed_versions)
+            self._trip(BreakerCause.LIMITS, claimed, Amount(hour.most_bytes, hour.most_versions), size_bytes)
             return False
         self._bytes += size_bytes
         self._versions += 1
@@ -48,16 +61,9 @@ class Gate:
     def close(self) -> None:
         """Keep what was claimed."""
         if self._hour is not None and self._versions:
-            hour = breaker.with_claimed(self._hour, Amount(self._bytes, self._versions))
-            self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
+            self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
 
-    def _trip(self, next_bytes: int) -> None:
-        cause, claimed, most = BreakerCause.FORECAST, Amount(self._bytes, self._versions), self._forecast
-        if self._hour is not None:
-            hour = breaker.with_claimed(self._hour, claimed)
-            if not breaker.has_room(hour, next_bytes):
-                cause, claimed = BreakerCause.LIMITS, Amount(hour.claimed_bytes, hour.claimed_versions)
-                most = Amount(hour.most_bytes, hour.most_versions)
+    def _trip(self, cause: BreakerCause, claimed: Amount, most: Amount, next_bytes: int) -> None:
         transaction = self._transaction
         trip = BreakerTrip(
             cause,
@@ -70,34 +76,52 @@ class Gate:
             next_bytes,
         )
         row = transaction.collectors.rows(transaction.work).get(self._bucket_id, NEVER_SET)
-        row = replace(row, trip=trip, changed_txn=transaction.txn)
-        transaction.collectors.put(transaction.work, self._bucket_id, row)
+        put_row(transaction, self._bucket_id, replace(row, trip=trip, changed_txn=transaction.txn))
+
+
+class Below:
+    """What comes out of a deleted tree while it is taken apart: let go with it, if a reset has let it go."""
+
+    def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
+        self._transaction = transaction
+        self._bucket_id = bucket_id
+        hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
+        self._hour = hour if hour is not None and death <= hour.let_go_txn else None
+        self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
+
+    def count(self) -> None:
+        """Let go what nobody holds of all that has come out of it."""
+        if self._hour is None:
+            return
+        after = _waiting(self._transaction, self._bucket_id)
+        found = Amount(after.size_bytes - self._before.size_bytes, after.versions - self._before.versions)
+        hour = breaker.let_go_more(self._hour, found)
+        self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
 
 
 def _hour_of(transaction: Transaction, bucket_id: int) -> PurgeHourRow | None:
     """The present hour of a bucket; None when nothing limits it."""
     limits = _limits_of(transaction, bucket_id)
-    if limits is None:
+    if not limits:
         return None
     hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
     if hour is not None and not breaker.is_over(hour, transaction.log_time_ms):
         return hour
-    return _new_hour(transaction, bucket_id, limits)
+    return breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id), hour)
 
 
-def _limits_of(transaction: Transaction, bucket_id: int) -> BreakerLimits | None:
+def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
+    """All limits that count: a bucket's own in place of those for all, or beside them when they are its owner's."""
     rows = transaction.collectors.rows(transaction.work)
-    limits = rows.get(bucket_id, NEVER_SET).limits or rows.get(WHOLE_SHARD, NEVER_SET).limits
-    return limits if limits is not None and limits.share_percent else None
+    own, everybodys = rows.get(bucket_id, NEVER_SET), rows.get(WHOLE_SHARD, NEVER_SET).limits
+    counting = [own.limits] if own.limits and own.has_administrators_limits else [own.limits, everybodys]
+    return [limits for limits in counting if limits is not None and limits.share_percent]
 
 
-def _new_hour(
-    transaction: Transaction, bucket_id: int, limits: BreakerLimits, seen: Amount = NOTHING
-) -> PurgeHourRow | None:
+def _had(transaction: Transaction, bucket_id: int) -> Amount:
+    """What a bucket has, live and deleted; of one that was itself deleted what waits: nothing else is left of it."""
     had = transaction.figures.live_and_deleted(transaction.work, bucket_id)
-    if had is None:
-        return None  # the bucket was deleted: what is left of it is what its owner wanted to go
-    return breaker.new_hour(transaction.log_time_ms, limits, Amount(*had), seen)
+    return _waiting(transaction, bucket_id) if had is None else Amount(*had)
 
 
 def _waiting(transaction: Transaction, bucket_id: int) -> Amount:
@@ -113,22 +137,38 @@ def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
             breaker.check_limits(command.limits)
         except LimitsError as error:
             raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
-    bucket_ids = named_buckets(transaction, command.volume, command.bucket)
+    is_administrator = access.is_administrator(transaction)
+
+    def why_not(row: CollectorRow) -> str:
+        return "has set its limits" if row.limits is not None and row.has_administrators_limits else ""
+
+    bucket_ids = named_buckets(transaction, command, why_not)
     for bucket_id in bucket_ids:
         row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
-        tell(transaction, bucket_id, replace(row, limits=command.limits, changed_txn=transaction.txn))
+        row = replace(row, limits=command.limits, has_administrators_limits=is_administrator)
+        put_row(transaction, bucket_id, replace(row, changed_txn=transaction.txn))
     return Committed(bucket_ids[0])
 
 
 def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
     """Let the collector go on where the breaker has tripped, with an hour that begins anew.
 
-    Whoever resets it has seen how much waits, and that may go in this hour beside the limits: otherwise a version that
-    is larger than they are would never go.
+    Whoever resets it has seen how much waits, and that may go beside the limits, with what is below trees that were
+    deleted before: otherwise a version that is larger than they are would never go, and one tree want many resets.
     """
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
-    bucket_ids = named_buckets(transaction, command.volume, command.bucket)
     rows = transaction.collectors.rows(transaction.work)
+
+    def why_not(row: CollectorRow) -> str:
+        if row.trip is None:
+            return ""
+        has_administrators = row.has_administrators_limits if row.limits else False
+        everybodys = rows.get(WHOLE_SHARD, NEVER_SET).limits
+        if row.trip.cause is BreakerCause.FORECAST:
+            return "has to find out why rows and figures disagree"
+        return "has set its limits" if has_administrators or (everybodys and everybodys.share_percent) else ""
+
+    bucket_ids = named_buckets(transaction, command, why_not)
     if bucket_ids == [WHOLE_SHARD]:
         bucket_ids = [WHOLE_SHARD, *sorted(bucket_id for bucket_id, row in rows.items() if row.trip)]
     for bucket_id in bucket_ids:
@@ -136,23 +176,15 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
         if row is None or row.trip is None:
             continue
         _begin_hour_anew(transaction, bucket_id)
-        reset = replace(
-            row,
-            trip=None,
-            reason=command.reason,
-            changed_by=transaction.user,
-            changed_ms=transaction.log_time_ms,
-            changed_txn=transaction.txn,
-        )
-        tell(transaction, bucket_id, reset)
+        put_row(transaction, bucket_id, replace(with_story(transaction, row, command.reason), trip=None))
     return Committed(bucket_ids[0])
 
 
 def _begin_hour_anew(transaction: Transaction, bucket_id: int) -> None:
     table, key = transaction.work.table(PURGE_HOUR_TABLE), bucket_id_key(bucket_id)
     limits = _limits_of(transaction, bucket_id)
-    hour = None if limits is None else _new_hour(transaction, bucket_id, limits, _waiting(transaction, bucket_id))
-    if hour is None:
+    if not limits:
         table.delete(key)
-    else:
-        table.put(key, hour)
+        return
+    hour = breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id))
+    table.put(key, breaker.let_go(hour, transaction.txn, _waiting(transaction, bucket_id)))

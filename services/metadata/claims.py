@@ -100,7 +100,7 @@ class _Claim:
                 count_version(self._transaction, bucket_id, key, row)
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
-        if not self._gate(bucket_id).admit(version.size_bytes):
+        if not self._gate(bucket_id).admit(version.size_bytes, death):
             self._is_held_back = True
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return

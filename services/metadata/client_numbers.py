@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from schemas.records import ClientRow
+from services.domain.durations import HOUR_MS
 from services.metadata.tables import CLIENT_TABLE
 from services.runtime.service import Work
-
-HOUR_MS = 3_600_000
 
 
 class ClientNumbers:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from schemas.answers import CollectorStatus, ShadowHour
 from schemas.records import AccountRow, BucketIdentity, CollectorRow, CollectorState
 from services.domain.collector import WHOLE_SHARD, stricter
+from services.domain.durations import HOUR_MS
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix, bucket_key, cell_key, hour_of_shadow_key
 from services.metadata.collectors import NEVER_SET, own_state, read_collectors
 from services.metadata.queries import get_bucket, shard_backlog, shard_state
-from services.metadata.shadow import HOUR_MS
 from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
 from services.metadata.tables import (
@@ -27,7 +27,8 @@ _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
 def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
-    """The shard's line, then those of the buckets of a name, deleted ones with it, or of all that are held back.
+    """The shard's line, then those of the buckets of a name, deleted ones with it of which anything waits, or of all
+    that are held back.
 
     Raises:
         CommandError: there never was a bucket of this name that is not forgotten.
@@ -37,6 +38,9 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
     identities = {bucket_id: tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id)) for bucket_id in sorted(rows)}
     if bucket:
         shown = [one for one, found in identities.items() if found and (found.volume, found.bucket) == (volume, bucket)]
+        left = _left_behind(tables, volume, bucket)
+        identities |= left
+        shown += [bucket_id for bucket_id in left if bucket_id not in shown]
         row = tables.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
         if row is not None or not shown:
             bucket_id = get_bucket(tables, volume, bucket).object_id
@@ -51,6 +55,19 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
     return lines
 
 
+def _left_behind(tables: TablesReader, volume: str, bucket: str) -> dict[int, BucketIdentity]:
+    """Deleted buckets of a name of which something waits, or is claimed: they can be held back by their ids."""
+    found = {}
+    for key, identity in tables.table(BUCKET_ID_TABLE).scan(b"", b"\xff"):
+        if identity.is_deleted and (identity.volume, identity.bucket) == (volume, bucket):
+            account = tables.table(ACCOUNT_TABLE).get(key) or _NO_ACCOUNT
+            pending = cell_of(tables.table(SPACE_TABLE).get(cell_key(identity.bucket_id, *NOBODY)))
+            is_anything_left = (pending.versions, account.claimed_versions) != (0, 0)
+            if is_anything_left or unexpanded_count(tables, identity.bucket_id, 0, 0, 1):
+                found[identity.bucket_id] = identity
+    return found
+
+
 def _is_worth_a_line(row: CollectorRow) -> bool:
     return row.limits is not None or own_state(row) is not CollectorState.RUNNING
 
@@ -62,6 +79,7 @@ def _of_shard(tables: TablesReader, row: CollectorRow) -> CollectorStatus:
         volume="",
         bucket="",
         is_deleted=False,
+        bucket_id=WHOLE_SHARD,
         state=state,
         effective_state=state,
         reason=stopped_because or row.reason,
@@ -86,6 +104,7 @@ def _of_bucket(
         volume=identity.volume,
         bucket=identity.bucket,
         is_deleted=identity.is_deleted,
+        bucket_id=bucket_id,
         state=own_state(row),
         effective_state=stricter(of_shard, own_state(row)),
         reason=row.reason,

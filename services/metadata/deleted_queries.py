@@ -12,7 +12,7 @@ from heapq import merge
 
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import BucketLayout, BucketRow, DeletedDirectoryRow, DeletedKeyRow, DeletedKind
-from services.domain.coming_back import Return, return_of
+from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
     bucket_id_prefix,
@@ -91,16 +91,16 @@ def _entry(
     if isinstance(row, DeletedKeyRow):
         kind, thing, birth = DeletedKind.KEY, row.key, row.key.birth
         size_bytes, tag = row.key.size_bytes, row.key.tag
-        may_be_live = row.is_overwritten or row.death <= bucket.rolled_back_txn
-        returning = _RETURNING[return_of(birth, row.death, live, may_object_be_live=may_be_live)]
+        returning = _RETURNING[return_of_key(row, bucket.rolled_back_txn, live)]
         parent_id, name, object_id = thing.parent_id, thing.name, thing.object_id
     else:
         kind, birth, size_bytes, tag = DeletedKind.DIRECTORY, object_txn(row.directory.object_id), 0, ""
         parent_id, name, object_id = row.directory.parent_id, row.directory.name, row.directory.object_id
-        outcome = return_of(birth, row.death, live, may_object_be_live=False)
-        parent = garbage_key(bucket.volume_id, bucket.object_id, row.death, parent_id)
-        is_begun = row.is_expansion_begun or tables.table(DELETED_DIRECTORY_TABLE).get(parent) is not None
-        returning = Returning.ITSELF if outcome is Return.ITSELF and not is_begun else Returning.ONLY_ITS_FILES
+        parent = tables.table(DELETED_DIRECTORY_TABLE).get(
+            garbage_key(bucket.volume_id, bucket.object_id, row.death, parent_id)
+        )
+        outcome = return_of_directory(row, live, has_parent_in_garbage=parent is not None)
+        returning = Returning.ITSELF if outcome is Return.ITSELF else Returning.ONLY_ITS_FILES
     is_held = holders(birth, row.death, live) != NOBODY
     return ListedDeletion(
         kind=kind,

@@ -25,6 +25,7 @@ from schemas.records import (
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
+from services.metadata.breaker import Below
 from services.metadata.collector_commands import is_held_back
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
@@ -131,9 +132,11 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
     if row.is_expanded:
         return _expanded(command, ExpansionOutcome.EXPANDED)
     live_before = transaction.figures.moved_live()
+    below = Below(transaction, command.bucket_id, row.death)
     page = _Page(transaction, identity, command)
     outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
     _correct_references(transaction, command.bucket_id, row.death, live_before)
+    below.count()
     return _expanded(command, outcome, page.directories, page.files)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -54,6 +55,24 @@ class MetadataMetrics:
             ["shard"],
             registry=registry,
         )
+        self.held_back_versions = Gauge(
+            "deepclean_metadata_held_back_versions",
+            "Versions that nobody holds and that wait because the collector may not claim.",
+            ["shard"],
+            registry=registry,
+        )
+        self.shadow_bytes = Gauge(
+            "deepclean_metadata_shadow_bytes",
+            "Bytes that would have been claimed, as counted in the shadow.",
+            ["shard"],
+            registry=registry,
+        )
+        self.shadow_versions = Gauge(
+            "deepclean_metadata_shadow_versions",
+            "Versions that would have been claimed, as counted in the shadow.",
+            ["shard"],
+            registry=registry,
+        )
         self.collectors = Gauge(
             "deepclean_metadata_collectors",
             "Buckets, and the shard as one more, for which something was said of the collector, by what it does.",
@@ -67,9 +86,13 @@ class MetadataMetrics:
             sums = _ShardSums(stores, shard)
             for state, bytes_of in _BYTES.items():
                 self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
-            self.held_back_bytes.labels(str(shard)).set_function(
-                partial(sums.value, lambda found: found.held_back_bytes)
-            )
+            for gauge, held_back in (
+                (self.held_back_bytes, attrgetter("held_back_bytes")),
+                (self.held_back_versions, attrgetter("held_back_versions")),
+                (self.shadow_bytes, attrgetter("shadow_bytes")),
+                (self.shadow_versions, attrgetter("shadow_versions")),
+            ):
+                gauge.labels(str(shard)).set_function(partial(sums.value, held_back))
             for collector in CollectorState:
                 count = self.collectors.labels(str(shard), collector.value.lower())
                 count.set_function(partial(sums.value, partial(_collectors, collector)))

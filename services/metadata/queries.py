@@ -42,6 +42,7 @@ from services.metadata.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    SHADOW_TABLE,
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     SPACE_TABLE,
@@ -267,7 +268,8 @@ def bucket_space(tables: TablesReader, bucket: BucketRow) -> BucketSpace:
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
     """Sums over every bucket and its cells: for an operator's glance, not for every second."""
-    held_bytes = held_versions = pending_bytes = pending_versions = held_back_bytes = cells = 0
+    held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
+    held_back_bytes = held_back_versions = 0
     state = shard_state(tables)
     own = {one: own_state(row) for one, row in read_collectors(tables).items()}
     if state.claims_stopped:
@@ -283,6 +285,8 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
             pending_versions += cell.versions
             if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectorState.RUNNING))):
                 held_back_bytes += cell.bytes
+                held_back_versions += cell.versions
+    shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan(b"", b"\xff")]
     accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan(b"", b"\xff")]
     return ShardBacklog(
         txn=state.txn,
@@ -298,5 +302,8 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan(b"", b"\xff")),
         cells=cells,
         held_back_bytes=held_back_bytes,
+        held_back_versions=held_back_versions,
+        shadow_bytes=sum(hour.bytes for hour in shadow),
+        shadow_versions=sum(hour.versions for hour in shadow),
         collectors={one: list(own.values()).count(one) for one in CollectorState},
     )

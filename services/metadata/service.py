@@ -20,6 +20,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
+from services.domain.durations import HOUR_MS
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
@@ -38,7 +39,7 @@ from services.metadata import (
     undelete,
 )
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
-from services.metadata.client_numbers import HOUR_MS, ClientNumbers
+from services.metadata.client_numbers import ClientNumbers
 from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
@@ -122,6 +123,7 @@ class MetadataService:
         self._clients = ClientNumbers()
         self._signers = Signers()
         self._collectors = Collectors()
+        self._must_tell_collectors = True
         self._transaction: Transaction | None = None
         self._dropped: list[str] = []
         self.unneeded_changes: list[tuple[bytes, bytes]] = []
@@ -140,6 +142,7 @@ class MetadataService:
         self._directories.clear()
         self._clients.clear()
         self._collectors.clear()
+        self._must_tell_collectors = True
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
         self._transaction = None
         self._dropped.clear()
@@ -168,6 +171,8 @@ class MetadataService:
             raise
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             self._clients.forget(work, log_time_ms)
+            if self._collectors.newest_txn(work):
+                self._tell_collectors(work)
         self._counters.log_time_ms = log_time_ms
 
     def _begin(self, work: Work, log_time_ms: int) -> Transaction:
@@ -257,12 +262,13 @@ class MetadataService:
             self._undo()
             return error
         self._counters.txn = transaction.txn
-        self._keep(transaction.txn)
+        self._keep(transaction)
         return committed
 
-    def _keep(self, txn: int) -> None:
+    def _keep(self, transaction: Transaction) -> None:
         """The present command was applied: what it has summed up belongs to the batch."""
-        self._figures.keep_message(txn)
+        self._figures.keep_message(transaction.txn)
+        self._collectors.tell(transaction.work, transaction.txn)
         self._space.keep_message()
         self._written.keep_message()
         self._entries.keep_message()
@@ -299,7 +305,7 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
-        self._keep(transaction.txn)
+        self._keep(transaction)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -324,8 +330,10 @@ class MetadataService:
             self._counters.container_id = max(self._counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             collector_commands.stop_claims(transaction, body)
+            self._collectors.tell(transaction.work, transaction.txn)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
+            self._tell_collectors(transaction.work)
         else:
             checkpoints.publish_full_chain(transaction)
 
@@ -337,16 +345,30 @@ class MetadataService:
         self._clients.applied(client, command.number, transaction.log_time_ms, b"")
 
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
-        """Send a barrier on behind everything before it: out to streaming, or back to snapshots."""
+        """Send a barrier on behind everything before it: out to streaming, or back to snapshots.
+
+        It says how much of the collector's changes is known where it comes from.
+        """
         work = transaction.work
         self._space.barrier()
+        newest_txn = self._collectors.newest_txn(work)
+        if barrier.collector_txn < newest_txn:
+            self._tell_collectors(work)
+        passed = replace(barrier, collector_txn=newest_txn)
         if barrier.origin:
-            work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, barrier))
-            return
-        self._entries.add_barrier(replace(barrier, collector_txn=self._collectors.newest_txn(work)))
+            work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, passed))
+        else:
+            self._entries.add_barrier(passed)
 
-    def tick(self, now_ms: int, work: Work) -> None:
-        """Nothing is due by time: what time does is a command in the log."""
+    def _tell_collectors(self, work: Work) -> None:
+        self._collectors.tell_all(work, self._counters.txn, self._counters.claims_stopped)
+
+    def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 what time does is a command in the log
+        """After a start all that the collector does is told again."""
+        if self._must_tell_collectors:
+            self._must_tell_collectors = False
+            if self._collectors.newest_txn(work):  # otherwise there is nothing that anybody could have missed
+                self._tell_collectors(work)
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""

@@ -1,21 +1,24 @@
 """The shadow: what would have been claimed is counted by the hour, and stays where it is.
 
 A version is counted once, by the first claim that all three judges let pass; a mark in its row says so, since sweeps
-bring it again and again. Of each bucket the last two weeks are kept.
+bring it again and again. Of each bucket the last two weeks are kept by the hour, and what was before them as one sum.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from schemas.codec import codec
 from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
-from services.domain.table_keys import bucket_id_prefix, shadow_key
+from services.domain.durations import HOUR_MS
+from services.domain.table_keys import shadow_key
 from services.metadata.tables import DELETED_TABLE, SHADOW_TABLE
 from services.metadata.transaction import Transaction
 
-HOUR_MS = 3_600_000
 KEPT_HOURS = 14 * 24
+BEFORE = 0
+"""In place of an hour: all before those that are kept."""
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
@@ -35,18 +38,28 @@ def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded:
     table, hour = transaction.work.table(SHADOW_TABLE), transaction.log_time_ms // HOUR_MS
     before = table.get(shadow_key(bucket_id, hour))
     if before is None:
-        _forget_old(transaction, bucket_id, hour)
+        _sum_up_old(transaction, bucket_id, hour)
         before = ShadowHourRow(0, 0, row.deletion_time_ms, row.deletion_time_ms)
-    after = ShadowHourRow(
-        before.versions + 1,
-        before.bytes + row.key.size_bytes,
-        min(before.oldest_deletion_ms, row.deletion_time_ms),
-        max(before.newest_deletion_ms, row.deletion_time_ms),
+    counted = ShadowHourRow(1, row.key.size_bytes, row.deletion_time_ms, row.deletion_time_ms)
+    table.put(shadow_key(bucket_id, hour), _together(before, counted))
+
+
+def _together(one: ShadowHourRow, other: ShadowHourRow) -> ShadowHourRow:
+    return ShadowHourRow(
+        one.versions + other.versions,
+        one.bytes + other.bytes,
+        min(one.oldest_deletion_ms, other.oldest_deletion_ms),
+        max(one.newest_deletion_ms, other.newest_deletion_ms),
     )
-    table.put(shadow_key(bucket_id, hour), after)
 
 
-def _forget_old(transaction: Transaction, bucket_id: int, hour: int) -> None:
+def _sum_up_old(transaction: Transaction, bucket_id: int, hour: int) -> None:
+    """Keep two weeks by the hour, and one sum of all before: with it the whole is what was ever counted."""
     table = transaction.work.table(SHADOW_TABLE)
-    for key, _ in list(table.scan(bucket_id_prefix(bucket_id), shadow_key(bucket_id, max(0, hour - KEPT_HOURS + 1)))):
+    first, end = shadow_key(bucket_id, BEFORE), shadow_key(bucket_id, max(BEFORE, hour - KEPT_HOURS + 1))
+    old = list(table.scan(first, end))
+    if all(key == first for key, _ in old):
+        return
+    for key, _ in old:
         table.delete(key)
+    table.put(first, reduce(_together, (row for _, row in old)))

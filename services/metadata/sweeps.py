@@ -81,7 +81,7 @@ def _entries(
 ) -> Iterator[tuple[int, bytes, DeletedKind, Entry]]:
     """Entries of the swept rows from the page's start on, with the number of their table and their key."""
     first, end = bounds
-    beyond = _NO_MORE_TABLES if command.bucket_id == EVERY_BUCKET and command.with_claimed else _STORE_TABLES
+    beyond = _NO_MORE_TABLES if command.with_claimed else _STORE_TABLES
     for number in range(command.start_table, beyond):
         start = max(first, command.start_key) if number == command.start_table else first
         for key, row in transaction.work.table(_TABLES[number]).scan(start, end):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, Undelete
-from services.domain.coming_back import Return, return_of
+from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.names import check_key_path
 from services.domain.space_matrix import holders
 from services.domain.table_keys import flat_key, garbage_key, object_txn
@@ -54,8 +54,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     if row is None or row.key.birth != command.birth:
         raise _too_late(command)
     version, live = row.key, transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
-    may_be_live = row.is_overwritten or row.death <= bucket.rolled_back_txn
-    outcome = return_of(version.birth, row.death, live, may_object_be_live=may_be_live)
+    outcome = return_of_key(row, bucket.rolled_back_txn, live)
     if outcome not in (Return.ITSELF, Return.NEW_OBJECT):
         raise _only_a_copy(command, outcome)
     place = _place_for_key(transaction, bucket, command.path)
@@ -115,14 +114,16 @@ def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Un
     if row is None or object_txn(command.object_id) != command.birth:
         raise _too_late(command)
     directory = row.directory
-    if row.is_expansion_begun or table.get(garbage_key(*ids, row.death, directory.parent_id)) is not None:
+    live = transaction.snapshots.of(work, bucket.object_id).live_txns
+    parent = table.get(garbage_key(*ids, row.death, directory.parent_id))
+    outcome = return_of_directory(row, live, has_parent_in_garbage=parent is not None)
+    if outcome is Return.EXPANDED:
         raise CommandError(
             ErrorCode.DIRECTORY_EXPANDED,
             f"the contents of {command.path} are on their way to be freed, so it cannot come back as a whole: "
             f"bring its files back one by one (deepclean undelete --files)",
         )
-    live = transaction.snapshots.of(work, bucket.object_id).live_txns
-    if return_of(command.birth, row.death, live, may_object_be_live=False) is not Return.ITSELF:
+    if outcome is not Return.ITSELF:
         raise CommandError(
             ErrorCode.SNAPSHOT_IN_BETWEEN,
             f"a snapshot was taken since {command.path} was deleted, so it cannot come back as a whole: "

@@ -10,7 +10,6 @@ from services.mock_scm.http_api import routes
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
-from services.runtime.audit_copies import remove_copies
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import run_process
 from services.runtime.settings import ServiceSettings, read_limits
@@ -23,7 +22,6 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
     return ServiceParts(
         make_service=lambda _: MockScmService(limits, switches, metrics),
         routes=lambda stores: routes(stores, switches),
-        prepare=remove_copies,
     )
 
 

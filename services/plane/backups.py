@@ -32,12 +32,14 @@ from services.plane.plane_secrets import token_header
 from services.plane.shard_databases import database_directory, open_copy, positions_of
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.errors import StoreError
-from services.runtime.hosted_shard import COPIES
+from services.runtime.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"
+COPY_PREFIX = "backup-"
+"""Begins the names of the copies that services make for a backup."""
 ASK_SECONDS = 90.0
 
 
@@ -157,14 +159,19 @@ def _backup_lock(home: Path) -> Iterator[None]:
 
 
 def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
-    left = [database_directory(home, service, shard) / COPIES for service in SERVICES for shard in range(shards)]
-    for path in [*left, *directory.glob(f"{MAKING}*")]:
+    """Those of other backups alone: somebody may have a copy for another purpose just now."""
+    for service in SERVICES:
+        for shard in range(shards):
+            copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
+            for left in copies.directory.glob(f"{COPY_PREFIX}*"):
+                copies.remove(left.name)
+    for path in directory.glob(f"{MAKING}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
-    with copy_of_running(plane, service, shard, name) as made:
-        size_bytes = copy_files(made, target)
+    with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
+        size_bytes = _take_away(made, target, service)
     copy = open_copy(target, service)
     try:
         rows = positions_of(copy, service).values()
@@ -183,6 +190,19 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
         )
     finally:
         copy.close()
+
+
+def _take_away(made: Path, target: Path, service: str) -> int:
+    """Copy a service's copy to where it is kept; says the bytes."""
+    try:
+        return copy_files(made, target)
+    except FileNotFoundError as error:
+        if made.exists():
+            raise
+        raise StackError(
+            f"{made} went while it was read, since {service} was started again, or it was kept for longer than "
+            f"DEEPCLEAN_COPY_SECONDS: back up again."
+        ) from error
 
 
 @contextlib.contextmanager

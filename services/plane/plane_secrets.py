@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from schemas.access import ADMINISTRATOR
-from schemas.credentials import KafkaCredentials, read_secret
+from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
 from schemas.http_token import bearer
 from schemas.topics import CLIENTS
 from services.plane.broker_security import BrokerSecurity, administrator_of
@@ -47,7 +47,13 @@ def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
 def signer_of(security: BrokerSecurity) -> Signer:
     """The user who runs a command: DEEPCLEAN_USER, else the administrator."""
     user = os.environ.get("DEEPCLEAN_USER") or ADMINISTRATOR
-    return Signer(user, read_signing_secret(security.signing_file(user)))
+    file = security.signing_file(user)
+    if not file.exists():
+        raise CredentialsError(
+            f"{user} has no file to sign with ({file}): have an administrator make it (deepclean secret set {user}), "
+            f"or say who you are (DEEPCLEAN_USER)"
+        )
+    return Signer(user, read_signing_secret(file))
 
 
 def person(home: Path) -> Signer | None:

@@ -1,18 +1,12 @@
 """Copies of a shard's database for audits: made over HTTP, kept until they are given back, or too old.
 
-::
-
-    <shard's directory>/audits/<audit id>/<copy>     a database of hard-linked files that never change
-
-A copy needs nobody to keep it: whatever is written or dropped meanwhile, its files stay. They are removed when the
-audit gives them back, when a later audit finds them older than a day, and at the next start of the service.
+``services.runtime.kept_copies`` says where they lie and when they go.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,24 +14,18 @@ from starlette.routing import Route
 
 from schemas.answers import AuditCopy
 from services.runtime.errors import StoreError
+from services.runtime.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
 from services.runtime.reads import Question, ReadError, Stores, read_route
 from services.storage.rocks import RocksStore
-from services.storage.store import Store
 
-DIRECTORY = "audits"
 MAX_AUDITS = 4
 """Audits of one shard that may have copies at a time: each holds on to what is compacted away meanwhile."""
-LONGEST_SECONDS = 24 * 3600
+MAX_COPIES = 4
+"""Copies of one audit in one service: it needs two of the inventory."""
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 MakeCopy = Callable[[RocksStore, Path], AuditCopy]
 """Makes a copy below a directory and says what it is."""
-
-
-def remove_copies(store: Store) -> None:
-    """Remove what audits have left behind: at the start of a service, when none is under way."""
-    if isinstance(store, RocksStore):
-        shutil.rmtree(_directory_of(store), ignore_errors=True)
 
 
 def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
@@ -45,10 +33,11 @@ def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
 
     def made(question: Question) -> AuditCopy:
         store = _rocks(question)
-        directory = _directory_of(store) / _name(question, "audit_id") / _name(question, "name")
+        audit_id, name = _name(question, "audit_id"), _name(question, "name")
+        directory = _directory_of(store) / audit_id / name
         if directory.exists():
-            raise ReadError("INVALID_REQUEST", f"audit {directory.parent.name} has a copy {directory.name} already")
-        _make_room(directory.parent)
+            raise ReadError("INVALID_REQUEST", f"audit {audit_id} has a copy {name} already")
+        _require_room(directory)
         try:
             return make(store, directory)
         except BaseException:
@@ -56,10 +45,7 @@ def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
             raise
 
     def given_back(question: Question) -> bool:
-        directory = _directory_of(_rocks(question)) / _name(question, "audit_id")
-        was_there = directory.exists()
-        shutil.rmtree(directory, ignore_errors=True)
-        return was_there
+        return _kept(_directory_of(_rocks(question))).remove(_name(question, "audit_id"))
 
     return [
         read_route("/audit-copies", stores, made, AuditCopy, method="POST"),
@@ -68,7 +54,7 @@ def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
 
 
 def _directory_of(store: RocksStore) -> Path:
-    return store.path.parent / DIRECTORY
+    return store.path.parent / AUDITS
 
 
 def _rocks(question: Question) -> RocksStore:
@@ -86,18 +72,23 @@ def _name(question: Question, parameter: str) -> str:
     return text
 
 
-def _make_room(wanted: Path) -> None:
+def _kept(directory: Path) -> KeptCopies:
+    return KeptCopies(directory, DAY_SECONDS)
+
+
+def _require_room(wanted: Path) -> None:
     """Remove copies that nobody can still be reading; refuse when there are too many others."""
+    audit = wanted.parent
     try:
-        wanted.parent.mkdir(exist_ok=True)
-        for found in wanted.parent.iterdir():
-            if found != wanted and time.time() - found.stat().st_mtime > LONGEST_SECONDS:
-                shutil.rmtree(found, ignore_errors=True)
-        others = [found for found in wanted.parent.iterdir() if found != wanted]
+        audits = _kept(audit.parent).others(audit.name)
+        copies = _kept(audit).others(wanted.name)
     except OSError as error:
-        raise StoreError(f"{wanted.parent} cannot be used: free some space there or mend the disk ({error})") from error
-    if len(others) >= MAX_AUDITS:
+        raise StoreError(f"{audit.parent} cannot be used: free some space there or mend the disk ({error})") from error
+    if audits >= MAX_AUDITS:
         raise ReadError(
             "AUDITS_RUNNING",
-            f"{len(others)} audits of this shard have copies: let one end, or start the service again to remove them",
+            f"{audits} audits of this shard have copies: let one end, or give its copies back (DELETE "
+            f"/audit-copies); a day after they were made they go by themselves",
         )
+    if copies >= MAX_COPIES:
+        raise ReadError("TOO_MANY_COPIES", f"audit {audit.name} has {copies} copies: give them back, and audit again")

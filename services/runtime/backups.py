@@ -1,7 +1,8 @@
 """Copies of a running service's databases, for backups: asked for over HTTP, made by the writer between two batches.
 
 ``POST /v1/shards/{shard}/copies/{name}`` answers when the copy is on the disk, with where it is. It lies beside the
-database and shares its files; whoever asked takes it elsewhere and removes it. So no request can name a path.
+database and shares its files; whoever asked takes it elsewhere and gives it back by ``DELETE``, or it goes when it is
+too old. No request can name a path.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.runtime.asked_copies import CopyRefusedError
 from services.runtime.errors import StoreError
 from services.runtime.hosted_shard import HostedShard
 from services.runtime.reads import refusal
@@ -23,21 +25,31 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def copy_route(shards: Sequence[HostedShard]) -> Route:
-    """The route that has the writer of a shard copy its database."""
+    """The route that has the writer of a shard copy its database, and removes the copy."""
     by_number = {shard.shard: shard for shard in shards}
 
-    def copy(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         shard, name = by_number.get(request.path_params["shard"]), request.path_params["name"]
         if shard is None:
             return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")
         if not _NAME.fullmatch(name):
             return refusal("INVALID_REQUEST", "a copy's name has letters, digits, - and _: choose another")
-        try:
-            directory = shard.copy_to(name, COPY_SECONDS)
-        except FutureTimeoutError:
-            return refusal("UNAVAILABLE", f"the writer made no copy within {COPY_SECONDS:g} seconds: see /readyz")
-        except StoreError as error:
-            return refusal("UNAVAILABLE", str(error))
-        return JSONResponse({"directory": str(directory)})
+        return _given_back(shard, name) if request.method == "DELETE" else _made(shard, name)
 
-    return Route("/v1/shards/{shard:int}/copies/{name}", copy, methods=["POST"])
+    return Route("/v1/shards/{shard:int}/copies/{name}", answer, methods=["POST", "DELETE"])
+
+
+def _made(shard: HostedShard, name: str) -> Response:
+    try:
+        directory = shard.copies.ask(name, COPY_SECONDS)
+    except FutureTimeoutError:
+        return refusal("UNAVAILABLE", f"the writer made no copy within {COPY_SECONDS:g} seconds: see /readyz")
+    except CopyRefusedError as error:
+        return refusal(error.code, str(error))
+    except StoreError as error:
+        return refusal("UNAVAILABLE", str(error))
+    return JSONResponse({"directory": str(directory)})
+
+
+def _given_back(shard: HostedShard, name: str) -> Response:
+    return JSONResponse(shard.copies.kept.remove(name))

@@ -1,4 +1,8 @@
-"""Things by the time when they are due."""
+"""Things by the time when they are due, in milliseconds of the clock, and two times that no clock shows.
+
+A row is written with its step as a message is applied, where there is no clock; its time follows with the ``tick`` at
+the end of the same unit of work.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,10 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 K = TypeVar("K", int, bytes)
+UNSET = 0
+"""In place of a due time: the next tick sets one."""
+AT_ONCE = 1
+"""A due time before all others: what waited need not wait any longer, also after a restart."""
 
 
 class DueQueue(Generic[K]):

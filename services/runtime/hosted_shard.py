@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import structlog
 from starlette.routing import BaseRoute
 
+from services.runtime.asked_copies import AskedCopies
 from services.runtime.clock import Clock
 from services.runtime.errors import InvariantError, RetryableError
+from services.runtime.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.log import Log
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
@@ -30,8 +29,6 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
 LAG_SECONDS = 1.0
 STUCK_SECONDS = 120.0
 TRIMMED_AT_ONCE = 5
-COPIES = "copies"
-"""Where copies of a database are made, beside it."""
 
 logger = structlog.get_logger(__name__)
 
@@ -58,14 +55,6 @@ def _at_once(log: Log, shard: int, store: Store) -> Start:  # noqa: ARG001 the s
 
 def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same for all
     return ()
-
-
-@dataclass(frozen=True, slots=True)
-class _WantedCopy:
-    """Somebody waits for a copy of the database."""
-
-    target: Path
-    done: Future[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +110,9 @@ class HostedShard:
         self._behind = 0
         self._stepped = self._lag_asked = time.monotonic()
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self._copies: SimpleQueue[_WantedCopy] = SimpleQueue()
+        beside = self.directory.parent
+        self.copies = AskedCopies(KeptCopies(beside / COPIES, settings.copy_seconds), settings.max_copies)
+        self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
         self._thread = threading.Thread(target=self._run, name=f"shard-{shard}")
 
     @property
@@ -147,7 +138,7 @@ class HostedShard:
             self._open_store()
             while not self._stop.is_set():
                 self._try(self._step if self._runner else self._open_runner)
-                self._copy_as_asked()
+                self.copies.make_next(self._opened_store())
         except (InvariantError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -168,6 +159,8 @@ class HostedShard:
             self._parts.checkpointed,
             inside_checkpoint=lambda: self._probe(Point.INSIDE_CHECKPOINT),
         )
+        for kept in self._all_copies:  # nobody else has the database open, so nobody has asked for a copy
+            kept.remove_all()
         self._parts.prepare(self.store)
 
     def _open_runner(self) -> None:
@@ -223,35 +216,13 @@ class HostedShard:
             self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken
             self._lag_asked = time.monotonic()
 
-    def copy_to(self, name: str, timeout_seconds: float) -> Path:
-        """Keep a copy of the database under a name, and say where it is; the writer makes it between two batches.
-
-        Raises:
-            TimeoutError: the writer did not come to it in time.
-            StoreError: the disk refuses it, or there is one of that name.
-        """
-        wanted = _WantedCopy(self.directory.parent / COPIES / name, Future())
-        self._copies.put(wanted)
-        wanted.done.result(timeout_seconds)
-        return wanted.target
-
-    def _copy_as_asked(self) -> None:
-        with contextlib.suppress(Empty):
-            wanted = self._copies.get_nowait()
-            if not wanted.done.set_running_or_notify_cancel():
-                return
-            try:
-                self._opened_store().back_up_to(wanted.target)
-            except Exception as error:  # whoever asked hears of it; the writer finds out by itself whether it can go on
-                wanted.done.set_exception(error)
-            else:
-                wanted.done.set_result(None)
-
     def keep_house(self) -> None:
         """Look at the disk, and free what new checkpoints need not hold. Not in the runner's thread."""
         store = self.store
         if store is None or self._runner is None:
             return
+        for kept in self._all_copies:
+            kept.remove_old()
         store.trim_checkpoints(TRIMMED_AT_ONCE)
         self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
 

@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from schemas.compiled import set_aside
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
 from services.runtime.backups import copy_route
@@ -171,6 +172,8 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     _calm_garbage_collector()
     if settings.crash_at or settings.clock_offset_seconds:
         logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
+    for reason in set_aside():
+        logger.warning("a compiled module is set aside", reason=reason)
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)
     logger.info("ended", status=status)

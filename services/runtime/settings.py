@@ -63,6 +63,12 @@ class ServiceSettings(BaseSettings):
     max_batch_messages: int = Field(
         2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Messages of one unit of work, at most."
     )
+    max_copies: int = Field(
+        4, ge=1, le=1_000, description="Copies of a shard's database that backups may have at a time."
+    )
+    copy_seconds: int = Field(
+        86_400, ge=60, description="A copy that is older belongs to nobody any more, and is removed."
+    )
     poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
     crash_at: str = Field("", description="For tests alone: die at a point of the loop, as in after_write:3.")
     clock_offset_seconds: int = Field(0, description="For tests alone: how far the clock is ahead of the machine's.")

@@ -13,14 +13,9 @@ from collections.abc import Iterable
 
 from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, SnapshotCommand
 from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
-from services.domain.authorization import why_not_named
+from services.domain.authorization import SIGNED_FOR_MS, is_timely, why_not_named
 from services.runtime.errors import DeepcleanError
 from services.runtime.service import Message
-
-SIGNED_FOR_MS = 1_800_000
-"""A user's command is good for so long before and behind the time at which the broker took it. That is half of the hour
-for which a client's number is remembered: a command that is sent again is known by its number, and too old when the
-number is forgotten."""
 
 Command = MetadataCommand | SnapshotCommand
 
@@ -111,7 +106,7 @@ class Signers:
             raise DeniedError(
                 f"a signed command needs a number above 0 and a client id that begins with {command.user}/"
             )
-        if abs(message.timestamp_ms - command.issued_at_ms) > SIGNED_FOR_MS:
+        if not is_timely(command.issued_at_ms, message.timestamp_ms):
             raise DeniedError(
                 f"the command was signed at {command.issued_at_ms} ms, more than {SIGNED_FOR_MS // 60_000} minutes "
                 f"from when the broker took it: set the client's clock, and send it anew"

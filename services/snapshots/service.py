@@ -99,7 +99,7 @@ class SnapshotsService:
         self._access = Access(self._rows)
         self._sizes = Sizes(self._rows)
         self._answers = Answers(settings.remembered_client_ms)
-        self._settling = Settling(self._answers, self._own_work, metrics)
+        self._settling = Settling(self._answers, self._own_work, metrics, self._collector)
         self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
         self._holds = Holds(self._rows, settings)
         self._requests = Requests(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
+from services.runtime.collector_follower import CollectorFollower
 from services.runtime.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
@@ -36,10 +37,17 @@ class Settling:
     would each see half.
     """
 
-    def __init__(self, answers: Answers, own_work: Callable[[], int], metrics: SnapshotsMetrics) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        own_work: Callable[[], int],
+        metrics: SnapshotsMetrics,
+        collector: CollectorFollower,
+    ) -> None:
         self._answers = answers
         self._own_work = own_work
         self._metrics = metrics
+        self._collector = collector
         self._requests: dict[str, SettleRow] = {}
         self._returned_txns: dict[tuple[str, str], int] = {}
 
@@ -73,8 +81,9 @@ class Settling:
 
     def barrier_returned(self, progress: MetadataProgress, barrier: Barrier, work: Work) -> None:
         """One branch of a barrier is back."""
-        if barrier.work:
-            self._add_work(barrier.work, work)
+        found = barrier.work + self._collector.is_behind(barrier)
+        if found:
+            self._add_work(found, work)
         row = self._requests.get(barrier.barrier_id)
         if (
             row is None
@@ -115,7 +124,8 @@ class Settling:
         row = replace(row, round=row.round + 1, work=own_work, returned=())
         self._put(row, work)
         self._metrics.settle_rounds.inc()
-        send_to_metadata(Barrier(row.barrier_id, row.round, own_work, ""), work)
+        known_txn = self._collector.complete_txn
+        send_to_metadata(Barrier(row.barrier_id, row.round, own_work, "", known_txn), work)
 
     def _end(self, row: SettleRow, reply: SnapshotReply, work: Work) -> None:
         self._forget_returned(row, work)

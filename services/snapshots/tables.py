@@ -12,7 +12,7 @@ spaceProgressTable   /bucketId          the newest update of a bucket without it
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
 chainTable           version, 16 hex    a marker of the chain, as it came
-collectorTable       /bucketId          what the collector may do for a bucket, when it does not just run
+collectorTable       #KNOWN             what is known of the collector: all buckets that it does not just run for
 retentionTable       /volume/bucket     a retention policy, and where its runs are
 tagTable             /volume/bucket/tag a named hold on a snapshot
 consumerTable        /volume/bucket/consumer  a named reader and its place

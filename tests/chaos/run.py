@@ -89,6 +89,13 @@ def _client(stack: Stack, keeper: Keeper) -> KafkaPlane:
     return KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
 
 
+def hold(replay: Replay, schedule: Schedule, number: int) -> None:
+    """What an operator does before an operation."""
+    for one in schedule.holds:
+        if one.operation == number:
+            replay.hold(one.volume, one.bucket, one.state)
+
+
 class _Run:
     """One schedule with a client of its own."""
 
@@ -105,6 +112,7 @@ class _Run:
         with _Injector(self._keeper, self._schedule.faults) as injector:
             for number, operation in self._schedule.operations:
                 injector.reached(number)
+                hold(self._replay, self._schedule, number)
                 if isinstance(operation, workload.Observe):
                     found += self._replay.collect()
                     injector.await_idle()

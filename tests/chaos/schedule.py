@@ -9,6 +9,7 @@ from enum import Enum
 from random import Random
 from typing import Any
 
+from schemas.records import CollectorState
 from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client import workload
 from services.plane.stack_settings import BROKER, METADATA, SERVICES, STREAMING
@@ -63,12 +64,24 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """What an operator has the collector do for a bucket, before an operation."""
+
+    operation: int
+    volume: str
+    bucket: str
+    state: CollectorState
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """One run."""
 
     seed: int
     operations: list[tuple[int, workload.Operation]]
     faults: list[Fault]
+    holds: list[Hold]
+    """Each ends before the next settle: what is seen then is what is seen without it."""
 
 
 POINTS_OF_SERVICES = tuple(
@@ -105,7 +118,22 @@ def draw_schedule(seed: int) -> Schedule:
     random = Random(seed)
     lines = list(_lines(random, seed))
     operations = [(number, workload.parse_line(json.dumps(line), number)) for number, line in enumerate(lines)]
-    return Schedule(seed, operations, sorted(_faults(random, seed, len(lines)), key=lambda fault: fault.operation))
+    faults = sorted(_faults(random, seed, len(lines)), key=lambda fault: fault.operation)
+    holds = sorted(_holds(Random(f"holds {seed}"), operations), key=lambda hold: hold.operation)
+    return Schedule(seed, operations, faults, holds)
+
+
+def _holds(random: Random, operations: list[tuple[int, workload.Operation]]) -> Iterator[Hold]:
+    """Pauses and shadows of either bucket: a source of their own, so that they change no fault of a seed."""
+    buckets = [one for _, one in operations if isinstance(one, workload.CreateBucket)]
+    begin = max(number for number, one in operations if isinstance(one, workload.CreateBucket)) + 1
+    for end in (number for number, one in operations if isinstance(one, workload.Settle)):
+        for place in random.choices(buckets, k=random.randint(0, 2)):
+            first, last = sorted((random.randint(begin, end), random.randint(begin, end)))
+            state = random.choice((CollectorState.PAUSED, CollectorState.SHADOW))
+            yield Hold(first, place.volume, place.bucket, state)
+            yield Hold(last, place.volume, place.bucket, CollectorState.RUNNING)
+        begin = end + 2  # behind what is observed then
 
 
 def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:

@@ -18,7 +18,8 @@ from schemas.topics import METADATA_COMMANDS
 from services.client.errors import PlaneError
 from services.client.http_reads import HttpShard, http_client
 from services.metadata import audit_api
-from services.runtime.audit_copies import LONGEST_SECONDS, MAX_AUDITS, remove_copies
+from services.runtime.audit_copies import MAX_AUDITS, MAX_COPIES
+from services.runtime.kept_copies import DAY_SECONDS, KeptCopies
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
 from services.storage.tables import TableDefinition
@@ -140,11 +141,22 @@ def test_so_many_audits_may_have_copies_and_no_more(shard: DiffedShard, copies: 
         ask(copies, "one-more")
     assert caught.value.code == "AUDITS_RUNNING"
     old = shard.store.path.parent / "audits" / "audit-1"
-    os.utime(old, (0, old.stat().st_mtime - LONGEST_SECONDS - 60))
+    os.utime(old, (0, old.stat().st_mtime - DAY_SECONDS - 60))
     ask(copies, "one-more")
     assert not old.exists()
-    remove_copies(shard.store)
+    KeptCopies(old.parent, DAY_SECONDS).remove_all()
     assert not old.parent.exists()
+
+
+def test_one_audit_has_so_many_copies_and_no_more(shard: DiffedShard, copies: HttpShard) -> None:
+    for number in range(MAX_COPIES):
+        ask(copies, "audit-1", f"copy-{number}")
+    with pytest.raises(PlaneError) as caught:
+        ask(copies, "audit-1", "one-more")
+    assert caught.value.code == "TOO_MANY_COPIES"
+    assert copies.ask_for("DELETE", "/audit-copies", bool, {"audit_id": "audit-1"}) is True
+    assert not list((shard.store.path.parent / "audits").iterdir())
+    ask(copies, "audit-1", "one-more")
 
 
 @pytest.mark.parametrize("audit_id", ["", "../db", "a/b", "A", "x" * 65, "."])

@@ -134,6 +134,29 @@ def metric(client: httpx.Client, name: str) -> float:
     return float(lines[0].rpartition(" ")[2])
 
 
+def test_copies_are_bounded_given_back_and_gone_at_the_next_start(tmp_path: Path) -> None:
+    playground = Playground(tmp_path)
+    beside = tmp_path / "recorder" / "0"
+    for left in ("copies/.making-a", "copies/.removing-b-1", "copies/c", "audits/d"):
+        (beside / left / "db").mkdir(parents=True)
+    with playground.running() as client:
+        eventually(lambda: is_up(client))
+        assert not (beside / "copies").exists()
+        assert not (beside / "audits").exists()
+        for number in range(playground.settings.max_copies):
+            directory = client.post(f"/v1/shards/0/copies/copy-{number}").raise_for_status().json()["directory"]
+            assert (Path(directory) / "db" / "CURRENT").exists()
+        refused = client.post("/v1/shards/0/copies/one-more")
+        assert (refused.status_code, refused.json()["code"]) == (409, "TOO_MANY_COPIES")
+        known = client.post("/v1/shards/0/copies/copy-0")
+        assert (known.status_code, known.json()["code"]) == (409, "COPY_EXISTS")
+        assert client.delete("/v1/shards/0/copies/copy-0").json() is True
+        assert client.delete("/v1/shards/0/copies/copy-0").json() is False
+        assert client.delete("/v1/shards/0/copies/..").status_code == 404
+        assert client.post("/v1/shards/0/copies/one-more").is_success
+    assert playground.status == 0
+
+
 def test_shards_run_side_by_side_and_report(tmp_path: Path) -> None:
     playground = Playground(tmp_path, (0, 3))
     playground.send(1, 2, 3)

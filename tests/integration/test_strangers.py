@@ -14,7 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.access import READ, WRITE, Right, group_prefix, identities, rights
 from schemas.credentials import KafkaCredentials
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, TOPICS
+from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, TOPICS
+from services.client.errors import PlaneError
+from services.client.kafka_commands import KafkaCommands
 from services.plane.broker import EmbeddedBroker, quiet_admin
 from services.plane.broker_security import BrokerSecurity
 from services.plane.broker_topics import create_topics
@@ -135,6 +137,27 @@ def test_a_log_with_the_wrong_rights_says_what_to_correct(guarded: Guarded) -> N
     assert entitled.end_offset(METADATA_COMMANDS.name, 0) >= 0
     with pytest.raises(InvariantError, match="rights"):
         entitled.open_source([DELETED_ENTRIES.name], 0, {}).poll(1, WAIT_SECONDS)
+
+
+def test_a_client_that_sends_again_what_services_alone_may_send_is_told_so(guarded: Guarded) -> None:
+    """Twice: at first the broker says it, then the client knows."""
+    client = KafkaCommands(
+        guarded.address,
+        1,
+        answer_seconds=WAIT_SECONDS,
+        settle_seconds=WAIT_SECONDS,
+        max_unanswered=10,
+        check=lambda: None,
+        credentials=guarded.security.credentials(CLIENTS),
+    )
+    try:
+        for _ in range(2):
+            with pytest.raises(PlaneError, match=r"only services may write to gc\.purge-keys") as caught:
+                client.send_again(PURGE_KEYS.name, 0, b"x", b"", [])
+            assert caught.value.code == "PERMISSION_DENIED"
+        client.send_again(METADATA_COMMANDS.name, 0, b"x", b"", [])
+    finally:
+        client.close()
 
 
 def test_secrets_are_in_files_of_their_owner_alone_and_in_no_log(guarded: Guarded) -> None:

@@ -21,16 +21,16 @@ from schemas.records import (
     SpaceCellValue,
 )
 from services.domain.breaker import (
-    HOUR_MS,
     NOTHING,
     Amount,
+    HourCount,
     LimitsError,
     check_limits,
-    has_room,
+    let_go,
     most,
     new_hour,
-    with_claimed,
 )
+from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import cell_key
@@ -49,12 +49,14 @@ def test_what_has_room_is_what_stays_below_both_limits(
     share: int, floor_bytes: int, floor_versions: int, claims: list[int]
 ) -> None:
     had = Amount(sum(claims), len(claims))
-    limits = BreakerLimits(share, floor_bytes, floor_versions)
+    limits = [BreakerLimits(share, floor_bytes, floor_versions)]
     hour = new_hour(0, limits, had)
     for size_bytes in claims:
-        if has_room(hour, size_bytes):
-            hour = with_claimed(hour, Amount(size_bytes, 1))
-        else:
+        before, count = hour, HourCount(hour)
+        is_admitted = count.admit(size_bytes, death=1)
+        hour = count.hour()
+        if not is_admitted:
+            assert hour == before
             assert hour.claimed_bytes + size_bytes > max(floor_bytes, had.size_bytes * share // 100) or (
                 hour.claimed_versions + 1 > max(floor_versions, had.versions * share // 100)
             )
@@ -62,6 +64,37 @@ def test_what_has_room_is_what_stays_below_both_limits(
         assert hour.claimed_versions <= most(limits, had).versions
     if share == 100:
         assert hour.claimed_bytes == had.size_bytes, "all of a bucket may go when its share is all"
+
+
+@given(st.lists(st.tuples(sizes, st.integers(1, 20)), max_size=30), st.integers(1, 20), st.data())
+def test_beside_the_limits_goes_what_was_let_go_and_no_more(
+    claims: list[tuple[int, int]], reset_txn: int, data: st.DataObject
+) -> None:
+    """Of what had died by the reset so much as waited, whatever else has died by then; of the rest what may go."""
+    limits = [BreakerLimits(1, data.draw(st.integers(0, 3_000)), data.draw(st.integers(0, 6)))]
+    seen = Amount(data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 10)))
+    hour = let_go(new_hour(0, limits, NOTHING), reset_txn, seen)
+    gone_before = gone_after = NOTHING
+    for size_bytes, death in claims:
+        if data.draw(st.booleans()):
+            hour = new_hour(0, limits, NOTHING, hour)
+            gone_after = NOTHING
+        count = HourCount(hour)
+        if count.admit(size_bytes, death):
+            if count.hour().let_go_versions < hour.let_go_versions:
+                assert death <= reset_txn
+                gone_before = Amount(gone_before.size_bytes + size_bytes, gone_before.versions + 1)
+            else:
+                gone_after = Amount(gone_after.size_bytes + size_bytes, gone_after.versions + 1)
+        hour = count.hour()
+        for gone, may_go in ((gone_before, seen), (gone_after, most(limits, NOTHING))):
+            assert gone.size_bytes <= may_go.size_bytes
+            assert gone.versions <= may_go.versions
+
+
+def test_of_limits_of_two_the_smaller_counts() -> None:
+    owners, everybodys = BreakerLimits(50, 10, 0), BreakerLimits(10, 10, 30)
+    assert most([owners, everybodys], Amount(1_000, 100)) == Amount(100, 30)
 
 
 @pytest.mark.parametrize("limits", [(-1, 0, 0), (101, 0, 0), (50, -1, 0), (50, 0, -1)])
@@ -80,6 +113,8 @@ class Claimed:
     began_ms: int = -HOUR_MS
     amount: Amount = NOTHING
     may_go: Amount = NOTHING
+    let_go: Amount = NOTHING
+    reset_txn: int = 0
     is_tripped: bool = False
 
     def delete(self, number: int, size_bytes: int) -> None:
@@ -93,26 +128,28 @@ class Claimed:
             return
         now_ms = self.shard.clock.now_ms()
         if not self.is_tripped and now_ms - self.began_ms >= HOUR_MS:
-            self.began_ms, self.amount, self.may_go = now_ms, NOTHING, most(self.limits, self.had())
+            self.began_ms, self.amount, self.may_go = now_ms, NOTHING, most([self.limits], self.had())
         answer = self.shard.claim(*(row for _, (row, _) in asked))
         expected = []
         for number, (row, size_bytes) in asked:
+            left = Amount(self.let_go.size_bytes - size_bytes, self.let_go.versions - 1)
             after = Amount(self.amount.size_bytes + size_bytes, self.amount.versions + 1)
-            self.is_tripped |= after.size_bytes > self.may_go.size_bytes or after.versions > self.may_go.versions
+            is_let_go = row.death <= self.reset_txn and min(left.size_bytes, left.versions) >= 0
+            is_too_much = after.size_bytes > self.may_go.size_bytes or after.versions > self.may_go.versions
+            self.is_tripped |= not is_let_go and is_too_much
             if self.is_tripped:
                 expected.append(row)
-            else:
-                self.amount = after
-                del self.waiting[number]
+                continue
+            self.let_go, self.amount = (left, self.amount) if is_let_go else (self.let_go, after)
+            del self.waiting[number]
         assert row_names(answer.held_back) == expected
 
     def reset(self) -> None:
-        self.shard.do(ResetBreaker("vol", "flat", "meant"))
+        reset_txn = self.shard.do(ResetBreaker("vol", "flat", "meant")).txn
         if self.is_tripped:
-            waiting = Amount(sum(size for _, size in self.waiting.values()), len(self.waiting))
-            may_go = most(self.limits, self.had())
+            self.let_go = Amount(sum(size for _, size in self.waiting.values()), len(self.waiting))
+            self.reset_txn, self.may_go = reset_txn, most([self.limits], self.had())
             self.is_tripped, self.began_ms, self.amount = False, self.shard.clock.now_ms(), NOTHING
-            self.may_go = Amount(may_go.size_bytes + waiting.size_bytes, may_go.versions + waiting.versions)
 
     def had(self) -> Amount:
         bucket = self.shard.bucket("flat")

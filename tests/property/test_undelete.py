@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.answers import Returning
 from schemas.records import BucketLayout, DeletedKind, MetadataReply, RollbackPage, TakeSnapshot, Undelete
 from schemas.topics import DEAD_LETTERS
 from services.domain.coming_back import Return, return_of
 from services.domain.table_keys import object_txn
 from services.metadata import queries
+from services.metadata.deleted_queries import list_deleted
 from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
@@ -34,6 +36,13 @@ _REFUSALS = {
     "SNAPSHOT_IN_BETWEEN",
     "HELD_BY_SNAPSHOT",
 }
+_OF_THE_PLACE = {"KEY_ALREADY_EXISTS", "FILE_ALREADY_EXISTS", "NOT_A_FILE", "BUCKET_BUSY"}
+_REFUSALS_OF = {
+    Returning.ONLY_A_COPY: {"SNAPSHOT_IN_BETWEEN", "HELD_BY_SNAPSHOT"},
+    Returning.ONLY_ITS_FILES: {"DIRECTORY_EXPANDED", "SNAPSHOT_IN_BETWEEN"},
+    None: {"TOO_LATE"},
+}
+"""By what the listing says, why it does not come back so. Where it was to go may be in the way of anything."""
 
 
 class _UndoBucket(_Bucket):
@@ -58,21 +67,32 @@ class _UndoBucket(_Bucket):
         if not deleted:
             return
         chosen, before = self.random.choice(deleted), self.listing()
-        expected = self._below(chosen)
+        expected, returning = self._below(chosen), self._listed_return(chosen)
         reply: MetadataReply = self.do(chosen)
         if reply.error:
             assert reply.error in _REFUSALS
+            assert reply.error in _REFUSALS_OF.get(returning, set()) | _OF_THE_PLACE
             assert self.listing() == before
             return
         self.came_back += 1
         assert expected is not None
         assert reply.committed is not None
+        is_itself = reply.committed.object_id == chosen.object_id
+        assert returning is (Returning.ITSELF if is_itself else Returning.NEW_OBJECT)
         made = {path: entry for path, entry in self.listing().items() if path not in before}
         parents = {path for path in made if chosen.path.startswith(f"{path}/")}
         assert before == {path: entry for path, entry in self.listing().items() if path in before}
         found = {path[len(chosen.path) :]: entry for path, entry in made.items() if path not in parents}
         assert found == expected
         assert self.do(chosen).error in ("TOO_LATE", "KEY_ALREADY_EXISTS", "FILE_ALREADY_EXISTS", "BUCKET_BUSY")
+
+    def _listed_return(self, chosen: Undelete) -> Returning | None:
+        """As what the listing says that it would come back."""
+        bucket = queries.get_bucket(self.tables, "vol", "bucket")
+        for entry in list_deleted(self.tables, bucket, limit=100_000):
+            if (entry.kind, entry.object_id, entry.death) == (chosen.kind, chosen.object_id, chosen.death):
+                return entry.returning
+        return None
 
     def _below(self, chosen: Undelete) -> dict[str, tuple[bool, str, int]] | None:
         """What is to be listed, by its path from there: the version, or all that is below the directory."""

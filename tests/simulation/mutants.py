@@ -11,7 +11,7 @@ import pytest
 from schemas import records
 from schemas.records import DeletedKind, RowName
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
-from services.domain import chain_view
+from services.domain import chain_view, coming_back
 from services.domain.chain_view import ChainView
 from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
@@ -430,7 +430,7 @@ def claim_ignores_the_undelete(patch: Patch) -> None:
 
 def undelete_ignores_snapshots(patch: Patch) -> None:
     """What comes back takes up its old life, whatever was taken meanwhile."""
-    patch.setattr(undelete, "return_of", lambda *_, **__: Return.ITSELF)
+    patch.setattr(coming_back, "return_of", lambda *_, **__: Return.ITSELF)
 
 
 def undelete_ignores_the_expansion(patch: Patch) -> None:

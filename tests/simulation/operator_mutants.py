@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from schemas.records import CollectorChanged
 from services.directory_deletion.trees import Trees
 from services.domain.table_keys import bucket_id_key
 from services.key_deletion.stores import Stores
 from services.metadata import breaker, claims
+from services.metadata.collectors import Collectors
 from services.metadata.tables import PURGE_HOUR_TABLE
+from services.runtime.collector_follower import CollectorFollower
 from tests.simulation.errors import LivenessError, SafetyError
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutants import Mutant
@@ -55,6 +59,21 @@ def breaker_forgets_what_was_claimed(patch: Patch) -> None:
     patch.setattr(breaker, "_hour_of", hour_of)
 
 
+def nothing_is_told_again(patch: Patch) -> None:
+    """Who has not heard of a change never hears of it."""
+    patch.setattr(Collectors, "tell_all", lambda *_: None)
+
+
+def whole_state_ends_nothing(patch: Patch) -> None:
+    """What all that is told again does not name stays as it was known."""
+    original = CollectorFollower.follow
+    patch.setattr(CollectorFollower, "follow", lambda self, told, work: original(self, _as_change(told), work))
+
+
+def _as_change(told: CollectorChanged) -> CollectorChanged:
+    return replace(told, previous_txn=0, is_whole=False)
+
+
 OPERATOR_MUTANTS = {
     "a claim ignores a pause": Mutant(claim_ignores_a_pause, FaultMix(), (SafetyError,), runs=120),
     "a resume forgets rows": Mutant(resume_forgets_rows, FaultMix(), (LivenessError,), runs=120),
@@ -62,4 +81,10 @@ OPERATOR_MUTANTS = {
         breaker_forgets_what_was_claimed, FaultMix(crash=0.3), (SafetyError,), runs=400
     ),
     "a resume forgets trees": Mutant(resume_forgets_trees, FaultMix(), (LivenessError,), runs=120),
+    "a lost change of the collector is not told again": Mutant(
+        nothing_is_told_again, FaultMix(), (LivenessError,), runs=120
+    ),
+    "a lost resume is not known from all that is told": Mutant(
+        whole_state_ends_nothing, FaultMix(), (LivenessError,), runs=240
+    ),
 }

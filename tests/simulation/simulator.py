@@ -33,7 +33,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.row_columns import BlockGroup, ColumnsError, block_groups, deleted_entries, row_names
-from services.domain.table_keys import local_id_txn, object_txn
+from services.domain.table_keys import local_id_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.mock_scm.inventory import scm_state
@@ -61,8 +61,6 @@ MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 LIMITS = records.BreakerLimits(share_percent=1, floor_bytes=6_000, floor_versions=2)
 """So low that the breaker trips; one percent of what a run has is less than the floors."""
-SEEN = 1 << 40
-"""More than any run has: what waited when the breaker was reset may go."""
 REPLAYED_TOPICS = frozenset(
     topic.name for topic in (METADATA_REPLIES, METADATA_PROGRESS, DELETED_ENTRIES, SNAPSHOT_CHAIN)
 )
@@ -75,6 +73,9 @@ _ASKED_BY: Mapping[type[Any], str] = {
     records.DirectoryExpanded: "directory_deletion",
     records.DirectoriesPurged: "directory_deletion",
 }
+
+_FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
+"""Who is told of the collector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class _Shard:
     lost_answers: int = 0
     hours: dict[int, list[int]] = field(default_factory=dict)
     """By bucket id the log time at which its present hour of claims began, and the bytes and versions of it."""
+    let_go: dict[int, int] = field(default_factory=dict)
+    """By bucket id the txn of the reset which has let go what had died by then."""
     trips: dict[int, int] = field(default_factory=dict)
     """By bucket id the txn at which the breaker has tripped."""
 
@@ -131,6 +134,8 @@ class Simulation:
         self.has_breaker = self.operating.random() < 0.5
         """Whether the operator sets limits; then he pauses everything or nothing: whether a bucket that was deleted
         can still be paused by its name depends on when the breaker tripped."""
+        self.loses_change = self.operating.choice(("", "", *_FOLLOWERS))
+        """Who never hears of some changes of the collector, as if the log had lost them."""
         self.mix = draw_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
@@ -145,7 +150,7 @@ class Simulation:
         self.injected: set[tuple[str, int, int]] = set()
         """Topic, partition and offset of every message that nobody can read."""
         self.steps = self.restores = self.deleted_groups = 0
-        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = 0
+        self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = self.lost_changes = 0
         self.trace: list[str] = []
         for switches in self.plane.switches:
             switches.fail_share = self.mix.scm_fail_share
@@ -383,6 +388,17 @@ class Simulation:
         shard.lost_answers += 1
         self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
 
+    def _lose_change(self, shard: _Shard, offset: int, body: Any) -> None:
+        """One service never hears of a change of the collector: metadata has to tell all of it again."""
+        if not isinstance(body, records.CollectorChanged) or body.is_whole or self.operating.random() < 0.5:
+            return
+        place = (self.loses_change, shard.model.shard, METADATA_PROGRESS.name)
+        told = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
+        if any(one.value == told[offset].value for one in told[: self.plane.position(*place)]):
+            return  # it was heard already
+        self.faults.holes.add((*place, told[offset].value))
+        self.lost_changes += 1
+
     def resume(self) -> None:
         """Go on with the faults after a quiet time."""
         self.faults.resume()
@@ -438,6 +454,8 @@ class Simulation:
         for offset, progress in self._new_records(shard, METADATA_PROGRESS):
             self._watch_progress(shard, progress.body)
             self._watch_pauses(shard, progress)
+            if self.loses_change:
+                self._lose_change(shard, offset, progress.body)
             if self.mix.has_lost_answer:
                 self._lose_answer(shard, offset, progress.body)
         if shard.model.is_rolling_back:
@@ -461,6 +479,8 @@ class Simulation:
             records = self.plane.log.records(topic, shard.model.shard)
             for record in records[shard.read_to.get(f"repeats/{topic}", 0) :]:
                 # What is sent at the end of a batch is cut into messages by the batches.
+                if topic == METADATA_PROGRESS.name and _is_told_again(record):
+                    continue
                 news = _entries(record) if topic == DELETED_ENTRIES.name else [record.value]
                 place = (topic, record.partition, record.offset)
                 is_own = place not in self.injected and place not in shard.liar.places
@@ -523,14 +543,17 @@ class Simulation:
                     raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
                 del shard.trips[group.bucket_id]
                 shard.hours.pop(group.bucket_id, None)
+                shard.let_go.pop(group.bucket_id, None)
                 if moment.reset_ms >= 0:
-                    shard.hours[group.bucket_id] = [moment.reset_ms, -SEEN, -SEEN]
-            incarnation = shard.model.made_buckets[object_txn(group.bucket_id)]
-            if not moment.is_limited or incarnation.is_deleted:
+                    shard.hours[group.bucket_id] = [moment.reset_ms, 0, 0]
+                    shard.let_go[group.bucket_id] = moment.reset_txn
+            if not moment.is_limited:
                 continue
             hour = shard.hours.get(group.bucket_id)
             if hour is None or moment.log_time_ms - hour[0] >= HOUR_MS:
                 hour = shard.hours[group.bucket_id] = [moment.log_time_ms, 0, 0]
+            if group.death <= shard.let_go.get(group.bucket_id, 0):
+                continue
             hour[1] += group.blocks.size_bytes
             hour[2] += 1
             if hour[1] > LIMITS.floor_bytes or hour[2] > LIMITS.floor_versions:
@@ -793,6 +816,15 @@ def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterabl
         places = {snapshot_id: model.snapshot_places[snapshot_id] for snapshot_id in made}
         return [one for one, place in places.items() if place[0] is incarnation and place[1] > txn]
     return []
+
+
+def _is_told_again(record: LogRecord) -> bool:
+    """Whether a message tells all that the collector does: each start sends one, whatever was sent before."""
+    try:
+        body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body
+    except DecodeError:
+        return False
+    return isinstance(body, records.CollectorChanged) and body.is_whole
 
 
 def _entries(record: LogRecord) -> list[Any]:

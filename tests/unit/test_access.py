@@ -32,8 +32,8 @@ from schemas.credentials import (
 )
 from schemas.http_token import bearer, check_address, is_authorized
 from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
-from services.plane.broker_security import access_list
-from services.plane.plane_secrets import plane_security
+from services.plane.broker_security import BrokerSecurity, access_list
+from services.plane.plane_secrets import plane_security, signer_of
 from services.runtime.http import HttpServer, http_app
 from services.runtime.kafka import consumer_configuration, producer_configuration
 from services.runtime.secrets import http_token, kafka_credentials
@@ -230,3 +230,11 @@ def test_a_home_is_secured_once_its_secrets_are_there(tmp_path: Path) -> None:
     assert plane_security(tmp_path, is_wanted=True) is not None
     (tmp_path / "secrets").mkdir()
     assert plane_security(tmp_path) is not None
+
+
+def test_a_user_who_has_no_file_to_sign_with_is_told_who_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPCLEAN_USER", "bob")
+    with pytest.raises(CredentialsError, match=r"deepclean secret set bob.*DEEPCLEAN_USER"):
+        signer_of(BrokerSecurity(tmp_path))

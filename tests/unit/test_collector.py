@@ -9,30 +9,47 @@ import pytest
 
 from schemas.answers import ShadowHour
 from schemas.records import (
+    AcceptLostTail,
     Barrier,
+    BucketCollector,
+    BucketLayout,
     ClaimRows,
     CollectorChanged,
     CollectorState,
+    CreateBucket,
+    DeleteBucket,
     DeleteKey,
+    DirectoriesPurged,
+    DirectoryExpanded,
     ExpandDirectory,
+    ExpansionOutcome,
     JudgedDirectory,
     MetadataCommand,
     MetadataProgress,
+    PurgedDirectory,
+    PurgeDirectories,
     PurgeDirectory,
+    PurgeOutcome,
     PutKey,
+    ScmReply,
     SetCollector,
     StopClaims,
     SweepPage,
 )
-from schemas.topics import METADATA_PROGRESS, PURGE_DIRECTORIES
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SCM_REPLIES
 from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.domain.collector import is_looser, stricter
+from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.sweeps import EVERY_BUCKET
 from services.key_deletion.tables import TASK_TABLE
 from services.metadata.collector_queries import collector_status
 from services.metadata.queries import shard_state
-from services.metadata.shadow import HOUR_MS, KEPT_HOURS
+from services.metadata.shadow import KEPT_HOURS
+from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies
 from tests.unit.test_key_deletion import barrier, claimed, named, purge, row
@@ -42,8 +59,14 @@ RUNNING, PAUSED, STOPPED = CollectorState.RUNNING, CollectorState.PAUSED, Collec
 BUCKET = row(1).bucket_id
 
 
-def changed(state: CollectorState, txn: int, bucket_id: int = BUCKET) -> Sent:
-    return METADATA_PROGRESS, MetadataProgress(txn, CollectorChanged(bucket_id, state, txn))
+def changed(state: CollectorState, txn: int, bucket_id: int = BUCKET, previous_txn: int = 0) -> Sent:
+    change = CollectorChanged((BucketCollector(bucket_id, state),), txn, previous_txn)
+    return METADATA_PROGRESS, MetadataProgress(txn, change)
+
+
+def whole(txn: int, previous_txn: int, **paused: CollectorState) -> Sent:
+    states = tuple(BucketCollector(BUCKET + int(one[1:]), state) for one, state in paused.items())
+    return METADATA_PROGRESS, MetadataProgress(txn, CollectorChanged(states, txn, previous_txn, is_whole=True))
 
 
 @pytest.mark.parametrize(("one", "other"), list(product(CollectorState, repeat=2)))
@@ -62,6 +85,7 @@ class TestKeyDeletion:
         assert not bodies(desk.give(purge(row(2))), ClaimRows)
         (sweep,) = bodies(desk.give(changed(RUNNING, 9)), SweepPage)
         assert (sweep.bucket_id, sweep.after_death, sweep.until_death) == (BUCKET, 0, 0)
+        assert sweep.with_claimed, "a purge of a claimed row may have been left alone, too"
         assert bodies(desk.give(purge(row(1))), ClaimRows)
 
     def test_claims_other_buckets_meanwhile(self) -> None:
@@ -131,7 +155,16 @@ class TestMetadata:
         shard.do(PutKey("vol", "flat", "k", 7))
         shard.do(DeleteKey("vol", "flat", "k"))
         shard.claim(shard.row(), task=1, chain_version=0)
-        assert [hour.bytes for hour in self.shadow(shard)] == [101, 102, 7]
+        assert self.shadow(shard)[0].began_ms == 0, "what was before is summed up"
+        assert [hour.bytes for hour in self.shadow(shard)] == [110, 101, 102, 7]
+        shard.clock.advance(HOUR_MS)
+        shard.do(PutKey("vol", "flat", "k", 9))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        shard.claim(shard.row(), task=1, chain_version=0)
+        (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+        assert [hour.bytes for hour in line.shadow] == [211, 102, 7, 9]
+        assert sum(hour.bytes for hour in line.shadow) == line.pending_bytes
+        assert (line.shadow[0].versions, line.pending_versions) == (3, 6)
 
     def shadow(self, shard: Shard) -> tuple[ShadowHour, ...]:
         return collector_status(TablesReader(shard.store), "vol", "flat")[1].shadow
@@ -145,10 +178,72 @@ class TestMetadata:
     def test_tells_each_change_with_its_txn(self, shard: Shard) -> None:
         reply = shard.do(SetCollector("vol", "flat", PAUSED, "why"))
         bucket_id = shard.bucket("flat").object_id
-        assert shard.sent(METADATA_PROGRESS)[-1].body == CollectorChanged(bucket_id, PAUSED, reply.txn)
+        assert shard.sent(METADATA_PROGRESS)[-1].body == CollectorChanged(
+            (BucketCollector(bucket_id, PAUSED),), reply.txn, 0
+        )
         shard.send(MetadataCommand(0, "", 0, StopClaims("no chain"), "snapshots"))
         shard.runner.step()
-        assert shard.sent(METADATA_PROGRESS)[-1].body == CollectorChanged(0, STOPPED, reply.txn + 1)
+        assert shard.sent(METADATA_PROGRESS)[-1].body == CollectorChanged(
+            (BucketCollector(0, STOPPED),), reply.txn + 1, reply.txn
+        )
+
+    def test_tells_all_again_after_a_start_and_in_each_hour_of_the_log(self, shard: Shard) -> None:
+        paused = BucketCollector(shard.bucket("flat").object_id, PAUSED)
+        set_txn = shard.do(SetCollector("vol", "flat", PAUSED, "why")).txn
+        shard.start()
+        shard.runner.step()
+        assert self.told(shard) == CollectorChanged((paused,), set_txn, set_txn, is_whole=True)
+        shard.clock.advance(HOUR_MS)
+        put_txn = shard.do(PutKey("vol", "flat", "k", 1)).txn
+        assert self.told(shard) == CollectorChanged((paused,), put_txn, set_txn, is_whole=True)
+        shard.do(SetCollector("vol", "flat", RUNNING, "why"))
+        shard.start()
+        shard.runner.step()
+        assert self.told(shard).states == (), "it ends what is not in it"
+
+    def test_tells_nothing_where_nothing_was_ever_said(self, shard: Shard) -> None:
+        shard.start()
+        shard.runner.step()
+        shard.clock.advance(HOUR_MS)
+        shard.do(PutKey("vol", "flat", "k", 1))
+        self.barrier(shard, 0)
+        assert not [one for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectorChanged)]
+
+    @pytest.mark.parametrize("origin", ["", "key_deletion", "directory_deletion"])
+    def test_tells_all_again_before_a_barrier_of_who_has_missed_a_change(self, shard: Shard, origin: str) -> None:
+        set_txn = shard.do(SetCollector("", "", PAUSED, "why")).txn
+        self.barrier(shard, set_txn, origin)
+        assert not self.told(shard).is_whole
+        self.barrier(shard, set_txn - 1, origin)
+        assert self.told(shard).is_whole
+        if origin:
+            told, passed = [one.body for one in shard.sent(METADATA_PROGRESS)][-2:]
+            assert (type(told), passed.collector_txn) == (CollectorChanged, set_txn)
+
+    def test_tells_in_one_message_what_one_command_has_changed(self, shard: Shard) -> None:
+        for _ in range(2):
+            shard.do(SetCollector("vol", "flat", PAUSED, "why"))
+            shard.do(DeleteBucket("vol", "flat"))
+            shard.do(CreateBucket("vol", "flat", BucketLayout.OBJECT_STORE))
+        reply = shard.do(SetCollector("vol", "flat", RUNNING, ""))
+        assert (len(self.told(shard).states), self.told(shard).txn) == (3, reply.txn)
+
+    def test_tells_all_when_a_lost_tail_is_accepted_though_it_knows_of_no_change(self, shard: Shard) -> None:
+        state = TablesReader(shard.store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+        assert state is not None
+        offset = shard.log.end_offset(METADATA_COMMANDS.name, 0)
+        body = AcceptLostTail(offset, state.txn, state.log_time_ms, 1, state.txn + 1_000, state.chain_version + 1, "")
+        shard.send(MetadataCommand(0, "", 0, body, wants_reply=False))
+        shard.runner.step()
+        assert self.told(shard) == CollectorChanged((), body.txn, 0, is_whole=True)
+
+    def told(self, shard: Shard) -> CollectorChanged:
+        return [one.body for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectorChanged)][-1]
+
+    def barrier(self, shard: Shard, collector_txn: int, origin: str = "") -> None:
+        body = Barrier("b", 1, 0, origin, collector_txn)
+        shard.send(MetadataCommand(0, "", 0, body, origin or "snapshots", wants_reply=False))
+        shard.runner.step()
 
     def test_keeps_a_pause_of_everything_behind_a_stop(self, shard: Shard) -> None:
         shard.do(SetCollector("", "", PAUSED, "why"))
@@ -173,7 +268,79 @@ class TestMetadata:
         assert shard.refusal(body) == code
 
 
+class TestFollower:
+    """Only what was heard without a gap counts as known; what was missed is made good when all is told again."""
+
+    @pytest.fixture
+    def desk(self) -> Desk:
+        return Desk(KeyDeletionService)
+
+    def known_txn(self, desk: Desk) -> int:
+        (row,) = desk.rows(COLLECTOR_TABLE)
+        return row.complete_txn
+
+    def test_notices_a_change_that_went_missing_behind_others(self, desk: Desk) -> None:
+        desk.give(changed(PAUSED, 5))
+        desk.give(changed(PAUSED, 9, BUCKET + 1, previous_txn=7))
+        desk.give(changed(RUNNING, 11, BUCKET + 1, previous_txn=9))
+        desk.restart()
+        assert self.known_txn(desk) == 5
+        assert not bodies(desk.give(purge(row(1))), ClaimRows), "what was heard is believed meanwhile"
+
+    def test_learns_of_a_resume_that_was_lost_and_looks_at_everything_again(self, desk: Desk) -> None:
+        desk.give(changed(PAUSED, 5))
+        (sweep,) = bodies(desk.give(whole(12, 9)), SweepPage)
+        assert sweep.bucket_id == EVERY_BUCKET
+        assert self.known_txn(desk) == 12
+        assert bodies(desk.give(purge(row(1))), ClaimRows)
+
+    def test_looks_at_everything_again_when_a_pause_went_by_unheard(self, desk: Desk) -> None:
+        assert bodies(desk.give(whole(12, 9)), SweepPage), "rows may have been held back"
+
+    def test_learns_of_a_pause_that_was_lost(self, desk: Desk) -> None:
+        desk.give(whole(12, 9, b0=PAUSED))
+        assert not bodies(desk.give(purge(row(1))), ClaimRows)
+
+    def test_sweeps_nothing_when_it_is_told_what_it_knows(self, desk: Desk) -> None:
+        desk.give(changed(PAUSED, 5))
+        assert not desk.give(whole(12, 5, b0=PAUSED))
+        assert not desk.give(whole(8, 5)), "older than what is known"
+        assert not bodies(desk.give(purge(row(1))), ClaimRows)
+
+    def test_forgets_what_metadata_has_lost_itself(self, desk: Desk) -> None:
+        desk.give(changed(PAUSED, 5))
+        (sweep,) = bodies(desk.give(whole(1_000_000, 0)), SweepPage)
+        assert sweep.bucket_id == BUCKET
+        assert bodies(desk.give(purge(row(1))), ClaimRows)
+
+    def test_returns_a_barrier_with_what_it_knows(self, desk: Desk) -> None:
+        desk.give(changed(PAUSED, 5))
+        body = Barrier("b", 1, 0, "", 9)
+        (returned,) = bodies(desk.give((SCM_REPLIES, ScmReply(body))), Barrier)
+        assert returned.collector_txn == 5
+
+
 class TestDirectoryDeletion:
+    def test_asks_less_and_less_often_when_it_is_held_back_for_no_reason_known_here(self) -> None:
+        desk = Desk(DirectoryDeletionService)
+        settings = DirectoryDeletionSettings()
+        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
+        desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (judged,))))
+        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
+        assert bodies(desk.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), PurgeDirectories)
+        held_back = PurgedDirectory(BUCKET, 1 << 8, 4, 0, PurgeOutcome.HELD_BACK)
+        for pause_ms in (settings.first_blocked_ms, 2 * settings.first_blocked_ms, 4 * settings.first_blocked_ms):
+            assert not desk.give((METADATA_PROGRESS, MetadataProgress(7, DirectoriesPurged((held_back,)))))
+            desk.restart()
+            passed = desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (), Barrier("b", 1, 0, "", 5))))
+            assert not bodies(passed, PurgeDirectories)
+            assert not bodies(desk.wait(pause_ms - 1), PurgeDirectories)
+            assert bodies(desk.wait(1), PurgeDirectories)
+        desk.give((METADATA_PROGRESS, MetadataProgress(8, DirectoriesPurged((held_back,)))))
+        desk.give(whole(12, 5, b0=PAUSED))
+        assert not bodies(desk.wait(2 * settings.longest_blocked_ms), PurgeDirectories)
+        assert bodies(desk.give(changed(RUNNING, 14, previous_txn=5)), PurgeDirectories)
+
     def test_expands_no_tree_of_a_paused_bucket_until_it_is_resumed(self) -> None:
         desk = Desk(DirectoryDeletionService)
         desk.give(changed(PAUSED, 5))

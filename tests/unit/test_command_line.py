@@ -167,3 +167,10 @@ def test_a_volume_is_found_in_whichever_shard_it_is(tmp_path: Path) -> None:
     assert line.run("volume", "create", "vol-e", "--shard", "0", status=1).startswith("VOLUME_ALREADY_EXISTS: ")
     assert line.run("volume", "create", "other", "--shard", "2", status=1).startswith("INVALID_REQUEST: ")
     assert line.run("bucket", "list", "none", status=1).startswith("VOLUME_NOT_FOUND: ")
+
+
+def test_no_line_of_a_table_or_record_ends_in_blanks(tree: CommandLine) -> None:
+    """Where programs and files take it, that is; on a terminal nobody sees them."""
+    for words in (("key", "list", "vol1/tree"), ("bucket", "info", "vol1/tree"), ("gc", "status")):
+        printed = tree.run(*words)
+        assert printed.splitlines() == [line.rstrip() for line in printed.splitlines()]

@@ -1,17 +1,24 @@
-"""A process of the real plane dies at a named point when it is told to at its start, and never else."""
+"""A process of the real plane dies at a named point when it is told to at its start, else never; what a schedule is."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from schemas.records import CollectorState
+from services.client.replay import Replay
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
 from services.runtime.clock import SystemClock
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
 from tests.chaos.keeper import Counts
+from tests.chaos.run import expected_lines, hold
 from tests.chaos.schedule import POINTS_OF_SERVICES, FaultKind, draw_schedule
 
 PROGRAM = """
@@ -70,3 +77,19 @@ def test_the_summary_names_every_figure() -> None:
         "  killed at random moments: metadata 2",
         "  died at named points (1): mock_scm after_write 1",
     ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pauses_of_a_schedule_change_nothing_of_what_is_seen_when_it_is_settled(seed: int) -> None:
+    schedule = draw_schedule(seed)
+    replay, found = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any]()
+    for number, operation in schedule.operations:
+        hold(replay, schedule, number)
+        found += replay.execute(number, operation)
+    found += replay.collect()
+    assert json.loads(json.dumps(found)) == expected_lines(schedule)
+
+
+def test_schedules_pause_and_resume() -> None:
+    holds = [hold for seed in range(20) for hold in draw_schedule(seed).holds]
+    assert {one.state for one in holds} == {CollectorState.PAUSED, CollectorState.SHADOW, CollectorState.RUNNING}

@@ -18,10 +18,12 @@ from schemas.records import (
     MetadataCommand,
     PutKey,
     ResolveDeadLetter,
+    Settle,
     SnapshotCommand,
     SnapshotReply,
     StopClaims,
 )
+from schemas.signatures import sign
 from schemas.topics import (
     CHANGELOGS,
     DEAD_LETTERS,
@@ -30,8 +32,10 @@ from schemas.topics import (
     SNAPSHOT_CHAIN,
     SNAPSHOTS_COMMANDS,
     TOPICS,
+    Topic,
 )
 from services.client.dead_letter_advice import advice_for
+from services.domain.authorization import SIGNED_FOR_MS
 from services.domain.dead_letters import (
     FIRST_TIME,
     MAX_LETTER_BYTES,
@@ -44,8 +48,10 @@ from services.domain.dead_letters import (
     shortened,
 )
 from services.plane.stack import PLANE_TOPICS
+from services.runtime.clock import SystemClock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.runtime.signing import Signer, signed_command
 from services.snapshots.dead_letters import SOURCES
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
@@ -131,6 +137,55 @@ def test_a_retry_that_works_leaves_nothing_open(line: CommandLine) -> None:
     line.run("dead-letters", "retry", f"0:{row['number']}")
     assert listed(line) == []
     assert line.json("key", "stat", "vol1/tree/k")["size_bytes"] == 10
+
+
+def letter_about(line: CommandLine, topic: Topic, value: bytes) -> str:
+    """A letter about a message of somebody, as ``retry`` wants it named."""
+    letter = DeadLetter("metadata", topic.name, 0, 999, "E", "m", b"", value, len(value), b"", ())
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode(letter), None)
+    (row,) = listed(line)
+    return f"0:{row['number']}"
+
+
+def signed_by_ann(topic: Topic, age_ms: int) -> bytes:
+    signer, at_ms = Signer("ann", b"x" * 32), SystemClock().now_ms() - age_ms
+    if topic is METADATA_COMMANDS:
+        put = MetadataCommand(0, "ann/1", 1, PutKey("vol1", "tree", "k", 10, "", 1024))
+        return signed_command(topic, put, signer, at_ms)
+    return signed_command(topic, SnapshotCommand(0, "ann/1", 1, Settle("b")), signer, at_ms)
+
+
+@pytest.mark.parametrize("topic", [METADATA_COMMANDS, SNAPSHOTS_COMMANDS])
+@pytest.mark.parametrize("age_ms", [SIGNED_FOR_MS + 60_000, -SIGNED_FOR_MS - 60_000])
+def test_a_command_whose_signature_is_too_old_is_not_sent_again(line: CommandLine, topic: Topic, age_ms: int) -> None:
+    """metadata would refuse it, and its answer would go to a client that has long gone."""
+    letter = letter_about(line, topic, signed_by_ann(topic, age_ms))
+    sent_before = len(line.client.plane.log.records(topic.name, 0))
+    for again in ((), ("--again",)):
+        refused = line.run("dead-letters", "retry", letter, *again, status=1)
+        assert "more than 30 minutes" in refused
+        assert "Issue the command again" in refused
+        assert "drop this letter" in refused
+    assert "Issue the command again" in line.json("dead-letters", "show", letter)["action"]
+    assert len(line.client.plane.log.records(topic.name, 0)) == sent_before
+    assert [row["state"] for row in listed(line)] == ["OPEN"]
+    line.run("dead-letters", "drop", letter, "--reason", "issued again")
+    assert listed(line) == []
+
+
+def test_a_command_that_was_signed_just_now_is_sent_again(line: CommandLine) -> None:
+    letter = letter_about(line, METADATA_COMMANDS, signed_by_ann(METADATA_COMMANDS, SIGNED_FOR_MS - 60_000))
+    line.run("dead-letters", "retry", letter)
+    assert listed(line) == []
+    assert line.json("key", "stat", "vol1/tree/k")["size_bytes"] == 10
+
+
+def test_a_services_command_has_no_age_and_is_sent_again(line: CommandLine) -> None:
+    stop = COMMAND.encode(MetadataCommand(0, "", 0, StopClaims("the chain"), "snapshots"))
+    signed = sign(b"x" * 32, METADATA_COMMANDS.name, COMMAND.fingerprint, stop)
+    letter = letter_about(line, METADATA_COMMANDS, signed)
+    line.run("dead-letters", "retry", letter)
+    assert listed(line) == []
 
 
 def test_a_dropped_letter_says_who_and_why_and_cannot_be_dealt_with_twice(line: CommandLine) -> None:

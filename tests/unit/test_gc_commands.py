@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from schemas.codec import codec
+from schemas.records import BucketLayout, MetadataCommand, StopClaims
+from schemas.topics import METADATA_COMMANDS
+from services.client import workload
+from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from tests.unit.test_space_commands import CommandLine
@@ -89,8 +94,27 @@ def test_a_bucket_that_was_deleted_while_paused_can_be_resumed(line: CommandLine
     line.run("bucket", "delete", "vol1/one")
     line.settle()
     assert stored_bytes(line) == 2140
-    assert "vol1/one (deleted)" in line.run("gc", "status")
+    assert "vol1/one (deleted, id " in line.run("gc", "status")
     line.run("gc", "resume", "vol1/one")
+    line.settle()
+    assert stored_bytes(line) == 1070
+
+
+def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_command(line: CommandLine) -> None:
+    line.run("gc", "resume", "--reason", "said last, and about something else")
+    plane, encoder = line.client.plane, codec(MetadataCommand)
+    stop = MetadataCommand(line.shard, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    delete_all(line, "one")
+    assert stored_bytes(line) == 2140
+    *table, advice = line.run("gc", "status").splitlines()
+    (stopped,) = [row for row in table if row.split()[1] == "stopped"]
+    assert stopped.endswith("snapshots: two rows follow one")
+    assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
+    assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+    assert "stopped: snapshots: two rows follow one" in line.run("gc", "resume")
+    assert stored_bytes(line) == 2140
+    assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
     line.settle()
     assert stored_bytes(line) == 1070
 
@@ -152,3 +176,40 @@ def test_in_the_shadow_all_is_judged_and_counted_once_and_nothing_goes(line: Com
     line.run("gc", "resume", "vol1/one")
     line.settle()
     assert stored_bytes(line) == 1070
+
+
+def test_space_and_explain_say_what_holds_rows_back(line: CommandLine) -> None:
+    line.run("gc", "pause", "vol1/one", "--reason", "who deleted this?")
+    line.run("gc", "shadow")
+    for bucket in ("one", "two"):
+        delete_all(line, bucket)
+    assert "Nothing is claimed at present: the bucket is paused since 20" in line.run("space", "vol1/one")
+    assert ": who deleted this?" in line.run("space", "vol1/one")
+    assert "a person lets it go (deepclean gc status)" in line.run("space", "vol1/two")
+    assert "Nothing is claimed at present: everything is in the shadow since" in line.run("explain", "vol1/two")
+    assert "a person lets it go: everything is in the shadow" in line.run("explain", "vol1/two/k")
+    assert line.json("explain", "vol1/two/k")["held_back_because"].startswith("everything is in the shadow")
+    line.run("gc", "resume")
+    assert line.json("space", "vol1/two")["held_back_because"] == ""
+    assert "Nothing is claimed" not in line.run("space", "vol1/two")
+    line.run("gc", "resume", "vol1/one")
+    line.run("key", "put", "vol1/two/k", "--size", "1000")
+    line.run("breaker", "set", "vol1/two", "--share", "1")
+    line.run("key", "delete", "vol1/two/k")
+    line.settle()
+    assert "Nothing is claimed at present: its breaker tripped at 20" in line.run("space", "vol1/two")
+
+
+def test_replay_says_how_much_waits(line: CommandLine) -> None:
+    line.run("gc", "pause")
+    steps: list[workload.Operation] = [
+        workload.CreateVolume("v"),
+        workload.CreateBucket("v", "b", BucketLayout.FILE_SYSTEM_OPTIMIZED),
+        workload.PutKey("v", "b", "k", 10, "tag"),
+        workload.DeleteKey("v", "b", "k"),
+        workload.Settle(),
+        workload.Observe("end"),
+    ]
+    *_, observed = Replay(line.client).run(enumerate(steps))
+    held_back = observed["buckets"]["v/b"]["held_back"]
+    assert held_back == {"by": "paused", "bytes": 10, "versions": 1, "unexpanded_directories": 0}

@@ -115,7 +115,8 @@ class Shard:
         """Carry out a service's command and say its answer."""
         self.send(MetadataCommand(0, "", 0, body, SENDERS[type(body)]))
         self.runner.step()
-        return self.sent(METADATA_PROGRESS)[-1].body
+        told = (one.body for one in reversed(self.sent(METADATA_PROGRESS)))
+        return next(one for one in told if not isinstance(one, records.CollectorChanged))
 
     def names(self, bucket: str, snapshot_id: str = "") -> dict[str, str]:
         """Path → tag of every key."""
@@ -524,14 +525,17 @@ class TestDirectories:
 
 
 class TestSweeps:
-    def test_of_every_bucket_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard) -> None:
+    @pytest.mark.parametrize("is_of_one_bucket", [False, True])
+    def test_goes_through_claimed_rows_when_it_is_asked_to(self, shard: Shard, *, is_of_one_bucket: bool) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
         shard.do(DeleteKey("vol", "flat", "k"))
         entry = shard.entry()
         row = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
         shard.internal(ClaimRows(1, 0, by_columns([row])))
-        page = SweepPage(1, 1, 0, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
+        bucket_id = entry.bucket_id if is_of_one_bucket else 0
+        page = SweepPage(1, 1, bucket_id, 0, 0, 0, 0, 0, b"", 10, 1_000_000)
         assert shard.internal(page).rows == 1
+        assert shard.internal(replace(page, sweep_id=3, bucket_id=shard.bucket("tree").object_id)).rows == 0
         assert shard.internal(replace(page, sweep_id=2, with_claimed=False)).rows == 0
 
     def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:

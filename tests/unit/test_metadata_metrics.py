@@ -7,7 +7,17 @@ import math
 import pytest
 from prometheus_client import CollectorRegistry
 
-from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey, Settle
+from schemas.records import (
+    BucketLayout,
+    CollectorState,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteKey,
+    PutKey,
+    SetCollector,
+    Settle,
+)
 from services.metadata import metrics
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -48,6 +58,15 @@ def test_the_four_states_add_up_to_the_inventory(monkeypatch: pytest.MonkeyPatch
     }
     assert client.scm(0).totals().inventory_bytes == 1_020
     assert registry.get_sample_value("deepclean_metadata_space_cells", {"shard": "0"}) == 1
+
+    client.answer(0, client.submit(0, SetCollector("vol1", "tree", CollectorState.SHADOW, "")))
+    for change in (PutKey("vol1", "tree", "z", 300), DeleteKey("vol1", "tree", "z")):
+        client.answer(0, client.submit(0, change))
+    client.request(0, Settle("later"))
+    names = ("held_back_bytes", "held_back_versions", "shadow_bytes", "shadow_versions")
+    found = [registry.get_sample_value(f"deepclean_metadata_{name}", {"shard": "0"}) for name in names]
+    assert found == [300, 1, 300, 1]
+    assert registry.get_sample_value("deepclean_metadata_collectors", {"shard": "0", "state": "shadow"}) == 1
 
     class BrokenStore:
         def reading(self) -> None:

@@ -8,16 +8,34 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    CollectorState,
+    CreateBucket,
+    CreateVolume,
+    MetadataCommand,
+    SetCollector,
+    StopClaims,
+)
+from schemas.topics import METADATA_COMMANDS
+from services.client.commands.status import MOST_HELD_BACK, collector_fields
 from services.client.plane_status import (
     Backlog,
+    HeldBack,
     Reported,
     Scrape,
     backlog,
     disk_use,
+    held_back,
     observe_processes,
     process_status,
     throughput,
 )
+from services.metadata import http_api
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from tests.contract.test_http_reads import serving
 
 
 @pytest.fixture
@@ -78,3 +96,42 @@ def test_the_disk_is_counted_by_what_it_holds(tmp_path: Path) -> None:
     assert 100_000 <= use.log_bytes < 1_000_000
     assert (use.checkpoints, use.spark_bytes) == (3, 0)
     assert use.free_bytes > 0
+
+
+def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() -> None:
+    plane = InMemoryPlane(shards=2)
+    client, encoder = InMemoryClient(plane), codec(MetadataCommand)
+    client.answer(1, client.submit(1, CreateVolume("sales")))
+    client.answer(1, client.submit(1, CreateBucket("sales", "reports", BucketLayout.OBJECT_STORE)))
+    stop = MetadataCommand(0, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
+    stores = {shard: plane.processes["metadata", shard].store for shard in range(2)}
+    with serving(http_api.routes(stores)) as address:
+        assert held_back(address, 2) == ()
+        paused = SetCollector("sales", "reports", CollectorState.PAUSED, "who deleted this?")
+        assert client.answer(1, client.submit(1, paused)).error == ""
+        plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(stop), encoder.fingerprint)
+        while plane.step():
+            pass
+        found = held_back(address, 2)
+        client.answer(0, client.submit(0, SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True)))
+        after = held_back(address, 2)
+    assert found == (
+        HeldBack(0, "", "stopped", "snapshots: two rows follow one"),
+        HeldBack(1, "sales/reports", "paused", "who deleted this?"),
+    )
+    assert after == found[1:]
+    assert held_back("http://127.0.0.1:1", 2) is None
+    end = "(once that is mended: deepclean gc resume --chain-is-mended)"
+    assert collector_fields(found)[:2] == [
+        ("all of shard 0", f"stopped: snapshots: two rows follow one {end}"),
+        ("sales/reports", "paused: who deleted this?"),
+    ]
+
+
+def test_the_collector_is_running_not_known_or_cut_after_so_many_lines() -> None:
+    assert collector_fields(()) == [("running", "")]
+    assert collector_fields(None) == [("not known", "metadata does not answer")]
+    many = tuple(HeldBack(0, f"sales/{number}", "tripped", "") for number in range(MOST_HELD_BACK + 3))
+    fields = collector_fields(many)
+    assert len(fields) == MOST_HELD_BACK + 1
+    assert fields[-1] == ("and 3 more", "deepclean gc status: what waits, and how it goes on")

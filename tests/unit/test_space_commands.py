@@ -211,7 +211,7 @@ def test_what_lets_a_version_go() -> None:
     assert goes_when(VersionStage.LIVE, [], "") == "it is deleted"
     assert goes_when(VersionStage.LIVE, ["a"], "") == "it is deleted, and a is deleted"
     assert goes_when(VersionStage.HELD, list("abcdef"), "") == "a, b … f (6 snapshots) are deleted"
-    assert "a person resumes claims" in goes_when(VersionStage.PENDING, [], "the chain is broken")
+    assert "a person lets it go" in goes_when(VersionStage.PENDING, [], "the chain is broken")
     assert "by itself" in goes_when(VersionStage.PENDING, [], "")
     assert "expanded" in goes_when(VersionStage.UNEXPANDED, [], "")
     assert "confirms" in goes_when(VersionStage.CLAIMED, [], "the chain is broken")

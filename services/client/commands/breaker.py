@@ -8,7 +8,7 @@ import typer
 
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectorState, ResetBreaker, SetBreaker
-from services.client.commands.collector_lines import collector_lines, order, scope, trip_words
+from services.client.commands.collector_lines import IdOption, collector_lines, order, scope, trip_words
 from services.client.commands.output import bytes_text, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.commands.sizes import parse_size
@@ -94,12 +94,17 @@ def reset(
         str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each for which it has tripped.")
     ] = "",
     reason: Annotated[str, typer.Option(help="Why: shown to whoever looks.")] = "",
+    bucket_id: IdOption = 0,
 ) -> None:
-    """Let the collector go on where the breaker has tripped; the hour begins anew."""
+    """Let the collector go on where the breaker has tripped: the hour begins anew, and what is deleted by now goes.
+
+    Where an administrator has set the limits, only an administrator may.
+    """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:
-        tripped = [line for line in collector_lines(session, bucket) if line.trip]
-        order(session, ResetBreaker(volume, name, reason))
+        lines = collector_lines(session, bucket)
+        tripped = [line for line in lines if line.trip and bucket_id in (0, line.bucket_id)]
+        order(session, ResetBreaker(volume, name, reason, bucket_id))
         after = {scope(line): line for line in collector_lines(session, bucket)}
     for line in tripped:
         now = after.get(scope(line), after["everything"]).effective_state
@@ -121,7 +126,8 @@ def _hour_words(line: CollectorStatus) -> str:
     if line.hour is None:
         return ""
     of = f"{bytes_text(line.hour.claimed_bytes)} of {bytes_text(line.hour.most_bytes)}"
-    return f"{of} since {time_text(line.hour.began_ms)}"
+    let_go = f", and {bytes_text(line.hour.let_go_bytes)} that a reset let go" if line.hour.let_go_versions else ""
+    return f"{of} since {time_text(line.hour.began_ms)}{let_go}"
 
 
 def _print_trip(line: CollectorStatus) -> None:

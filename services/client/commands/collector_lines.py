@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerTrip, CollectorState, ResetBreaker, SetBreaker, SetCollector
 from services.client.commands.output import bytes_text, time_text
 from services.client.commands.session import Session, bucket_path
 
+IdOption = Annotated[
+    int,
+    typer.Option("--id", metavar="ID", help="Only the one of this name and id, say a deleted one: see gc status."),
+]
+
 
 def set_collector(
-    session: Session, bucket: str, state: CollectorState, reason: str, *, ends_stop: bool = False
+    session: Session, bucket: str, state: CollectorState, reason: str, *, bucket_id: int = 0, ends_stop: bool = False
 ) -> None:
-    """Pause or resume the collector for a bucket, or for everything."""
+    """Pause or resume the collector for a bucket, one of its name by its id, or for everything."""
     volume, name = bucket_path(bucket) if bucket else ("", "")
-    order(session, SetCollector(volume, name, state, reason, ends_stop))
+    order(session, SetCollector(volume, name, state, reason, ends_stop, bucket_id))
 
 
 def order(session: Session, command: SetCollector | SetBreaker | ResetBreaker) -> None:
@@ -38,16 +47,37 @@ def scope(line: CollectorStatus) -> str:
     """What a line is about."""
     if not line.bucket:
         return "everything"
-    return f"{line.volume}/{line.bucket}{' (deleted)' if line.is_deleted else ''}"
+    return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
 
 
 def state_words(line: CollectorStatus) -> str:
     """A state with its story, in one line."""
     if line.trip and line.effective_state is CollectorState.TRIPPED:
         return f"tripped since {time_text(line.trip.at_ms)}: {trip_words(line.trip)}"
+    if line.state is CollectorState.STOPPED:
+        return f"stopped: {line.reason}"  # the rest is of what a person said last
     by = f" by {line.changed_by}" if line.changed_by else ""
     because = f": {line.reason}" if line.reason else ""
     return f"{line.effective_state.lower()} since {time_text(line.changed_ms)}{by}{because}"
+
+
+def held_back_words(lines: list[CollectorStatus]) -> str:
+    """What holds back the rows of a bucket, by whom, since when and why; empty when nothing does."""
+    shard, *buckets = lines
+    line = next((one for one in buckets if not one.is_deleted), shard)
+    is_own = line is not shard and line.state is line.effective_state
+    what, by = ("the bucket", line) if is_own else ("everything", shard)
+    match line.effective_state:
+        case CollectorState.RUNNING:
+            return ""
+        case CollectorState.STOPPED:
+            return f"all claims are stopped: {shard.reason}"
+        case CollectorState.TRIPPED if by.trip:
+            return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
+    state = "in the shadow" if line.effective_state is CollectorState.SHADOW else "paused"
+    who = f" by {by.changed_by}" if by.changed_by else ""
+    because = f": {by.reason}" if by.reason else ""
+    return f"{what} is {state}{who} since {time_text(by.changed_ms)}{because}"
 
 
 def trip_words(trip: BreakerTrip) -> str:

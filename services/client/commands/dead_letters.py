@@ -18,7 +18,7 @@ from schemas.topics import BY_NAME
 from services.client.commands.durations import duration_ms
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, Session, session_of
-from services.client.dead_letter_advice import Advice, advice_for
+from services.client.dead_letter_advice import Advice, advice_for_record
 from services.client.errors import PlaneError
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
 from services.runtime.clock import SystemClock
@@ -185,8 +185,9 @@ def show(
 
 def _shown(shard: int, read: DeadLetterBytes) -> Shown:
     row = read.letter
-    advice = advice_for(row.topic)
-    decoded, why_not = _decoded(row, read) if read.has_bytes else (None, "its bytes are not here any more")
+    advice = _advice(read)
+    record, why_not = _decoded(read)
+    decoded = None if record is None else {type(record).__name__: msgspec.to_builtins(record)}
     return Shown(
         shard,
         row,
@@ -202,17 +203,24 @@ def _shown(shard: int, read: DeadLetterBytes) -> Shown:
     )
 
 
-def _decoded(row: DeadLetterRow, read: DeadLetterBytes) -> tuple[Any, str]:
-    topic = BY_NAME.get(row.topic)
+def _advice(read: DeadLetterBytes) -> Advice:
+    record, _ = _decoded(read)
+    return advice_for_record(read.letter.topic, record, SystemClock().now_ms())
+
+
+def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
+    """The record that a letter is about, or None and why not."""
+    if not read.has_bytes:
+        return None, "its bytes are not here any more"
+    topic = BY_NAME.get(read.letter.topic)
     if topic is None:
-        return None, f"{row.topic} is no topic of this plane"
+        return None, f"{read.letter.topic} is no topic of this plane"
     try:
-        record = codec(topic.record).decode_message(
+        return codec(topic.record).decode_message(
             bytes.fromhex(read.value_hex), bytes.fromhex(read.fingerprint_hex) or None
-        )
+        ), ""
     except DecodeError as error:
         return None, str(error)
-    return {type(record).__name__: msgspec.to_builtins(record)}, ""
 
 
 @app.command()
@@ -230,7 +238,7 @@ def retry(
         plane = session.connected()
         read = plane.snapshots(shard).dead_letter(number)
         row = read.letter
-        _check_retry(read, shard, plane.shards, advice_for(row.topic), is_forced=again)
+        _check_retry(read, shard, plane.shards, _advice(read), is_forced=again)
         mark = RetryMark(row.attempts + 1, row.number)
         plane.send_again(
             row.topic,

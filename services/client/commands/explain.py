@@ -9,10 +9,11 @@ import typer
 
 from schemas.answers import SnapshotHold
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
+from services.client.commands.collector_lines import held_back_words
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.retention import reason_text
 from services.client.commands.session import JsonOption, Session, bucket_path, key_path, session_of
-from services.client.commands.space import accounted_bytes, print_bucket, size_text, view_of
+from services.client.commands.space import accounted_bytes, held_back_in, print_bucket, size_text, view_of
 from services.client.errors import PlaneError
 from services.client.space_view import (
     BucketView,
@@ -66,8 +67,10 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     found = view.path(path)
     held = held_by_path(snapshots, found)
     names = [info.name for info in held.holders]
+    held_back = held_back_in(view)
     if as_json:
-        print_json({"path": path, "held_by": names, "bytes": held.bytes, **asdict(found)})
+        shown = {"path": path, "held_by": names, "bytes": held.bytes, "held_back_because": held_back}
+        print_json({**shown, **asdict(found)})
         return
     print_fields(
         [
@@ -88,7 +91,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
         typer.echo("")
         print_table(
             ["COMMITTED", "BYTES", "BORN", "DIED", "STAGE", "HELD BY", "GOES WHEN"],
-            (_version_cells(snapshots, version, found.claims_stopped) for version in found.versions),
+            (_version_cells(snapshots, version, held_back) for version in found.versions),
             numbers=["BYTES", "BORN", "DIED"],
         )
 
@@ -101,7 +104,7 @@ def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> Non
         typer.echo(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
 
 
-def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, claims_stopped: str) -> tuple[Any, ...]:
+def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, held_back: str) -> tuple[Any, ...]:
     names = [info.name for info in snapshots.active if is_held_by(info, version)]
     return (
         time_text(version.modification_time_ms),
@@ -110,12 +113,12 @@ def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, claims_
         f"txn {version.death}" if version.death else "",
         version.stage.lower(),
         _names(names),
-        goes_when(version.stage, names, claims_stopped),
+        goes_when(version.stage, names, held_back),
     )
 
 
-def goes_when(stage: VersionStage, holders: list[str], claims_stopped: str) -> str:
-    """What has to happen before a version's blocks are freed."""
+def goes_when(stage: VersionStage, holders: list[str], held_back: str) -> str:
+    """What has to happen before a version's blocks are freed; ``held_back`` says why nothing is claimed."""
     last = f"{_names(holders)} {'are' if len(holders) > 1 else 'is'} deleted"
     if stage is VersionStage.LIVE:
         return f"it is deleted, and {last}" if holders else "it is deleted"
@@ -123,8 +126,8 @@ def goes_when(stage: VersionStage, holders: list[str], claims_stopped: str) -> s
         return "the block store confirms"
     if holders:
         return last
-    if claims_stopped:
-        return f"a person resumes claims, which were stopped: {claims_stopped}"
+    if held_back:
+        return f"a person lets it go: {held_back}"
     if stage is VersionStage.UNEXPANDED:
         return "the directory above it is expanded, then judged and claimed: by itself"
     return "it is judged and claimed: by itself"
@@ -189,10 +192,11 @@ def _why(holds: Holds, snapshot_id: str, reasons: tuple[SnapshotHold, ...]) -> s
 
 def _bucket(view: BucketView, *, as_json: bool) -> None:
     space = view.plane.metadata(view.shard).space(view.volume, view.bucket)
+    held_back = held_back_in(view)
     if as_json:
-        print_json({**asdict(space), "accounted_bytes": accounted_bytes(space)})
+        print_json({**asdict(space), "accounted_bytes": accounted_bytes(space), "held_back_because": held_back})
     else:
-        print_bucket(view, space)
+        print_bucket(view, space, held_back)
 
 
 # A block
@@ -206,11 +210,15 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
     found = find_block(plane, shard, local_id, *names)
     version = found.version
     holders: list[str] = []
-    if version is not None and version.last_holder:
-        snapshots = BucketView(plane, shard, found.volume, found.bucket).snapshots()
-        holders = [info.name for info in snapshots.active if is_held_by(info, version)]
+    held_back = ""
+    if version is not None:
+        view = BucketView(plane, shard, found.volume, found.bucket)
+        held_back = held_back_words(plane.metadata(shard).collector(found.volume, found.bucket))
+        if version.last_holder:
+            holders = [info.name for info in view.snapshots().active if is_held_by(info, version)]
     if as_json:
-        print_json({"local_id": local_id, "shard": shard, "held_by": holders, **asdict(found)})
+        shown_first = {"local_id": local_id, "shard": shard, "held_by": holders, "held_back_because": held_back}
+        print_json({**shown_first, **asdict(found)})
         return
     shown: list[tuple[str, object]] = [
         ("block", f"{local_id} of shard {shard}"),
@@ -227,6 +235,6 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
             ("bytes of the version", bytes_text(version.size_bytes)),
             ("stage", version.stage.lower()),
             ("held by", _names(holders) or "no snapshot"),
-            ("goes when", goes_when(version.stage, holders, found.claims_stopped)),
+            ("goes when", goes_when(version.stage, holders, held_back)),
         ]
     print_fields(shown)

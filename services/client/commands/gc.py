@@ -8,7 +8,14 @@ import typer
 
 from schemas.answers import CollectorStatus
 from schemas.records import CollectorState
-from services.client.commands.collector_lines import collector_lines, scope, set_collector, state_words, trip_words
+from services.client.commands.collector_lines import (
+    IdOption,
+    collector_lines,
+    scope,
+    set_collector,
+    state_words,
+    trip_words,
+)
 from services.client.commands.output import bytes_text, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, session_of
 
@@ -22,13 +29,15 @@ ReasonOption = Annotated[str, typer.Option(help="Why: shown to whoever looks.")]
 
 
 @app.command()
-def pause(context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "") -> None:
+def pause(
+    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+) -> None:
     """Claim nothing more. Deletions go on being taken in and wait; trees that were deleted can come back whole.
 
     What was claimed before goes on to its end: its blocks are promised to the block store.
     """
     with session_of(context) as session:
-        set_collector(session, bucket, CollectorState.PAUSED, reason)
+        set_collector(session, bucket, CollectorState.PAUSED, reason, bucket_id=bucket_id)
         lines = collector_lines(session, bucket)
     typer.echo(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
@@ -38,13 +47,15 @@ def pause(context: typer.Context, bucket: BucketArgument = "", reason: ReasonOpt
 
 
 @app.command()
-def shadow(context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "") -> None:
+def shadow(
+    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+) -> None:
     """Judge everything and claim nothing: what would go is counted by the hour, and shown by gc status VOLUME/BUCKET.
 
     Deleted trees are taken apart, so that what is below them is counted, too; their files come back one by one then.
     """
     with session_of(context) as session:
-        set_collector(session, bucket, CollectorState.SHADOW, reason)
+        set_collector(session, bucket, CollectorState.SHADOW, reason, bucket_id=bucket_id)
     typer.echo(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
     typer.echo(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
@@ -54,6 +65,7 @@ def resume(
     context: typer.Context,
     bucket: BucketArgument = "",
     reason: ReasonOption = "",
+    bucket_id: IdOption = 0,
     ends_stop: Annotated[
         bool, typer.Option("--chain-is-mended", help="End a stop of all claims, too: only once its cause is mended.")
     ] = False,
@@ -64,7 +76,7 @@ def resume(
     while everything is paused goes on when everything does.
     """
     with session_of(context) as session:
-        set_collector(session, bucket, CollectorState.RUNNING, reason, ends_stop=ends_stop)
+        set_collector(session, bucket, CollectorState.RUNNING, reason, bucket_id=bucket_id, ends_stop=ends_stop)
         lines = collector_lines(session, bucket)
     held_back = [line for line in lines if line.effective_state is not CollectorState.RUNNING]
     if bucket and held_back:
@@ -95,8 +107,8 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
                 line.pending_versions,
                 "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
                 bytes_text(line.claimed_bytes),
-                time_text(line.trip.at_ms if line.trip else line.changed_ms),
-                line.changed_by,
+                "" if _is_stop(line) else time_text(line.trip.at_ms if line.trip else line.changed_ms),
+                "" if _is_stop(line) else line.changed_by,
                 trip_words(line.trip) if line.trip else line.reason,
             )
             for line in lines
@@ -110,12 +122,17 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
             _print_shadow(line)
 
 
+def _is_stop(line: CollectorStatus) -> bool:
+    """Whether the shard's own line is about a stop: when a person has changed something last is not its story."""
+    return line.state is CollectorState.STOPPED
+
+
 def _print_shadow(line: CollectorStatus) -> None:
     print_table(
         ["HOUR", "BYTES", "VERSIONS", "OLDEST DELETION", "NEWEST DELETION"],
         (
             (
-                time_text(hour.began_ms),
+                time_text(hour.began_ms) if hour.began_ms else "before",
                 bytes_text(hour.bytes),
                 hour.versions,
                 time_text(hour.oldest_deletion_ms),

@@ -41,9 +41,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=10_000)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console = Console(highlight=False, markup=False, width=10_000)
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        typer.echo(line.rstrip())  # a file or a program has no use for a column's full width
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -51,7 +56,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     pairs = [(name, str(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        typer.echo(f"{name:<{width}}  {value}")
+        typer.echo(f"{name:<{width}}  {value}".rstrip())
 
 
 def bytes_text(size_bytes: float) -> str:

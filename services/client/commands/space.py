@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
+from services.client.commands.collector_lines import held_back_words
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.commands.sizes import parse_size
@@ -53,12 +54,18 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
         snapshots = view.snapshots()
         space = view.plane.metadata(view.shard).space(view.volume, view.bucket)
         spaces = view.spaces()
+        held_back = held_back_in(view)
     if as_json:
-        print_json(_show_json(space, spaces, snapshots))
+        print_json({"held_back_because": held_back, **_show_json(space, spaces, snapshots)})
         return
-    print_bucket(view, space)
+    print_bucket(view, space, held_back)
     typer.echo("")
     _print_snapshots(spaces, snapshots)
+
+
+def held_back_in(view: BucketView) -> str:
+    """What holds back the rows of a bucket; empty when nothing does."""
+    return held_back_words(view.plane.metadata(view.shard).collector(view.volume, view.bucket))
 
 
 def accounted_bytes(space: BucketSpace) -> int:
@@ -77,7 +84,7 @@ def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnaps
     }
 
 
-def print_bucket(view: BucketView, space: BucketSpace) -> None:
+def print_bucket(view: BucketView, space: BucketSpace, held_back: str) -> None:
     """Where the bytes of a bucket are, and what has to happen before they go."""
     print_fields(
         [
@@ -89,15 +96,16 @@ def print_bucket(view: BucketView, space: BucketSpace) -> None:
     )
     if space.unexpanded_directories:
         typer.echo("What is below an unexpanded directory still counts as live; figures with ~ may still change.")
-    if space.claims_stopped:
-        typer.echo(f"Nothing is claimed at present: {space.claims_stopped}")
+    if held_back:
+        typer.echo(f"Nothing is claimed at present: {held_back}")
     typer.echo("")
+    pending = "a person lets it go (deepclean gc status)" if held_back else "it is judged and claimed"
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "GOES WHEN"],
         [
             ("live", bytes_text(space.live_bytes), "", "it is deleted and no snapshot holds it"),
             ("held", bytes_text(space.held_bytes), space.held_versions, "the snapshots that hold it are deleted"),
-            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "it is judged and claimed"),
+            ("pending", bytes_text(space.pending_bytes), space.pending_versions, pending),
             ("claimed", bytes_text(space.claimed_bytes), space.claimed_versions, "the block store has confirmed it"),
             ("in the store", bytes_text(accounted_bytes(space)), "", "the four together"),
             ("freed", bytes_text(space.freed_bytes), space.freed_versions, "it has gone"),

@@ -8,15 +8,18 @@ from typing import Annotated
 
 import typer
 
+from schemas.records import CollectorState
 from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.client.commands.session import JsonOption, made_session
 from services.client.plane_status import (
     OPEN_DEAD_LETTERS,
+    HeldBack,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
     backlog,
     disk_use,
+    held_back,
     observe_processes,
     process_status,
     throughput,
@@ -26,6 +29,9 @@ from services.plane.backups import backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
 from services.plane.plane_secrets import http_token
+
+MOST_HELD_BACK = 10
+END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 
 def status(
@@ -77,6 +83,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
+        held_back=held_back(urls.get("metadata", ""), plane.shards, token),
     )
 
 
@@ -125,6 +132,7 @@ def _print(plane: PlaneStatus) -> None:
             ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
             ("messages held back by hours or rate", f"{waiting.purges_held_back:,}"),
         ],
+        "collector": collector_fields(plane.held_back),
         "deleted so far": [
             ("held by snapshots", _amount(waiting.held_bytes, waiting.held_versions)),
             ("freed", _amount(waiting.freed_bytes, waiting.freed_versions)),
@@ -142,6 +150,22 @@ def _print(plane: PlaneStatus) -> None:
     }.items():
         typer.echo(f"\n{title}")
         print_fields((f"  {name}", value) for name, value in fields)
+
+
+def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]]:
+    """What is held back and how it goes on, as status prints it."""
+    if lines is None:
+        return [("not known", "metadata does not answer")]
+    if not lines:
+        return [("running", "")]
+    shown = [(line.bucket or f"all of shard {line.shard}", _held_back_text(line)) for line in lines[:MOST_HELD_BACK]]
+    more = len(lines) - len(shown)
+    return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how it goes on")]
+
+
+def _held_back_text(line: HeldBack) -> str:
+    text = f"{line.state}: {line.reason}" if line.reason else line.state
+    return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectorState.STOPPED.lower() else text
 
 
 def _backup_text(plane: PlaneStatus) -> str:
