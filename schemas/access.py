@@ -14,7 +14,7 @@ ADMINISTRATOR = "admin"
 """The one identity that is asked for no right: it makes topics, identities and rights, and repairs logs."""
 STREAMING = "streaming"
 _METADATA = "metadata"
-"""It alone reads what it has written itself: at its start, to see that the log is not behind what it has said."""
+"""It reads what it has written itself: at its start, to see that the log is not behind what it has said."""
 READ, WRITE = "READ", "WRITE"
 _GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
 

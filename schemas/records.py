@@ -1534,7 +1534,9 @@ class RowChange:
 class StateChange:
     """What one unit of work has changed in a service's own tables, or a part of that."""
 
+    start: str
     number: int
+    previous: bytes
     part: int
     is_last: bool
     rows: tuple[RowChange, ...]
@@ -1546,9 +1548,11 @@ class ChangelogRow:
     """changelog: how far a service has come with the topic that keeps what it changes; one row."""
 
     number: int
+    digest: bytes
     topic_id: str
     base_offset: int
     base_number: int
+    base_start: str
 
 
 @dataclass(frozen=True, slots=True)

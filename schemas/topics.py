@@ -2,7 +2,8 @@
 
 The number of partitions is the number of shards: everything about a volume is in the partition of its shard,
 which a producer sets explicitly. Nothing is removed by age; ``metadata.commands`` and ``gc.snapshot-chain``
-are the truth from which everything else can be made again.
+are the truth from which everything else can be made again, but for what ``snapshots`` has decided: that is in its
+changelog.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ to do and leaps when there is nothing, so that no back-off is ever waited for.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
 from services.runtime.clock import VirtualClock
+from services.runtime.errors import RetryableError
 from services.runtime.log import Log
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
@@ -46,6 +48,13 @@ class Process:
     store: MemoryStore
     service: Service
     runner: Runner
+
+
+def _opened(open_runner: Callable[[], Runner]) -> Runner:
+    """What a process does that could not reach the log at its start: it tries again."""
+    while True:
+        with contextlib.suppress(RetryableError):
+            return open_runner()
 
 
 @dataclass(slots=True)
@@ -81,7 +90,8 @@ class InMemoryPlane:
             after_write = partial(remove_unneeded, service, store)
             log = StartCheckedLog(log, shard, store)
             holds_messages = log.holds_messages
-        runner = Runner(
+        open_runner = partial(
+            Runner,
             service,
             shard,
             store,
@@ -92,7 +102,7 @@ class InMemoryPlane:
             after_write=after_write,
             holds_messages=holds_messages,
         )
-        self.processes[name, shard] = Process(store, service, runner)
+        self.processes[name, shard] = Process(store, service, _opened(open_runner))
 
     def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
         """The log as one service sees it."""

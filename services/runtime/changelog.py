@@ -3,7 +3,11 @@
 Some services decide by more than one input, so that their answers depend on what came first. Taken in again in another
 order, the same inputs may give other answers than clients have had. So nobody decides again: before anything else that
 a unit of work says goes out, the log has acknowledged what it has changed; a start applies the changes that its
-database does not have, and takes in its inputs from there on. What the topic does not hold, nobody has ever seen.
+database does not have, and takes in its inputs from there on. What the topic does not hold was never told to anybody.
+
+Each start first puts its beginning into the topic, and reads up to it. So it knows all that an earlier one has told;
+whatever of that one arrives still later is left out by every reader. And each unit names the one before it by its
+digest: a database of another past, from before a loss that was accepted, is refused rather than mixed with this one.
 
 Kafka Streams calls such a topic a changelog. This one keeps a unit's rows together, positions among them, and is not
 compacted: it reaches back as far as the oldest backup that needs it (``deepclean trim-log``).
@@ -13,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import chain
+from uuid import uuid4
 
 import structlog
 
@@ -38,6 +44,12 @@ POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 2_000
 _UNTOLD = 1
 """Number of a state that no change has led to: so that nobody takes the changes behind it for all there are."""
+_BEGINNING = -1
+"""Part of the beginning of a start."""
+_DIGEST_BYTES = 16
+_ITEM_BYTES = 32
+"""What a row or a message takes in a part beside its bytes and names, at most."""
+_ALL_KEYS = b"", b"\xff" * 9
 
 logger = structlog.get_logger(__name__)
 
@@ -47,8 +59,19 @@ class Unit:
     """What one unit of work has changed and said."""
 
     number: int
+    previous: bytes = b""
+    digest: bytes = b""
     rows: list[RowChange] = field(default_factory=list)
     messages: list[OutboxRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A place in the topic from which on it can be read: units up to a number are before it."""
+
+    offset: int = 0
+    number: int = 0
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +81,23 @@ class Loss:
     end: int
     """Where the topic ends now."""
     units: int
-    """How many units of work, or one more when the newest was on its way."""
 
 
 class LostChangesError(PositionError):
     """The topic does not hold what a database has written to it behind the unit ``number``."""
 
-    def __init__(self, who: str, topic: str, number: int) -> None:
+    def __init__(self, who: str, topic: str, number: int, *, is_of_another_past: bool = False) -> None:
         super().__init__(
             f"{who}: {topic} does not hold what this database has written to it behind unit {number}: the broker has "
-            f"lost its tail; restore it, or go on without (deepclean accept-lost-tail)"
+            f"lost its tail, or the database is of a past that was given up; restore the topic, go on without "
+            f"(deepclean accept-lost-tail), or put a backup in its place that was taken later"
         )
         self.number = number
+        self.is_of_another_past = is_of_another_past
 
 
 class Changelog:
-    """One shard's part of a service's changelog."""
+    """One shard's part of a service's changelog, from one start on."""
 
     def __init__(self, service: str, topic: Topic, shard: int, log: Log) -> None:
         self.topic = topic
@@ -81,8 +105,8 @@ class Changelog:
         self._shard = shard
         self._log = log
         self._topic_id = log.topic_ids([topic.name])[topic.name]
-        self._base_offset = 0
-        self._base_number = 0
+        self._start = str(uuid4())
+        self._base = Base()
 
     # ---- writing
 
@@ -93,84 +117,126 @@ class Changelog:
         """
         table = work.table(CHANGELOG)
         before = table.get(CHANGELOG_KEY)
-        number = (before.number if before else 0 if self._is_new(work.store) else _UNTOLD) + 1
-        if number - self._base_number > UNITS_BETWEEN_BASES:
-            self._base_offset, self._base_number = self._log.end_offset(self.topic.name, self._shard), number - 1
-        parts = list(_parts(number, _row_changes(work), _runs(work.messages)))
-        table.put(CHANGELOG_KEY, ChangelogRow(number, self._topic_id, self._base_offset, self._base_number))
+        number = (before.number if before else self._number_without_row(work.store)) + 1
+        if number - self._base.number > UNITS_BETWEEN_BASES:
+            self._base = Base(self._log.end_offset(self.topic.name, self._shard), number - 1, self._start)
+        unit = Unit(number, before.digest if before else b"")
+        parts = list(_parts(self._start, unit, _row_changes(work), _runs(work.messages)))
+        messages = [self._message(part) for part in parts]
+        digest = _digest(message.value for message in messages)
+        table.put(CHANGELOG_KEY, self._row_at(number, digest))
+        return messages
+
+    def _message(self, change: StateChange) -> OutgoingMessage:
         encoder = codec(StateChange)
-        return [fitting(self.topic, encoder.fingerprint, encoder.encode(part)) for part in parts]
+        return fitting(self.topic, encoder.fingerprint, encoder.encode(change))
+
+    def _row_at(self, number: int, digest: bytes) -> ChangelogRow:
+        base = self._base
+        return ChangelogRow(number, digest, self._topic_id, base.offset, base.number, base.start)
 
     # ---- reading
 
     def catch_up(self, store: Store) -> int:
-        """Apply what a database does not have; says how many units that was.
+        """Begin a start: apply what a database does not have; says how many units that was.
 
         Nobody else has the database open, and nothing is kept in memory of it. What the last unit said is in the
         outbox then: all before it was acknowledged, and it perhaps was not.
 
         Raises:
             PositionError: the topic lacks changes, or is another one; nothing is written that does not belong together.
-            RetryableError: the log did not answer.
+            RetryableError: the log did not answer; do it again.
         """
         row = self._row(store)
-        number = row.number if row else 0 if self._is_new(store) else _UNTOLD
-        end = self._log.end_offset(self.topic.name, self._shard)
-        writer = _Writer(store, self._topic_id, row)
-        for unit in self._units(row, number, end):
+        if row is not None and row.topic_id != self._topic_id:
+            raise PositionError(
+                f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
+                f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
+            )
+        self._begin(store)
+        number = row.number if row else self._number_without_row(store)
+        writer = _Writer(store, self._topic_id)
+        for unit in self._units(row, number, _up_to(self._start, self._read(row))):
             if unit.number > number:
                 writer.add(unit)
-        writer.write()
-        self._base_offset, self._base_number = end, max(number, writer.number)
+        end = self._log.end_offset(self.topic.name, self._shard)
+        self._base = Base(end, max(number, writer.number), self._start)
+        writer.finish(self._base)
         if writer.count:
             logger.info("brought up to date by the changelog", who=self._who, units=writer.count, number=writer.number)
         return writer.count
 
     def _row(self, store: Store) -> ChangelogRow | None:
-        row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
-        if row is not None and row.topic_id != self._topic_id:
-            raise PositionError(
-                f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
-                f"topic, or start this service on an empty directory"
-            )
-        return row
+        return TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
 
-    def _is_new(self, store: Store) -> bool:
-        """Whether a database has never taken anything in."""
-        positions = TablesReader(store).table(POSITIONS).scan(b"", b"\xff")
-        return not any(row.next_offset for _, row in positions)
+    def _number_without_row(self, store: Store) -> int:
+        """0 for a database that has never taken anything in; else what stands for all that was never told."""
+        positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
+        return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
-    def _units(self, row: ChangelogRow | None, number: int, end: int) -> Iterator[Unit]:
+    def _begin(self, store: Store) -> None:
+        """Have the beginning of this start in the topic, behind the changes that still wait in the outbox."""
+        sink = self._log.open_sink()
+        try:
+            for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
+                for run in row.runs:
+                    if run.topic == self.topic.name:
+                        for value in run.values:
+                            sink.send(run.topic, self._shard, value, run.fingerprint)
+            beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
+            sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
+            sink.flush()
+        finally:
+            sink.close()
+
+    def _units(self, row: ChangelogRow | None, number: int, records: Iterable[LogRecord]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
-        first = self._log.first_offset(self.topic.name, self._shard)
-        offset, seen = (row.base_offset, row.base_number) if row else (0, 0)
-        if offset > end:
-            raise self._lost(seen)
-        if first > offset:  # trimmed: what this database has itself cannot be compared any more
-            offset, seen = first, number
-        for unit in _whole_units(self._read(offset, end)):
+        base, digest = _base_of(row), row.digest if row else b""
+        seen = base.number
+        for unit in _whole_units(records, base.start):
+            if unit.number == number and row is not None and unit.digest != digest:
+                raise self._of_another_past(number)
             if unit.number <= seen:
                 continue  # sent again
             if unit.number > seen + 1:
-                raise self._lost(seen) if seen < number else self._incomplete(seen + 1, unit.number - 1)
+                raise self._lost(seen) if row and seen < number else self._incomplete(seen + 1, unit.number - 1)
+            if unit.number > number:
+                if unit.previous != digest:
+                    raise self._of_another_past(number) if row else self._incomplete(1, unit.number - 1)
+                digest = unit.digest
             seen = unit.number
             yield unit
-        # The newest unit of the database may wait to be sent; every one before it was acknowledged.
-        if seen < number - 1:
+        if seen < number and row is not None:
             raise self._lost(seen)
 
     def _lost(self, number: int) -> LostChangesError:
         return LostChangesError(self._who, self.topic.name, number)
 
+    def _of_another_past(self, number: int) -> LostChangesError:
+        return LostChangesError(self._who, self.topic.name, number - 1, is_of_another_past=True)
+
     def _incomplete(self, first: int, last: int) -> PositionError:
         return PositionError(
             f"{self._who}: {self.topic.name} lacks the units {first} to {last}, which this database does not have: "
-            f"they were trimmed, or the broker has lost them; put a backup in its place that was taken later "
+            f"the broker has lost them; put a backup in its place that was taken later "
             f"(deepclean restore-backup)"
         )
 
-    def _read(self, offset: int, end: int) -> Iterator[LogRecord]:
-        if offset >= end:
+    def _read(self, row: ChangelogRow | None) -> Iterator[LogRecord]:
+        """All records from the base to the present end."""
+        base, end = _base_of(row), self._log.end_offset(self.topic.name, self._shard)
+        if base.offset > end:
+            raise self._lost(base.number)
+        if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
+            raise PositionError(
+                f"{self._who}: {self.topic.name} begins at offset {first}, and this database needs it from "
+                f"{base.offset} on: it was trimmed; put a backup in its place that was taken later "
+                f"(deepclean restore-backup)"
+            )
+        yield from self._records(base.offset, end)
+
+    def _records(self, offset: int, end: int) -> Iterator[LogRecord]:
+        if offset == end:
             return
         source = self._log.open_source([self.topic.name], self._shard, {self.topic.name: offset})
         try:
@@ -190,26 +256,47 @@ class Changelog:
     # ---- after a loss
 
     def find_loss(self, store: Store) -> Loss | None:
-        """What the topic does not hold any more of what a database has written to it; None when it holds all."""
+        """What the topic does not hold any more of what a database has written to it; None when it holds all.
+
+        The newest unit may still wait in the outbox, and is not looked for.
+        """
         row = self._row(store)
         if row is None:
             return None
         end = self._log.end_offset(self.topic.name, self._shard)
+        if row.topic_id != self._topic_id:
+            return Loss(end, row.number)
         try:
-            for unit in self._units(row, row.number, end):
+            for unit in self._units(row, row.number, self._read(row)):
                 if unit.number > row.number:
-                    break  # what may be missing behind that is for a start to say
+                    break
         except LostChangesError as error:
-            return Loss(end, row.number - error.number)
+            is_on_its_way = error.number == row.number - 1 and not error.is_of_another_past and self._waits(store)
+            return None if is_on_its_way else Loss(end, row.number - error.number)
+        except PositionError:
+            return None  # what is missing behind this database is for a start to say
         return None
 
+    def _waits(self, store: Store) -> bool:
+        """Whether changes wait in the outbox."""
+        rows = TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS)
+        return any(run.topic == self.topic.name for _, row in rows for run in row.runs)
+
     def accept_loss(self, store: Store) -> None:
-        """Go on behind what was lost. Databases from before can no longer be brought up to date: take a backup."""
+        """Go on behind what was lost, under numbers that nobody has used.
+
+        So databases from before lack some, and are refused: they can no longer be brought up to date. Take a backup.
+        """
         row = self._row(store)
-        if row is not None:
-            end = self._log.end_offset(self.topic.name, self._shard)
-            accepted = ChangelogRow(row.number, row.topic_id, end, row.number)
-            store.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(accepted)}})
+        if row is None:
+            return
+        end = self._log.end_offset(self.topic.name, self._shard)
+        records = self._records(self._log.first_offset(self.topic.name, self._shard), end)
+        told = [change.number for record in records if (change := _decoded(record)) is not None]
+        number = max(row.number, *told, 0) + 1
+        self._base = Base(end, number)
+        accepted = self._row_at(number, row.digest)
+        store.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(accepted)}})
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
@@ -221,10 +308,9 @@ def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
 class _Writer:
     """Writes units to a database, several at once and each whole."""
 
-    def __init__(self, store: Store, topic_id: str, row: ChangelogRow | None) -> None:
+    def __init__(self, store: Store, topic_id: str) -> None:
         self._store = store
         self._topic_id = topic_id
-        self._base = (row.base_offset, row.base_number) if row else (0, 0)
         self._batch: dict[str, dict[bytes, bytes | None]] = {}
         self._size_bytes = 0
         self._last: Unit | None = None
@@ -237,30 +323,42 @@ class _Writer:
 
     def add(self, unit: Unit) -> None:
         """One unit, behind those before it."""
+        if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
+            self._write(_base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
         for change in unit.rows:
             self._batch.setdefault(change.table, {})[change.key] = None if change.is_removed else change.value
             self._size_bytes += len(change.key) + len(change.value)
         self._last = unit
         self.count += 1
-        if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
-            self.write()
 
-    def write(self) -> None:
-        """Write what was added, with what the last unit said in place of all that waited to be sent."""
+    def finish(self, base: Base) -> None:
+        """Write what was added last; the next start may read from ``base`` on."""
+        if self._last is not None:
+            self._write(base)
+
+    def _write(self, base: Base) -> None:
+        """With what the last unit said in place of all that waited to be sent."""
         if self._last is None:
             return
-        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", b"\xff" * 9)}
+        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, *_ALL_KEYS)}
         if self._last.messages:
             outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
-        row = ChangelogRow(self._last.number, self._topic_id, *self._base)
-        self._store.write(
-            {
-                **self._batch,
-                OUTBOX.name: outbox,
-                CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(row)},
-            }
-        )
+        last = self._last
+        row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
+        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: codec(ChangelogRow).encode(row)}
+        self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
         self._batch, self._size_bytes = {}, 0
+
+
+def _base_of(row: ChangelogRow | None) -> Base:
+    return Base(row.base_offset, row.base_number, row.base_start) if row else Base()
+
+
+def _digest(values: Iterable[bytes]) -> bytes:
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for value in values:
+        digest.update(value)
+    return digest.digest()
 
 
 def _row_changes(work: Work) -> Iterator[RowChange]:
@@ -274,42 +372,76 @@ def _runs(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
         yield OutboxRun(topic, fingerprint, (value,))
 
 
-def _parts(number: int, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:
-    """A unit in messages of about ``PART_BYTES``; what is larger by itself is alone."""
-    part, size_bytes, index = Unit(number), 0, 0
+def _size_bytes(one: RowChange | OutboxRun) -> int:
+    if isinstance(one, RowChange):
+        return _ITEM_BYTES + len(one.table) + len(one.key) + len(one.value)
+    return _ITEM_BYTES + len(one.topic) + len(one.fingerprint) + sum(map(len, one.values))
+
+
+def _parts(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:
+    """A unit in messages of ``PART_BYTES`` at most; what is larger by itself is alone."""
+    taken: tuple[list[RowChange], list[OutboxRun]] = [], []
+    index = size_bytes = 0
     everything: Iterator[RowChange | OutboxRun] = chain(rows, messages)
     for one in everything:
-        if size_bytes >= PART_BYTES:
-            yield StateChange(number, index, False, tuple(part.rows), tuple(part.messages))
-            part, size_bytes, index = Unit(number), 0, index + 1
+        if size_bytes and size_bytes + _size_bytes(one) > PART_BYTES:
+            yield StateChange(start, unit.number, unit.previous, index, False, tuple(taken[0]), tuple(taken[1]))
+            taken, size_bytes, index = ([], []), 0, index + 1
         if isinstance(one, RowChange):
-            part.rows.append(one)
-            size_bytes += len(one.key) + len(one.value)
+            taken[0].append(one)
         else:
-            part.messages.append(one)
-            size_bytes += sum(map(len, one.values))
-    yield StateChange(number, index, True, tuple(part.rows), tuple(part.messages))
+            taken[1].append(one)
+        size_bytes += _size_bytes(one)
+    yield StateChange(start, unit.number, unit.previous, index, True, tuple(taken[0]), tuple(taken[1]))
 
 
-def _whole_units(records: Iterable[LogRecord]) -> Iterator[Unit]:
-    """Units that are there with all parts. One that was cut off begins again, or never existed."""
-    unit, parts = Unit(0), 0
+def _up_to(start: str, records: Iterable[LogRecord]) -> Iterator[LogRecord]:
+    """Records up to the beginning of a start.
+
+    Raises:
+        RetryableError: it is not there, though the log has acknowledged it.
+    """
     for record in records:
-        try:
-            change = codec(StateChange).decode_message(record.value, record.fingerprint)
-        except DecodeError as error:
-            logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
+        change = _decoded(record)
+        if change is not None and change.part == _BEGINNING and change.start == start:
+            return
+        yield record
+    raise RetryableError("the beginning of this start is not in its changelog: it is tried again")
+
+
+def _decoded(record: LogRecord) -> StateChange | None:
+    try:
+        return codec(StateChange).decode_message(record.value, record.fingerprint)
+    except DecodeError as error:
+        logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
+        return None
+
+
+def _whole_units(records: Iterable[LogRecord], start: str) -> Iterator[Unit]:
+    """Units that are there with all parts, of the start that is under way; ``start`` is the first, empty for any.
+
+    A unit that was cut off begins again, or never existed.
+    """
+    unit, values = Unit(0), list[bytes]()
+    for record in records:
+        change = _decoded(record)
+        if change is None:
             continue
+        if change.part == _BEGINNING:
+            start = change.start
+            continue
+        if start and change.start != start:
+            continue  # of an earlier one, which was still on its way
         if change.part == 0:
             if change.number < unit.number:
                 continue  # sent again amid a later one
-            unit, parts = Unit(change.number), 0
-        if change.number != unit.number or change.part != parts:
+            unit, values = Unit(change.number, change.previous), []
+        if change.number != unit.number or change.part != len(values):
             continue
         unit.rows += change.rows
         unit.messages += change.messages
-        parts += 1
+        values.append(record.value)
         if change.is_last:
+            unit.digest = _digest(values)
             yield unit
-            unit = Unit(unit.number)
-            parts = 0
+            unit, values = Unit(unit.number), []

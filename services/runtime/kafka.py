@@ -22,7 +22,7 @@ from services.runtime.errors import DeepcleanError, InvariantError, PositionErro
 from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
-LEADER_SECONDS = 0.1
+LEADER_SECONDS = 0.5
 FLUSH_SECONDS = 15.0
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200

@@ -64,7 +64,8 @@ def children() -> set[str]:
 def conditions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conditions]:
     """Of all rows, which share a plane as they do in a run; when it is closed, nothing stays behind."""
     before, said = children(), list[str]()
-    shared = Conditions(tmp_path_factory.mktemp("bench"), seconds=0.02, sizes=SMALL, say=said.append)
+    directory = tmp_path_factory.mktemp("bench")
+    shared = Conditions(directory, seconds=0.02, sizes=SMALL, is_one_plane=True, say=said.append)
     try:
         yield shared
     finally:

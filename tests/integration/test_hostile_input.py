@@ -22,7 +22,7 @@ from schemas.records import (
     PutKey,
     Settle,
 )
-from schemas.topics import CLIENTS, SNAPSHOT_CHAIN, TOPICS, Topic
+from schemas.topics import CHANGELOGS, CLIENTS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.client.commands.session import Session
 from services.client.kafka_plane import KafkaPlane
 from services.client.main import app
@@ -66,7 +66,8 @@ def test_after_raw_bytes_on_every_topic_all_blocks_of_a_round_are_accounted_for(
         for topic in INPUTS:
             for value, headers in garbage(topic, random):
                 plane.send_again(topic.name, 0, value, random.randbytes(3), headers)
-            readers = [reader for reader in topic.consumers if reader != CLIENTS]
+            # What cannot be read of a changelog is left out where it is read, at a start.
+            readers = [reader for reader in topic.consumers if reader != CLIENTS and topic not in CHANGELOGS.values()]
             expected[topic.name] = MESSAGES_PER_TOPIC * len(readers)
         largest = os.urandom(MAX_MESSAGE_BYTES - FRAMING_BYTES)
         for topic_name in ("metadata.commands", "gc.deleted-entries"):

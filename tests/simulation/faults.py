@@ -121,6 +121,10 @@ class Faults:
     holes: set[tuple[str, int, str, bytes]] = field(default_factory=set)
     """Messages that one reader never sees, however often they are sent."""
     crashes: int = 0
+    sinks: dict[Address, list[FaultySink]] = field(default_factory=dict)
+    """By service what it publishes with."""
+    late: deque[tuple[str, int, bytes, bytes]] = field(default_factory=deque)
+    """What processes that died had sent off, and what has not arrived yet."""
 
     def heal(self) -> None:
         """Nothing goes wrong any more; holes stay."""
@@ -131,6 +135,17 @@ class Faults:
     def resume(self) -> None:
         """Go on where it was healed."""
         self.are_on = True
+
+    def died(self, address: Address) -> None:
+        """A process is gone: what it had sent off is lost, or arrives after its end."""
+        for sink in self.sinks.pop(address, ()):
+            if self.random.random() < 0.5:
+                self.late += sink.left()
+
+    def some_arrives_late(self, log: MemoryLog) -> None:
+        """Now and then one of these messages is there."""
+        if self.late and (not self.are_on or self.random.random() < 0.05):
+            log.append(*self.late.popleft())
 
     def at(self, address: Address, point: Point) -> None:
         """A point of a service's loop is passed: the probe."""
@@ -184,7 +199,9 @@ class FaultyLog:
 
     def open_sink(self) -> FaultySink:
         """A sink of its own."""
-        return FaultySink(self._log, self._faults)
+        sink = FaultySink(self._log, self._faults)
+        self._faults.sinks.setdefault(self._address, []).append(sink)
+        return sink
 
 
 class FaultySource:
@@ -260,6 +277,10 @@ class FaultySink:
             self._log.append(topic, *message)
             if self._faults.is_repeated():
                 self._log.append(topic, *message)
+
+    def left(self) -> list[tuple[str, int, bytes, bytes]]:
+        """What is on its way."""
+        return [(topic, *message) for topic, waiting in self._on_the_way.items() for message in waiting]
 
     def flush(self) -> None:
         """Say that all has arrived; or that nobody knows, and then some of it is lost."""

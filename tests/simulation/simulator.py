@@ -241,6 +241,7 @@ class Simulation:
         is_long = self.random.random() < 0.01
         self.plane.clock.advance(self.random.randint(10, 70) * MINUTE_MS if is_long else self.random.randint(1, 900))
         self._something_goes_wrong()
+        self.faults.some_arrives_late(self.plane.log)
         for address, until in list(self.down.items()):
             if until <= self.steps:
                 del self.down[address]
@@ -271,6 +272,7 @@ class Simulation:
         return count
 
     def _goes_down(self, address: Address) -> None:
+        self.faults.died(address)
         stays = self.random.randint(20, 300) if self.random.random() < self.mix.stay_down else self.random.randint(1, 5)
         self.down[address] = self.steps + stays
 

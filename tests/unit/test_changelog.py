@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    ChangelogRow,
     CreateBucket,
     CreateSnapshot,
     CreateTag,
@@ -19,6 +22,7 @@ from schemas.records import (
     PutKey,
     RetentionPolicy,
     RollBackBucket,
+    RowChange,
     SetConsumer,
     SetRetention,
     Settle,
@@ -30,9 +34,9 @@ from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_RE
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LostTail, accept_losses, find_losses
-from services.plane.shard_databases import database_directory, new_database
+from services.plane.shard_databases import database_directory, new_database, positions_of
 from services.runtime import changelog
-from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError
+from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError, Unit
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import PositionError, StoreError
 from services.runtime.loop import RUNTIME_TABLES, Runner
@@ -176,10 +180,89 @@ def test_what_the_newest_unit_said_is_said_by_whoever_goes_on_from_it() -> None:
     assert codec(SnapshotReply).decode(reply.value).error == "FILE_NOT_FOUND"
 
 
+def test_changes_are_acknowledged_before_anything_else_is_sent() -> None:
+    plane = Plane()
+    plane.quiet()
+    sink, events = plane.plane.processes["snapshots", 0].runner._sink, list[str]()
+    send, flush = sink.send, sink.flush
+
+    def noted_send(topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+        events.append(topic)
+        send(topic, partition, value, fingerprint)
+
+    def noted_flush() -> None:
+        events.append("flush")
+        flush()
+
+    sink.send, sink.flush = noted_send, noted_flush  # type: ignore[method-assign]
+    assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
+    assert events.count(TOPIC) >= 2
+    for before, event in pairwise(events):
+        assert event in (TOPIC, "flush") or before != TOPIC, events
+
+
+def test_what_an_earlier_start_had_on_its_way_is_left_out_when_it_comes() -> None:
+    plane = Plane()
+    assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
+    plane.quiet()
+    copy = plane.store.clone()
+    on_the_way = list[tuple[str, int, bytes, bytes]]()
+    process = plane.plane.processes["snapshots", 0]
+    process.runner._sink.send = lambda *message: on_the_way.append(message)  # type: ignore[method-assign]
+    _append(plane.plane.log, 1, CreateTag("vol", "bucket", "one", "lost", "ann", "", 0))
+    process.runner.step()
+    assert on_the_way[0][0] == TOPIC
+    plane.plane.log.partitions[SNAPSHOTS_COMMANDS.name, 0].pop()  # of which nobody was told
+    plane.restart(copy)
+    plane.plane.log.append(*on_the_way[0])
+    assert not plane.ask(CreateTag("vol", "bucket", "one", "kept", "bob", "", 0)).error
+    plane.plane.log.append(*on_the_way[0])
+    assert not plane.ask(CreateTag("vol", "bucket", "one", "too", "bob", "", 0)).error
+    plane.quiet()
+    expected = _rows(plane.store)
+    plane.restart(MemoryStore())
+    assert _rows(plane.store) == expected
+    assert list(expected["tagTable"]) == [b"/vol/bucket/kept", b"/vol/bucket/too"]
+
+
+def test_the_next_start_reads_from_where_this_one_has_read_to() -> None:
+    plane = Plane()
+    _history(plane, [])
+    plane.quiet()
+    plane.restart(MemoryStore())
+    row = TablesReader(plane.store).table(CHANGELOG).get(CHANGELOG_KEY)
+    assert row is not None
+    assert row.base_offset == plane.plane.log.end_offset(TOPIC, 0)
+    assert row.base_number == row.number
+
+
+def test_a_backup_says_from_where_on_it_needs_the_topic() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    _run(store, log, range(4, 6))
+    row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+    assert row is not None
+    assert positions_of(store, "snapshots")[TOPIC].next_offset == row.base_offset > 0
+
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.mark.parametrize("sizes", [(10, 9 * MEBIBYTE, 10), (MEBIBYTE - 200, 9 * MEBIBYTE), (100,) * 40_000])
+def test_a_part_is_no_larger_than_its_largest_row_needs(sizes: tuple[int, ...]) -> None:
+    rows = [RowChange("deadLetterPlaceTable", b"key", False, bytes(size)) for size in sizes]
+    parts = list(changelog._parts("start", Unit(7, b"previous"), rows, ()))
+    assert [row for part in parts for row in part.rows] == rows
+    assert [part.part for part in parts] == list(range(len(parts)))
+    assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
+    largest = max(MEBIBYTE, *sizes)
+    assert all(len(codec(StateChange).encode(part)) < largest + 1_000 for part in parts)
+
+
 class TestParts:
     @pytest.fixture(autouse=True)
     def small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(changelog, "PART_BYTES", 20)
+        monkeypatch.setattr(changelog, "PART_BYTES", 200)
         monkeypatch.setattr(changelog, "WRITTEN_AT_ONCE_BYTES", 50)
 
     def test_a_unit_in_parts_is_whole_again(self) -> None:
@@ -270,18 +353,16 @@ class TestWhatIsMissing:
         copies: list[MemoryStore] = []
         _history(plane, copies)
         plane.quiet()
-        old, new = copies[0], copies[-1]
-        row = TablesReader(new).table(CHANGELOG).get(CHANGELOG_KEY)
+        plane.restart(copies[-1])
+        row = TablesReader(plane.store).table(CHANGELOG).get(CHANGELOG_KEY)
         assert row is not None
-        records = plane.plane.log.records(TOPIC, 0)
-        beyond = next(one.offset for one in records if codec(StateChange).decode(one.value).number == row.number)
-        plane.plane.log.trim(TOPIC, 0, beyond)
-        with pytest.raises(PositionError, match=r"lacks the units \d+ to \d+, which this database does not have"):
-            plane.restart(old)
-        with pytest.raises(PositionError, match="lacks the units 1 to"):
-            plane.restart(MemoryStore())
+        plane.plane.log.trim(TOPIC, 0, row.base_offset)
+        for refused in (copies[0], MemoryStore()):
+            with pytest.raises(PositionError, match=r"begins at offset \d+, and this database needs it from 0 on"):
+                plane.restart(refused)
         expected = _rows(plane.store)
-        plane.restart(new)
+        plane.restart()
+        plane.quiet()
         assert _rows(plane.store) == expected
 
     def test_a_database_that_was_never_told_of_cannot_be_made_from_what_came_after(self) -> None:
@@ -303,8 +384,68 @@ class TestWhatIsMissing:
         monkeypatch.setattr(
             MemoryLog, "topic_ids", lambda log, topics: topic_ids(log, topics) | dict.fromkeys([TOPIC], "other")
         )
-        with pytest.raises(PositionError, match="made anew"):
+        with pytest.raises(PositionError, match="keep the database"):
             plane.restart()
+        backup, before = plane.store.clone(), _rows(plane.store)
+        found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, plane.plane.log)
+        assert found.find_loss(plane.store) is not None
+        found.accept_loss(plane.store)
+        plane.restart()
+        assert _rows(plane.store) == before
+        with pytest.raises(PositionError, match="made anew"):
+            plane.restart(backup)
+
+    def test_a_database_of_a_past_that_was_given_up_is_refused(self) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        ends = {topic: len(records) for topic, records in log.partitions.items()}
+        _run(store, log, range(4, 8))
+        of_lost_past = _copied(store)
+        for topic, records in log.partitions.items():
+            del records[ends.get(topic, 0) :]
+        _run(older, log, range(4, 8))
+        with pytest.raises(LostChangesError, match="a past that was given up"):
+            _run(of_lost_past, log, ())
+        _run(older, log, range(8, 12))
+        with pytest.raises(LostChangesError, match="a past that was given up"):
+            _run(of_lost_past, log, ())
+        of_other_past = _copied(older)
+        found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+        assert found.find_loss(of_lost_past) is not None
+        # Should a person decide for it all the same, it is the other one that is refused from then on.
+        found.accept_loss(of_lost_past)
+        _run(of_lost_past, log, range(12, 24))
+        with pytest.raises(PositionError, match="lacks the units"):
+            _run(of_other_past, log, ())
+
+    def test_what_follows_must_name_what_this_database_has(self) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+        assert row is not None
+        copies = {digest: _copied(store) for digest in (row.digest, b"another")}
+        for digest, copy in copies.items():
+            known = replace(row, digest=digest, base_offset=log.end_offset(TOPIC, 0), base_number=row.number)
+            copy.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(known)}})
+        _run(store, log, range(4, 8))
+        _run(copies[row.digest], log, ())
+        with pytest.raises(LostChangesError, match="a past that was given up"):
+            _run(copies[b"another"], log, ())
+
+    def test_an_accepted_loss_that_is_trimmed_away_does_not_look_like_a_beginning(self) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        _run(store, log, range(4, 8))
+        Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).accept_loss(store)
+        row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+        assert row is not None
+        log.trim(TOPIC, 0, row.base_offset)
+        for refused in (older, MemoryStore()):
+            with pytest.raises(PositionError, match="it was trimmed"):
+                _run(refused, log, ())
+        _run(store, log, range(8, 10))
 
     @pytest.mark.parametrize("lost", [2, 3, 1_000])
     @pytest.mark.parametrize("has_grown", [False, True])
@@ -347,7 +488,7 @@ def _run(store: Store, log: MemoryLog, numbers: Any) -> None:
     runner = Runner(SnapshotsService(), 0, store, log, log.clock)
     for number in numbers:
         _append(log, number, CreateTag("vol", "bucket", "none", f"t{number}", "ann", "", 0))
-        assert runner.step() == 1
+        assert runner.step()
     runner.step()
     runner.close()
 

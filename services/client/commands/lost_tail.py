@@ -45,14 +45,19 @@ def accept(
             "\nThe commands of metadata are whole: each service goes on where its topics do, and nothing else is "
             "changed. Start the plane (deepclean up)."
         )
-        if any(one.topic in _CHANGELOGS for one in losses.tails):
-            typer.echo("Then make a backup (deepclean backup): copies of snapshots from before this cannot catch up.")
+        _warn_of_older_copies(losses)
         return
     typer.echo(
         f"\nShard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
         f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
         f"(deepclean backup): from the log alone this shard cannot be made again any more."
     )
+    _warn_of_older_copies(losses)
+
+
+def _warn_of_older_copies(losses: Losses) -> None:
+    if any(one.topic in _CHANGELOGS for one in losses.tails):
+        typer.echo("Make a backup (deepclean backup) at once: no copy of snapshots from before this can catch up.")
 
 
 def _show(losses: Losses) -> None:

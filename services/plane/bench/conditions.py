@@ -28,6 +28,8 @@ class Conditions:
     seconds: float = 10.0
     """About how long each row measures."""
     sizes: Sizes = field(default_factory=Sizes)
+    is_one_plane: bool = False
+    """Have rows share a plane that should have one of their own: for runs whose figures do not count."""
     say: Callable[[str], None] = _silent
     """Told what is being done now."""
     ceilings: dict[str, float] = field(default_factory=dict)

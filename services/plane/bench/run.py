@@ -41,11 +41,12 @@ BENCHMARKS = {
         Benchmark("rule-lookup", measure_rule_lookup),
         Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("diff", measure_diff),
+        # Before the plane that the others share, which would run beside its processes.
+        Benchmark("shards", measure_shards),
         Benchmark("deletions", measure_deletions),
         Benchmark("latency", measure_latency),
         Benchmark("sustained", measure_sustained),
         Benchmark("tree-delete", measure_tree_delete),
-        Benchmark("shards", measure_shards),
         # Rows about millions of held versions: the first of them makes them, the last lets some go.
         Benchmark("memory", measure_memory),
         Benchmark("disk", measure_disk),
@@ -69,7 +70,7 @@ def run_benchmarks(
 def prepared(seconds: float, say: Callable[[str], None], sizes: Sizes) -> Iterator[Conditions]:
     """The conditions of a run in a scratch directory."""
     directory = Path(tempfile.mkdtemp(prefix="deepclean-bench-"))
-    conditions, is_kept = Conditions(directory, seconds, sizes, say), False
+    conditions, is_kept = Conditions(directory, seconds, sizes, say=say), False
     try:
         yield conditions
     except StackError:

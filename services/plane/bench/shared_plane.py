@@ -158,7 +158,7 @@ class SharedPlane:
 def shared_plane(conditions: Conditions, *, is_for_held: bool = False) -> SharedPlane:
     """The plane that runs now, or a new one when none runs or it is for other rows."""
     plane = conditions.plane
-    if plane is None or plane.is_for_held != is_for_held:
+    if plane is None or (plane.is_for_held != is_for_held and not conditions.is_one_plane):
         conditions.close()
         plane = conditions.plane = SharedPlane(conditions, is_for_held=is_for_held)
     return plane
