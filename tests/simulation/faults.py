@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from schemas.topics import (
+    CHANGELOGS,
     METADATA_PROGRESS,
     PURGE_DIRECTORIES,
     PURGE_KEYS,
@@ -30,6 +31,7 @@ Address = tuple[str, int]
 Place = tuple[str, int, str]
 """A service, a shard, and a topic that it reads."""
 CHAIN_READERS = ("streaming", "key_deletion", "directory_deletion")
+_CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 HELD_TOPICS: Mapping[str, tuple[str, ...]] = {
     "snapshots": (METADATA_PROGRESS.name, SNAPSHOT_CHAIN.name, SPACE.name),
     "streaming": (SNAPSHOT_CHAIN.name,),
@@ -137,10 +139,10 @@ class Faults:
         self.are_on = True
 
     def died(self, address: Address) -> None:
-        """A process is gone: what it had sent off is lost, or arrives after its end."""
+        """A process is gone: what it had sent off is lost; of its changelog some may arrive after its end."""
         for sink in self.sinks.pop(address, ()):
             if self.random.random() < 0.5:
-                self.late += sink.left()
+                self.late += [message for message in sink.left() if message[0] in _CHANGELOGS]
 
     def some_arrives_late(self, log: MemoryLog) -> None:
         """Now and then one of these messages is there."""
