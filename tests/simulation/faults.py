@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from schemas.topics import (
-    CHANGELOGS,
     METADATA_PROGRESS,
     PURGE_DIRECTORIES,
     PURGE_KEYS,
@@ -28,10 +27,11 @@ from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Point
 
 Address = tuple[str, int]
+Sent = tuple[str, int, bytes, bytes]
+"""Topic, partition, value and fingerprint."""
 Place = tuple[str, int, str]
 """A service, a shard, and a topic that it reads."""
 CHAIN_READERS = ("streaming", "key_deletion", "directory_deletion")
-_CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 HELD_TOPICS: Mapping[str, tuple[str, ...]] = {
     "snapshots": (METADATA_PROGRESS.name, SNAPSHOT_CHAIN.name, SPACE.name),
     "streaming": (SNAPSHOT_CHAIN.name,),
@@ -125,7 +125,7 @@ class Faults:
     crashes: int = 0
     sinks: dict[Address, list[FaultySink]] = field(default_factory=dict)
     """By service what it publishes with."""
-    late: deque[tuple[str, int, bytes, bytes]] = field(default_factory=deque)
+    late: deque[tuple[Address, Sent]] = field(default_factory=deque)
     """What processes that died had sent off, and what has not arrived yet."""
 
     def heal(self) -> None:
@@ -139,15 +139,18 @@ class Faults:
         self.are_on = True
 
     def died(self, address: Address) -> None:
-        """A process is gone: what it had sent off is lost; of its changelog some may arrive after its end."""
+        """A process is gone: what it had sent off is lost, or arrives after its end."""
         for sink in self.sinks.pop(address, ()):
             if self.random.random() < 0.5:
-                self.late += [message for message in sink.left() if message[0] in _CHANGELOGS]
+                self.late += [(address, message) for message in sink.left()]
 
-    def some_arrives_late(self, log: MemoryLog) -> None:
-        """Now and then one of these messages is there."""
-        if self.late and (not self.are_on or self.random.random() < 0.05):
-            log.append(*self.late.popleft())
+    def arrives_late(self, log: MemoryLog) -> Address | None:
+        """Now and then one of these messages is there; says whose."""
+        if not self.late or (self.are_on and self.random.random() >= 0.05):
+            return None
+        address, message = self.late.popleft()
+        log.append(*message)
+        return address
 
     def at(self, address: Address, point: Point) -> None:
         """A point of a service's loop is passed: the probe."""
@@ -280,7 +283,7 @@ class FaultySink:
             if self._faults.is_repeated():
                 self._log.append(topic, *message)
 
-    def left(self) -> list[tuple[str, int, bytes, bytes]]:
+    def left(self) -> list[Sent]:
         """What is on its way."""
         return [(topic, *message) for topic, waiting in self._on_the_way.items() for message in waiting]
 

@@ -241,7 +241,8 @@ class Simulation:
         is_long = self.random.random() < 0.01
         self.plane.clock.advance(self.random.randint(10, 70) * MINUTE_MS if is_long else self.random.randint(1, 900))
         self._something_goes_wrong()
-        self.faults.some_arrives_late(self.plane.log)
+        if (late := self.faults.arrives_late(self.plane.log)) is not None:
+            self.watch(late)
         for address, until in list(self.down.items()):
             if until <= self.steps:
                 del self.down[address]
