@@ -22,7 +22,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import LogRecord
+from services.runtime.log import LogAround, LogRecord
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Point
 
@@ -177,34 +177,23 @@ class Faults:
         return self.are_on and self.mix.unacknowledged > 0 and self.random.random() < self.mix.unacknowledged
 
 
-class FaultyLog:
+class FaultyLog(LogAround):
     """The log as one process sees it."""
 
     def __init__(self, log: MemoryLog, faults: Faults, address: Address) -> None:
-        self._log = log
+        super().__init__(log)
+        self._partitions = log
         self._faults = faults
         self._address = address
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """What tells a topic from one of the same name that was made anew."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Offset that the next message of a partition will get."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there."""
-        return self._log.first_offset(topic, partition)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> FaultySource:
         """Read one partition of some topics."""
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}
-        return FaultySource(self._log, self._faults, self._address, partition, positions)
+        return FaultySource(self._partitions, self._faults, self._address, partition, positions)
 
     def open_sink(self) -> FaultySink:
         """A sink of its own."""
-        sink = FaultySink(self._log, self._faults)
+        sink = FaultySink(self._partitions, self._faults)
         self._faults.sinks.setdefault(self._address, []).append(sink)
         return sink
 
