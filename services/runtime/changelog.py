@@ -27,7 +27,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import ChangelogRow, OutboxRow, OutboxRun, RowChange, StateChange
 from schemas.topics import CHANGELOGS, Topic
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import Log, LogRecord
+from services.runtime.log import Log, LogRecord, Sink
 from services.runtime.outbox import OUTBOX, row_key
 from services.runtime.positions import POSITIONS
 from services.runtime.service import OutgoingMessage, Work, fitting
@@ -140,7 +140,7 @@ class Changelog:
 
     # ---- reading
 
-    def catch_up(self, store: Store) -> int:
+    def catch_up(self, store: Store, sink: Sink) -> int:
         """Begin a start: apply what a database does not have; says how many units that was.
 
         Nobody else has the database open, and nothing is kept in memory of it. What the last unit said is in the
@@ -156,7 +156,7 @@ class Changelog:
                 f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
-        self._begin(store)
+        self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = _Writer(store, self._topic_id)
         for unit in self._units(row, number, _up_to(self._start, _decoded(self._read(row)))):
@@ -177,20 +177,16 @@ class Changelog:
         positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
-    def _begin(self, store: Store) -> None:
+    def _begin(self, store: Store, sink: Sink) -> None:
         """Have the beginning of this start in the topic, behind the changes that still wait in the outbox."""
-        sink = self._log.open_sink()
-        try:
-            for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
-                for run in row.runs:
-                    if run.topic == self.topic.name:
-                        for value in run.values:
-                            sink.send(run.topic, self._shard, value, run.fingerprint)
-            beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
-            sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
-            sink.flush()
-        finally:
-            sink.close()
+        for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
+            for run in row.runs:
+                if run.topic == self.topic.name:
+                    for value in run.values:
+                        sink.send(run.topic, self._shard, value, run.fingerprint)
+        beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
+        sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
+        sink.flush()
 
     def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[_Told]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
