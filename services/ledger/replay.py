@@ -123,6 +123,8 @@ class LogReplay:
         self._by_id: dict[int, _Bucket] = {}
         self._ids_of_names: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._snapshots: dict[str, _Bucket] = {}
+        self._untaken: set[str] = set()
+        """Snapshots that were dropped before they were taken: they never will be."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
         self._clients: dict[str, tuple[int, int]] = {}
@@ -531,7 +533,8 @@ class LogReplay:
         if not is_snapshot_id(body.snapshot_id):
             raise _PutAsideError
         bucket = self._buckets.get((body.volume, body.bucket))
-        if body.snapshot_id in self._snapshots or bucket is None or bucket.fence:
+        is_over = body.snapshot_id in self._snapshots or body.snapshot_id in self._untaken
+        if is_over or bucket is None or bucket.fence:
             return
         is_asked = self._secrets.are_asked_for and body.user
         if is_asked and not self._secrets.may_manage(body.user, body.volume):
@@ -544,6 +547,8 @@ class LogReplay:
 
     def _drop(self, body: records.DropSnapshot) -> None:
         bucket = self._snapshots.get(body.snapshot_id)
+        if bucket is None:
+            self._untaken.add(body.snapshot_id)
         if bucket is None or body.snapshot_id not in bucket.ids:
             return
         if bucket.fence == body.snapshot_id:

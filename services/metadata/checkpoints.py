@@ -7,6 +7,7 @@ from schemas.records import (
     ChainedBucket,
     ChainedSnapshot,
     ChainTake,
+    CountRow,
     DropSnapshot,
     FullChain,
     SnapshotChainRecord,
@@ -21,9 +22,15 @@ from services.domain.names import is_snapshot_id
 from services.domain.table_keys import bucket_id_key, snapshot_list_key, volume_key
 from services.metadata.access import require_manager
 from services.metadata.buckets import find_bucket
-from services.metadata.errors import CommandError
+from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.rollback import is_rolled_back_to
-from services.metadata.tables import BUCKET_ID_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE, VOLUME_TABLE
+from services.metadata.tables import (
+    BUCKET_ID_TABLE,
+    SNAPSHOT_ID_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    UNTAKEN_TABLE,
+    VOLUME_TABLE,
+)
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvalidMessageError
 from services.storage.store import Store
@@ -38,6 +45,9 @@ def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTa
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
         return _taken(transaction, before)
+    if work.table(UNTAKEN_TABLE).get(command.snapshot_id.encode()) is not None:
+        message = f"snapshot {command.snapshot_id} was dropped before this came: ask for another one"
+        return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
     try:
         if transaction.signers.is_on and command.user:
             require_manager(transaction, command.user, command.volume)
@@ -89,11 +99,17 @@ def _owner(transaction: Transaction, volume: str) -> str:
 
 
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:
-    """Drop a snapshot from its list; one that was never taken, or is dropped, needs no marker."""
+    """Drop a snapshot from its list; one that was never taken, or is dropped, needs no marker.
+
+    One that was never taken cannot be from then on: its take may still be on its way, or come a second time, when
+    whoever asked for it was told that there is none.
+    """
     work = transaction.work
     row = transaction.snapshots.find(work, command.snapshot_id)
     if row is None or not row.is_live:
         version = row.dropped_chain_version if row else transaction.counters.chain_version
+        if row is None and is_snapshot_id(command.snapshot_id):
+            work.table(UNTAKEN_TABLE).put(command.snapshot_id.encode(), CountRow(transaction.txn))
         return SnapshotDropped(command.snapshot_id, version)
     if is_rolled_back_to(transaction, row.bucket_id, row.snapshot_id):
         raise InvalidMessageError(f"snapshot {row.snapshot_id} is being rolled back to: drop it when that is done")

@@ -18,6 +18,7 @@ reclaimTable         /volumeId/bucketId/death/objectId         version that is c
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
 snapshotIdTable      snapshot id                               the same row, as it was when it was taken
+untakenTable         snapshot id                               txn of its drop, when it was dropped before it was taken
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
@@ -57,6 +58,7 @@ RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separ
 CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
+UNTAKEN_TABLE = TableDefinition("untakenTable", records.CountRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
 ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
@@ -86,6 +88,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
+    UNTAKEN_TABLE,
     ROLLBACK_TABLE,
     ROLLBACK_NAME_TABLE,
     SPACE_TABLE,

@@ -27,7 +27,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import ChangelogRow, OutboxRow, OutboxRun, RowChange, StateChange
 from schemas.topics import CHANGELOGS, Topic
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import Log, LogRecord
+from services.runtime.log import Log, LogRecord, Sink
 from services.runtime.outbox import OUTBOX, row_key
 from services.runtime.positions import POSITIONS
 from services.runtime.service import OutgoingMessage, Work, fitting
@@ -50,6 +50,9 @@ _DIGEST_BYTES = 16
 _ITEM_BYTES = 32
 """What a row or a message takes in a part beside its bytes and names, at most."""
 _ALL_KEYS = b"", b"\xff" * 9
+
+_Told = tuple[StateChange, bytes]
+"""A change, and the bytes that told it: those are what a digest is over."""
 
 logger = structlog.get_logger(__name__)
 
@@ -137,7 +140,7 @@ class Changelog:
 
     # ---- reading
 
-    def catch_up(self, store: Store) -> int:
+    def catch_up(self, store: Store, sink: Sink) -> int:
         """Begin a start: apply what a database does not have; says how many units that was.
 
         Nobody else has the database open, and nothing is kept in memory of it. What the last unit said is in the
@@ -153,10 +156,10 @@ class Changelog:
                 f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
-        self._begin(store)
+        self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = _Writer(store, self._topic_id)
-        for unit in self._units(row, number, _up_to(self._start, self._read(row))):
+        for unit in self._units(row, number, _up_to(self._start, _decoded(self._read(row)))):
             if unit.number > number:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
@@ -174,26 +177,22 @@ class Changelog:
         positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
-    def _begin(self, store: Store) -> None:
+    def _begin(self, store: Store, sink: Sink) -> None:
         """Have the beginning of this start in the topic, behind the changes that still wait in the outbox."""
-        sink = self._log.open_sink()
-        try:
-            for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
-                for run in row.runs:
-                    if run.topic == self.topic.name:
-                        for value in run.values:
-                            sink.send(run.topic, self._shard, value, run.fingerprint)
-            beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
-            sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
-            sink.flush()
-        finally:
-            sink.close()
+        for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
+            for run in row.runs:
+                if run.topic == self.topic.name:
+                    for value in run.values:
+                        sink.send(run.topic, self._shard, value, run.fingerprint)
+        beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
+        sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
+        sink.flush()
 
-    def _units(self, row: ChangelogRow | None, number: int, records: Iterable[LogRecord]) -> Iterator[Unit]:
+    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[_Told]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = _base_of(row), row.digest if row else b""
         seen = base.number
-        for unit in _whole_units(records, base.start):
+        for unit in _whole_units(changes, base.start):
             if unit.number == number and row is not None and unit.digest != digest:
                 raise self._of_another_past(number)
             if unit.number <= seen:
@@ -267,7 +266,7 @@ class Changelog:
         if row.topic_id != self._topic_id:
             return Loss(end, row.number)
         try:
-            for unit in self._units(row, row.number, self._read(row)):
+            for unit in self._units(row, row.number, _decoded(self._read(row))):
                 if unit.number > row.number:
                     break
         except LostChangesError as error:
@@ -292,8 +291,7 @@ class Changelog:
             return
         end = self._log.end_offset(self.topic.name, self._shard)
         records = self._records(self._log.first_offset(self.topic.name, self._shard), end)
-        told = [change.number for record in records if (change := _decoded(record)) is not None]
-        number = max(row.number, *told, 0) + 1
+        number = max(row.number, *(change.number for change, _ in _decoded(records)), 0) + 1
         self._base = Base(end, number)
         accepted = self._row_at(number, row.digest)
         store.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(accepted)}})
@@ -395,38 +393,36 @@ def _parts(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable
     yield StateChange(start, unit.number, unit.previous, index, True, tuple(taken[0]), tuple(taken[1]))
 
 
-def _up_to(start: str, records: Iterable[LogRecord]) -> Iterator[LogRecord]:
-    """Records up to the beginning of a start.
+def _decoded(records: Iterable[LogRecord]) -> Iterator[_Told]:
+    """What the topic holds that can be read."""
+    decode = codec(StateChange).decode_message
+    for record in records:
+        try:
+            yield decode(record.value, record.fingerprint), record.value
+        except DecodeError as error:
+            logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
+
+
+def _up_to(start: str, changes: Iterable[_Told]) -> Iterator[_Told]:
+    """What was told up to the beginning of a start.
 
     Raises:
         RetryableError: it is not there, though the log has acknowledged it.
     """
-    for record in records:
-        change = _decoded(record)
-        if change is not None and change.part == _BEGINNING and change.start == start:
+    for told in changes:
+        if told[0].part == _BEGINNING and told[0].start == start:
             return
-        yield record
+        yield told
     raise RetryableError("the beginning of this start is not in its changelog: it is tried again")
 
 
-def _decoded(record: LogRecord) -> StateChange | None:
-    try:
-        return codec(StateChange).decode_message(record.value, record.fingerprint)
-    except DecodeError as error:
-        logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
-        return None
-
-
-def _whole_units(records: Iterable[LogRecord], start: str) -> Iterator[Unit]:
+def _whole_units(changes: Iterable[_Told], start: str) -> Iterator[Unit]:
     """Units that are there with all parts, of the start that is under way; ``start`` is the first, empty for any.
 
     A unit that was cut off begins again, or never existed.
     """
     unit, values = Unit(0), list[bytes]()
-    for record in records:
-        change = _decoded(record)
-        if change is None:
-            continue
+    for change, value in changes:
         if change.part == _BEGINNING:
             start = change.start
             continue
@@ -440,7 +436,7 @@ def _whole_units(records: Iterable[LogRecord], start: str) -> Iterator[Unit]:
             continue
         unit.rows += change.rows
         unit.messages += change.messages
-        values.append(record.value)
+        values.append(value)
         if change.is_last:
             unit.digest = _digest(values)
             yield unit

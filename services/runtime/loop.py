@@ -139,7 +139,7 @@ class Runner:
         """The changelog of a service that has one, after what this database lacks of it was applied."""
         changelog = changelog_of(self.service.name, self.shard, self._log)
         if changelog is not None:
-            changelog.catch_up(self.store)
+            changelog.catch_up(self.store, self._sink)
         return changelog
 
     def _open_source(self) -> Source:

@@ -14,6 +14,7 @@ from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
 from services.metadata import queries
 from services.metadata.changed_rows import unneeded_changes
 from services.metadata.differences import compare_all, compare_changes, opened_states
+from services.metadata.errors import CommandError
 from services.metadata.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,
@@ -195,12 +196,14 @@ class QuietCheck:
             names = [*incarnation.snapshots, ""]
             oldest = names[0]
             for pair in {*pairwise(names), *pairwise(reversed(names)), (oldest, ""), ("", oldest)}:
-                with opened_states(store, incarnation.volume, incarnation.name, *pair) as states:
-                    quick = compare_changes(states.before, states.after, states.changes())
-                    if quick != (full := compare_all(states.before, states.after)):
-                        raise AnswerError(
-                            f"{incarnation.volume}/{incarnation.name} {pair} differ in {full}, not {quick}"
-                        )
+                where = f"{incarnation.volume}/{incarnation.name} {pair}"
+                try:
+                    with opened_states(store, incarnation.volume, incarnation.name, *pair) as states:
+                        quick = compare_changes(states.before, states.after, states.changes())
+                        if quick != (full := compare_all(states.before, states.after)):
+                            raise AnswerError(f"{where} differ in {full}, not {quick}")
+                except CommandError as error:
+                    raise AnswerError(f"{where} cannot be compared: {error}") from error
         for start, end in unneeded_changes(self._tables("metadata")):
             left = list(store.scan(CHANGED_TABLE.name, start, end))
             if left:

@@ -22,11 +22,13 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import LogRecord
+from services.runtime.log import LogAround, LogRecord
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Point
 
 Address = tuple[str, int]
+Sent = tuple[str, int, bytes, bytes]
+"""Topic, partition, value and fingerprint."""
 Place = tuple[str, int, str]
 """A service, a shard, and a topic that it reads."""
 CHAIN_READERS = ("streaming", "key_deletion", "directory_deletion")
@@ -123,7 +125,7 @@ class Faults:
     crashes: int = 0
     sinks: dict[Address, list[FaultySink]] = field(default_factory=dict)
     """By service what it publishes with."""
-    late: deque[tuple[str, int, bytes, bytes]] = field(default_factory=deque)
+    late: deque[tuple[Address, Sent]] = field(default_factory=deque)
     """What processes that died had sent off, and what has not arrived yet."""
 
     def heal(self) -> None:
@@ -140,12 +142,15 @@ class Faults:
         """A process is gone: what it had sent off is lost, or arrives after its end."""
         for sink in self.sinks.pop(address, ()):
             if self.random.random() < 0.5:
-                self.late += sink.left()
+                self.late += [(address, message) for message in sink.left()]
 
-    def some_arrives_late(self, log: MemoryLog) -> None:
-        """Now and then one of these messages is there."""
-        if self.late and (not self.are_on or self.random.random() < 0.05):
-            log.append(*self.late.popleft())
+    def arrives_late(self, log: MemoryLog) -> Address | None:
+        """Now and then one of these messages is there; says whose."""
+        if not self.late or (self.are_on and self.random.random() >= 0.05):
+            return None
+        address, message = self.late.popleft()
+        log.append(*message)
+        return address
 
     def at(self, address: Address, point: Point) -> None:
         """A point of a service's loop is passed: the probe."""
@@ -172,34 +177,23 @@ class Faults:
         return self.are_on and self.mix.unacknowledged > 0 and self.random.random() < self.mix.unacknowledged
 
 
-class FaultyLog:
+class FaultyLog(LogAround):
     """The log as one process sees it."""
 
     def __init__(self, log: MemoryLog, faults: Faults, address: Address) -> None:
-        self._log = log
+        super().__init__(log)
+        self._partitions = log
         self._faults = faults
         self._address = address
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """What tells a topic from one of the same name that was made anew."""
-        return self._log.topic_ids(topics)
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Offset that the next message of a partition will get."""
-        return self._log.end_offset(topic, partition)
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there."""
-        return self._log.first_offset(topic, partition)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> FaultySource:
         """Read one partition of some topics."""
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}
-        return FaultySource(self._log, self._faults, self._address, partition, positions)
+        return FaultySource(self._partitions, self._faults, self._address, partition, positions)
 
     def open_sink(self) -> FaultySink:
         """A sink of its own."""
-        sink = FaultySink(self._log, self._faults)
+        sink = FaultySink(self._partitions, self._faults)
         self._faults.sinks.setdefault(self._address, []).append(sink)
         return sink
 
@@ -278,7 +272,7 @@ class FaultySink:
             if self._faults.is_repeated():
                 self._log.append(topic, *message)
 
-    def left(self) -> list[tuple[str, int, bytes, bytes]]:
+    def left(self) -> list[Sent]:
         """What is on its way."""
         return [(topic, *message) for topic, waiting in self._on_the_way.items() for message in waiting]
 

@@ -33,11 +33,11 @@ def sent_before_it_is_durable(patch: Patch) -> None:
     """What a unit of work decides is acted on before the unit is written: a crash takes the decision back."""
     original = loop.Runner._write
 
-    def write(self: loop.Runner, work: Work, batch: Any) -> None:
+    def write(self: loop.Runner, work: Work, batch: Any) -> Any:
         for message in work.messages:
             self._sink.send(message.topic, self.shard, message.value, message.fingerprint)
         self._sink.flush()
-        original(self, work, batch)
+        return original(self, work, batch)
 
     patch.setattr(loop.Runner, "_write", write)
 

@@ -129,6 +129,8 @@ class ShardModel:
     """Offsets of commands that metadata has to put aside."""
     snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
     """By id of every snapshot that was ever taken its bucket and its txn."""
+    _untaken: set[str] = field(default_factory=set)
+    """Ids that were dropped before they were taken."""
     last_page_of: Callable[[str], int] = lambda _rollback_id: 0
     """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
     rollbacks: set[str] = field(default_factory=set)
@@ -208,6 +210,8 @@ class ShardModel:
         if isinstance(body, records.TakeSnapshot):
             self._take(body)
         elif isinstance(body, records.DropSnapshot):
+            if body.snapshot_id not in self.snapshot_places:
+                self._untaken.add(body.snapshot_id)
             for incarnation in self.incarnations:
                 incarnation.snapshots.pop(body.snapshot_id, None)
         elif isinstance(body, records.RollbackPage):
@@ -375,7 +379,8 @@ class ShardModel:
 
     def _take(self, take: records.TakeSnapshot) -> None:
         incarnation = self._current.get((take.volume, take.bucket))
-        if incarnation is None or incarnation.rollback or take.snapshot_id in self.snapshot_places:
+        is_over = take.snapshot_id in self.snapshot_places or take.snapshot_id in self._untaken
+        if incarnation is None or incarnation.rollback or is_over:
             return
         self.snapshot_places[take.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()

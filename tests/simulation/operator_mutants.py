@@ -78,7 +78,7 @@ OPERATOR_MUTANTS = {
     "a claim ignores a pause": Mutant(claim_ignores_a_pause, FaultMix(), (SafetyError,), runs=120),
     "a resume forgets rows": Mutant(resume_forgets_rows, FaultMix(), (LivenessError,), runs=120),
     "the breaker forgets what was claimed before a crash": Mutant(
-        breaker_forgets_what_was_claimed, FaultMix(crash=0.3), (SafetyError,), runs=400
+        breaker_forgets_what_was_claimed, FaultMix(crash=0.6), (SafetyError,), runs=1_200
     ),
     "a resume forgets trees": Mutant(resume_forgets_trees, FaultMix(), (LivenessError,), runs=120),
     "a lost change of the collector is not told again": Mutant(

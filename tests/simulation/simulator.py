@@ -241,11 +241,12 @@ class Simulation:
         is_long = self.random.random() < 0.01
         self.plane.clock.advance(self.random.randint(10, 70) * MINUTE_MS if is_long else self.random.randint(1, 900))
         self._something_goes_wrong()
-        self.faults.some_arrives_late(self.plane.log)
+        if (late := self.faults.arrives_late(self.plane.log)) is not None:
+            self.watch(late)
         for address, until in list(self.down.items()):
             if until <= self.steps:
                 del self.down[address]
-                self.plane.start(*address, store=self._store_after_a_crash(address))
+                self._start(address, store=self._store_after_a_crash(address))
         address = self.random.choice(self.plane.addresses)
         if address not in self.down:
             self.step(address)
@@ -270,6 +271,13 @@ class Simulation:
             raise DefectError(f"{address} stopped: {error}") from error
         self.watch(address)
         return count
+
+    def _start(self, address: Address, store: MemoryStore | None = None) -> None:
+        """Start a service, on its database or on another one."""
+        try:
+            self.plane.start(*address, store=store)
+        except InvariantError as error:
+            raise DefectError(f"{address} does not start: {error}") from error
 
     def _goes_down(self, address: Address) -> None:
         self.faults.died(address)
@@ -330,7 +338,7 @@ class Simulation:
         if address[0] == "metadata":
             shard.replayed_until = max(shard.replayed_until, self._metadata_position(shard))
         self.restores += 1
-        self.plane.start(*address, store=copy)
+        self._start(address, store=copy)
 
     def _rewind(self, address: Address) -> None:
         """Have a service read the end of one input again, on the database that it has."""
@@ -346,7 +354,7 @@ class Simulation:
         row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
         process.store.write({POSITIONS.name: {topic.encode(): row}})
         self.restores += 1
-        self.plane.start(*address)
+        self._start(address)
 
     def _add_garbage(self, shard: int) -> None:
         random = self.faults.random
@@ -644,7 +652,7 @@ class Simulation:
             switches.delay_ms = 0
         for address in list(self.down):
             del self.down[address]
-            self.plane.start(*address)
+            self._start(address)
 
     def be_quiet(self) -> None:
         """Heal, settle, and hold everything against the model."""
@@ -757,7 +765,7 @@ class Simulation:
             for address in self.plane.addresses:
                 if address in self.down:
                     del self.down[address]
-                    self.plane.start(*address)
+                    self._start(address)
                 self.step(address)
             self.plane.clock.advance(MINUTE_MS)
 

@@ -314,9 +314,9 @@ class TestParts:
         _history(plane, [])
         plane.quiet()
         expected = _rows(plane.store)
-        store = _Failing(writes)
+        store, log = _Failing(writes), plane.plane.log
         with pytest.raises(StoreError):
-            Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, plane.plane.log).catch_up(store)
+            Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, log.open_sink())
         assert _number(store) < _number(plane.store)
         store.writes = 1_000_000
         plane.restart(store)

@@ -347,6 +347,14 @@ class TestSnapshots:
         assert shard.internal(TakeSnapshot("vol", "tree", "s1")) == first
         assert len(shard.sent(SNAPSHOT_CHAIN)) == 2
 
+    def test_a_take_that_comes_behind_its_drop_takes_nothing(self, shard: Shard) -> None:
+        shard.internal(DropSnapshot("s1"))
+        shard.start()
+        late = shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        assert (late.error, late.snapshot_txn) == ("INVALID_REQUEST", 0)
+        assert not shard.sent(SNAPSHOT_CHAIN)
+        assert not shard.internal(TakeSnapshot("vol", "tree", "s2")).error
+
     def test_a_take_that_was_put_aside_and_comes_again_sees_what_is_there_then(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
