@@ -38,7 +38,7 @@ from services.plane.shard_databases import database_directory, new_database, pos
 from services.runtime import changelog
 from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError, Unit
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import PositionError, StoreError
+from services.runtime.errors import PositionError, RetryableError, StoreError
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.outbox import OUTBOX
@@ -223,6 +223,91 @@ def test_what_an_earlier_start_had_on_its_way_is_left_out_when_it_comes() -> Non
     plane.restart(MemoryStore())
     assert _rows(plane.store) == expected
     assert list(expected["tagTable"]) == [b"/vol/bucket/kept", b"/vol/bucket/too"]
+
+
+class _OnTheWay:
+    """A sink whose messages are on their way when its process ends: of each flush only the last has arrived, if any."""
+
+    def __init__(self, log: MemoryLog, arriving: int = 0) -> None:
+        self.messages: list[tuple[str, int, bytes, bytes]] = []
+        self._log, self._arriving = log, arriving
+
+    def send(self, *message: Any) -> None:
+        self.messages.append(message)
+
+    def flush(self) -> None:
+        if self.messages:
+            for message in self.messages[len(self.messages) - self._arriving :]:
+                self._log.append(*message)
+            raise RetryableError("nobody has acknowledged it")
+
+    def close(self) -> None:
+        pass
+
+
+def _beginning_on_its_way(store: Store, log: MemoryLog) -> tuple[str, int, bytes, bytes]:
+    """What a start has sent that ended then."""
+    sink = _OnTheWay(log)
+    with pytest.raises(RetryableError):
+        Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, sink)
+    (beginning,) = sink.messages
+    return beginning
+
+
+def test_a_beginning_that_comes_behind_a_later_one_is_left_out() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    copies = [MemoryStore(), _copied(store)]
+    store.write({OUTBOX.name: dict.fromkeys([key for key, _ in store.scan(OUTBOX.name, b"", b"\xff" * 9)])})
+    late = _beginning_on_its_way(store, log)
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    log.append(*late)
+    for number in range(4, 9):
+        _append(log, number, CreateTag("vol", "bucket", "none", f"t{number}", "ann", "", 0))
+        assert runner.step()
+    runner.step()
+    expected = _rows(store)
+    for copy in (*copies, store):
+        _run(copy, log, ())
+        assert _rows(copy) == expected
+
+
+def test_a_start_that_another_has_come_before_is_tried_again() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    late = _beginning_on_its_way(store, log)
+    sink = log.open_sink()
+    sent = sink.send
+
+    def send_behind(*message: Any) -> None:
+        log.append(*late)
+        sent(*message)
+
+    sink.send = send_behind  # type: ignore[assignment,method-assign]
+    started = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+    with pytest.raises(RetryableError, match="came too late"):
+        started.catch_up(store, sink)
+    _run(store, log, range(1, 4))
+    copy = MemoryStore()
+    _run(copy, log, ())
+    assert _rows(copy) == _rows(store)
+
+
+def test_what_waits_is_acknowledged_before_a_start_begins() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    runner.step()
+    runner._sink = runner._outbox._sink = _OnTheWay(log)
+    _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
+    with pytest.raises(RetryableError):
+        runner.step()
+    # As a sink may: what was sent last has arrived, and what was sent before it has not.
+    with pytest.raises(RetryableError):
+        Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, _OnTheWay(log, arriving=1))
+    _run(store, log, range(5, 7))
+    copy = MemoryStore()
+    _run(copy, log, ())
+    assert _rows(copy) == _rows(store)
 
 
 def test_the_next_start_reads_from_where_this_one_has_read_to() -> None:
