@@ -90,14 +90,13 @@ class Loss:
 class LostChangesError(PositionError):
     """The topic does not hold what a database has written to it behind the unit ``number``."""
 
-    def __init__(self, who: str, topic: str, number: int, *, is_of_another_past: bool = False) -> None:
+    def __init__(self, who: str, topic: str, number: int) -> None:
         super().__init__(
             f"{who}: {topic} does not hold what this database has written to it behind unit {number}: the broker has "
             f"lost its tail, or the database is of a past that was given up; restore the topic, go on without "
             f"(deepclean accept-lost-tail), or put a backup in its place that was taken later"
         )
         self.number = number
-        self.is_of_another_past = is_of_another_past
 
 
 class Changelog:
@@ -157,8 +156,8 @@ class Changelog:
                 f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
-        self._begin(store, sink)
         self._require_base(row)
+        self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = _Writer(store, self._topic_id)
         for unit in self._units(row, number, _up_to(self._start, self._told(row))):
@@ -223,7 +222,7 @@ class Changelog:
         return LostChangesError(self._who, self.topic.name, number)
 
     def _of_another_past(self, number: int) -> LostChangesError:
-        return LostChangesError(self._who, self.topic.name, number - 1, is_of_another_past=True)
+        return self._lost(number - 1)
 
     def _incomplete(self, first: int, last: int) -> PositionError:
         return PositionError(
@@ -232,13 +231,13 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _told(self, row: ChangelogRow | None) -> Iterator[_Told]:
-        """What counts of all that the topic holds from the base to its present end."""
+    def _told(self, row: ChangelogRow | None, waiting: Iterable[_Told] = ()) -> Iterator[_Told]:
+        """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
         base, end = _base_of(row), self._log.end_offset(self.topic.name, self._shard)
-        return _in_force(base, _decoded(self._records(base.offset, end)))
+        return _in_force(base, chain(_decoded(self._records(base.offset, end)), waiting))
 
     def _require_base(self, row: ChangelogRow | None) -> None:
-        """The topic reaches from the base on.
+        """The topic reaches from the base on; asked before anything is added to it, which would hide that it does not.
 
         Raises:
             PositionError: it does not.
@@ -276,7 +275,7 @@ class Changelog:
     def find_loss(self, store: Store) -> Loss | None:
         """What the topic does not hold any more of what a database has written to it; None when it holds all.
 
-        The newest unit may still wait in the outbox: it is not looked for.
+        The newest unit may still wait in the outbox: it is looked for there, too, where a start would send it.
         """
         row = self._row(store)
         if row is None:
@@ -284,16 +283,15 @@ class Changelog:
         end = self._log.end_offset(self.topic.name, self._shard)
         if row.topic_id != self._topic_id:
             return Loss(end, row.number)
+        decode = codec(StateChange).decode_message
+        waiting = ((decode(value, fingerprint), value, end) for value, fingerprint in self._waiting(store))
         try:
             self._require_base(row)
-            for unit in self._units(row, row.number, self._told(row)):
+            for unit in self._units(row, row.number, self._told(row, waiting)):
                 if unit.number > row.number:
                     break
         except LostChangesError as error:
-            is_on_its_way = (
-                error.number == row.number - 1 and not error.is_of_another_past and any(self._waiting(store))
-            )
-            return None if is_on_its_way else Loss(end, row.number - error.number)
+            return Loss(end, row.number - error.number)
         except PositionError:
             return None  # what is missing behind this database is for a start to say
         return None

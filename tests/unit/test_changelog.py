@@ -567,6 +567,48 @@ class TestWhatIsMissing:
             with pytest.raises(PositionError, match=r"taken later|accept-lost-tail"):
                 _run(backup, log, ())
 
+    @pytest.mark.parametrize("lost", range(1, 8))
+    @pytest.mark.parametrize("units", [1, 2])
+    def test_whatever_a_start_refuses_can_be_accepted(self, lost: int, units: int) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        _run(store, log, range(4, 4 + units))
+        expected, found = _rows(store), Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+        del log.partitions[TOPIC, 0][-lost:]
+        is_lost = found.find_loss(store) is not None
+        for _ in range(3 if is_lost else 0):
+            with pytest.raises(LostChangesError):
+                _run(store, log, ())
+            assert found.find_loss(store) is not None
+        if is_lost:
+            found.accept_loss(store)
+        _run(store, log, ())
+        assert found.find_loss(store) is None
+        assert _rows(store) == expected
+        if not is_lost:  # then nobody else lacks anything either
+            _run(older, log, ())
+            assert _rows(older) == expected
+
+    def test_a_unit_that_waits_while_another_database_has_begun_can_be_accepted_as_lost(self) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+        runner.step()
+        runner._sink = runner._outbox._sink = _OnTheWay(log)
+        _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
+        with pytest.raises(RetryableError):
+            runner.step()
+        found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+        assert found.find_loss(store) is None
+        Runner(SnapshotsService(), 0, older, log, log.clock).close()
+        with pytest.raises(LostChangesError):
+            _run(store, log, ())
+        assert found.find_loss(store) is not None
+        found.accept_loss(store)
+        _run(store, log, range(5, 7))
+
 
 def _run(store: Store, log: MemoryLog, numbers: Any) -> None:
     """A start of snapshots that takes in some commands, each in a unit of its own."""
