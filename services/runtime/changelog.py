@@ -17,7 +17,7 @@ compacted: it reaches back as far as the oldest backup that needs it (``deepclea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
 from uuid import uuid4
@@ -157,7 +157,7 @@ class Changelog:
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
         self._require_base(row)
-        self._begin(store, sink)
+        begun_at = self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = _Writer(store, self._topic_id)
         for unit in self._units(row, number, _up_to(self._start, self._told(row))):
@@ -165,9 +165,13 @@ class Changelog:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
         self._base = Base(end, max(number, writer.number), self._start)
-        writer.finish(self._base)
         if writer.count:
+            writer.finish(self._base)
             logger.info("brought up to date by the changelog", who=self._who, units=writer.count, number=writer.number)
+        elif row is not None:
+            # However often it is started before it changes anything. Not behind its beginning: to lose that is no loss.
+            moved = replace(row, base_offset=begun_at, base_number=number, base_start=self._start)
+            store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(moved)}})
         return writer.count
 
     def _row(self, store: Store) -> ChangelogRow | None:
@@ -178,8 +182,8 @@ class Changelog:
         positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
-    def _begin(self, store: Store, sink: Sink) -> None:
-        """Have the beginning of this start in the topic.
+    def _begin(self, store: Store, sink: Sink) -> int:
+        """Have the beginning of this start in the topic; says where it is at the earliest.
 
         The changes that still wait in the outbox are acknowledged before it is sent: behind it they would not count.
         """
@@ -190,6 +194,7 @@ class Changelog:
         beginning = self._message(StateChange(self._start, end, b"", _BEGINNING, False, (), ()))
         sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
         sink.flush()
+        return end
 
     def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
         """Changes that wait in the outbox, and the fingerprints of their schema."""
@@ -309,8 +314,7 @@ class Changelog:
         numbers = (change.number for change, _, _ in _decoded(records) if change.part != _BEGINNING)
         number = max(row.number, max(numbers, default=0)) + 1
         self._base = Base(end, number)
-        accepted = self._row_at(number, row.digest)
-        store.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(accepted)}})
+        store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(self._row_at(number, row.digest))}})
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
@@ -359,9 +363,13 @@ class _Writer:
             outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
         last = self._last
         row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
-        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: codec(ChangelogRow).encode(row)}
+        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: _encoded(row)}
         self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
         self._batch, self._size_bytes = {}, 0
+
+
+def _encoded(row: ChangelogRow) -> bytes:
+    return codec(ChangelogRow).encode(row)
 
 
 def _base_of(row: ChangelogRow | None) -> Base:

@@ -636,3 +636,19 @@ def test_a_start_reads_a_bounded_part_of_the_topic(monkeypatch: pytest.MonkeyPat
     assert log.end_offset(SNAPSHOTS_COMMANDS.name, 0) == 39
     _run(store, log, range(40, 45))
     _run(MemoryStore(), log, ())
+
+
+def test_starts_that_change_nothing_leave_nothing_to_read_to_the_next_one() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 5))
+    older, expected = _copied(store), _rows(store)
+    for _ in range(20):
+        Runner(SnapshotsService(), 0, store, log, log.clock).close()
+    row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+    assert row is not None
+    assert log.end_offset(TOPIC, 0) - row.base_offset <= 2
+    log.partitions[TOPIC, 0].pop()  # a beginning alone is no loss
+    assert Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).find_loss(store) is None
+    _run(store, log, ())
+    _run(older, log, ())
+    assert _rows(store) == _rows(older) == expected
