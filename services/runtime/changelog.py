@@ -458,6 +458,8 @@ def _whole_units(changes: Iterable[_Told]) -> Iterator[Unit]:
     """Units that are there with all parts. One that was cut off begins again, or never existed."""
     unit, values = Unit(0), list[bytes]()
     for change, value, _ in changes:
+        if change.number == unit.number and change.part in range(len(values)) and value == values[change.part]:
+            continue  # sent again amid its own unit: what follows is of the first time
         if change.part == 0:
             if change.number < unit.number:
                 continue  # sent again amid a later one

@@ -393,6 +393,23 @@ class TestParts:
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
 
+    def test_a_part_that_comes_again_amid_its_own_unit_does_not_begin_it_anew(self) -> None:
+        plane = Plane()
+        _history(plane, [])
+        plane.quiet()
+        expected, log = _rows(plane.store), plane.plane.log
+        records = list(log.records(TOPIC, 0))
+        log.partitions[TOPIC, 0] = []
+        first = records[0]
+        for one in records:
+            change = codec(StateChange).decode(one.value)
+            first = one if change.part == 0 else first
+            if change.is_last:  # what was on its way when nobody had acknowledged it, and was sent again
+                log.append(TOPIC, 0, first.value, first.fingerprint)
+            log.append(TOPIC, 0, one.value, one.fingerprint)
+        plane.restart(MemoryStore())
+        assert _rows(plane.store) == expected
+
     @pytest.mark.parametrize("writes", range(5))
     def test_a_catch_up_that_is_cut_off_goes_on(self, writes: int) -> None:
         plane = Plane()
