@@ -31,7 +31,7 @@ from services.metadata.collector_commands import is_held_back
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
-from services.metadata.shadow import count_version, is_in_shadow
+from services.metadata.shadow import count_version, discount_encoded, has_counted, is_in_shadow
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -56,7 +56,7 @@ class _Claim:
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
         self.held_back: list[RowName] = []
-        self._is_held_back = False
+        self._is_held_back = self._was_in_shadow = False
         self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
@@ -68,6 +68,7 @@ class _Claim:
             if row[0] != bucket_id:
                 bucket_id = row[0]
                 self._is_held_back = is_held_back(self._transaction, bucket_id)
+                self._was_in_shadow = has_counted(self._transaction, bucket_id)
             if identity is None:
                 self.gone.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.KEY:
@@ -105,6 +106,8 @@ class _Claim:
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
+        if self._was_in_shadow:
+            discount_encoded(self._transaction, bucket_id, row)
         snapshots = self._transaction.snapshots.of(work, bucket_id)
         shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
         blocks = _block_fields(named, version)
