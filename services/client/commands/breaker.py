@@ -9,7 +9,7 @@ import typer
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectorState, ResetBreaker, SetBreaker
 from services.client.commands.collector_lines import IdOption, collector_lines, order, scope, trip_words
-from services.client.commands.output import bytes_text, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.commands.sizes import parse_size
 
@@ -41,7 +41,7 @@ def set_limits(
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:
         order(session, SetBreaker(volume, name, limits))
-    typer.echo(f"{bucket or 'each bucket without limits of its own'}: {_limits_words(limits)}")
+    say(f"{bucket or 'each bucket without limits of its own'}: {_limits_words(limits)}")
 
 
 @app.command()
@@ -52,7 +52,7 @@ def unset(
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
         order(session, SetBreaker(volume, name, None))
-    typer.echo(f"{bucket} has no limits of its own any more")
+    say(f"{bucket} has no limits of its own any more")
 
 
 @app.command()
@@ -81,10 +81,10 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
     )
     tripped = [line for line in lines if line.trip]
     for line in tripped:
-        typer.echo("")
+        say("")
         _print_trip(line)
     if not tripped:
-        typer.echo("The breaker has not tripped.")
+        say("The breaker has not tripped.")
 
 
 @app.command()
@@ -110,9 +110,9 @@ def reset(
         now = after.get(scope(line), after["everything"]).effective_state
         held_back = "" if now is CollectorState.RUNNING else f", once it is not {now.lower()} any more"
         waiting = f"{bytes_text(line.pending_bytes)} in {line.pending_versions:,} versions"
-        typer.echo(f"{scope(line)} goes on{held_back}: {waiting}")
+        say(f"{scope(line)} goes on{held_back}: {waiting}")
     if not tripped:
-        typer.echo(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
+        say(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
 
 
 def _limits_words(limits: BreakerLimits) -> str:
@@ -134,11 +134,11 @@ def _print_trip(line: CollectorStatus) -> None:
     trip = line.trip
     assert trip is not None  # noqa: S101  asked before
     path = f"{line.volume}/{line.bucket}"
-    typer.echo(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
-    typer.echo(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
+    say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
+    say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
     if trip.cause is BreakerCause.FORECAST:
-        typer.echo("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
+        say("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
         return
-    typer.echo(f"  deepclean deleted list {path}     what it is")
-    typer.echo(f"  deepclean undelete {path}/PATH    bring it back")
-    typer.echo(f"  deepclean breaker reset {path}    it was meant: let it go")
+    say(f"  deepclean deleted list {path}     what it is")
+    say(f"  deepclean undelete {path}/PATH    bring it back")
+    say(f"  deepclean breaker reset {path}    it was meant: let it go")

@@ -10,7 +10,7 @@ import typer
 from schemas.answers import SnapshotHold
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.client.commands.collector_lines import held_back_words
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
 from services.client.commands.retention import reason_text
 from services.client.commands.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.client.commands.space import accounted_bytes, held_back_in, print_bucket, size_text, view_of
@@ -82,13 +82,11 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     )
     _print_directories(snapshots, found)
     if found.below_versions:
-        typer.echo(f"below it: {bytes_text(found.below_bytes)} in {found.below_versions} versions, live or held")
+        say(f"below it: {bytes_text(found.below_bytes)} in {found.below_versions} versions, live or held")
     if not found.versions and not found.directories:
-        typer.echo(
-            "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block."
-        )
+        say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
     if found.versions:
-        typer.echo("")
+        say("")
         print_table(
             ["COMMITTED", "BYTES", "BORN", "DIED", "STAGE", "HELD BY", "GOES WHEN"],
             (_version_cells(snapshots, version, held_back) for version in found.versions),
@@ -101,7 +99,7 @@ def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> Non
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
         state = "live" if not directory.death else f"deleted at txn {directory.death}"
         waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        typer.echo(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
+        say(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, held_back: str) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.client.commands.durations import duration_ms, duration_text
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.errors import PlaneError
 
@@ -88,7 +88,7 @@ def set_policy(
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "policy": policy})
     else:
-        typer.echo(f"{bucket}: {_sentence(policy)}")
+        say(f"{bucket}: {_sentence(policy)}")
 
 
 @app.command("unset")
@@ -100,7 +100,7 @@ def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOp
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "policy": None})
     else:
-        typer.echo(f"{bucket} has no retention policy any more")
+        say(f"{bucket} has no retention policy any more")
 
 
 @app.command()
@@ -155,11 +155,9 @@ def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = Fa
         print_json(outcome)
         return
     names = outcome.snapshots if outcome else ()
-    typer.echo(
-        f"expired: {', '.join(names)}" if names else "nothing expires now (deepclean retention preview says why)"
-    )
+    say(f"expired: {', '.join(names)}" if names else "nothing expires now (deepclean retention preview says why)")
     if outcome and outcome.previous_failure:
-        typer.echo(f"the run before had failed: {outcome.previous_failure}", err=True)
+        say(f"the run before had failed: {outcome.previous_failure}", err=True)
 
 
 def _shard_of_bucket(session: Session, volume: str, bucket: str) -> int:
@@ -249,9 +247,9 @@ def _print_preview(plan: RetentionPreview) -> None:
     )
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
-            typer.echo(f"{kind} that go: {', '.join(names)}")
+            say(f"{kind} that go: {', '.join(names)}")
     about = "" if plan.is_exact else "about "
-    typer.echo(
+    say(
         f"{len(plan.expired)} expire, {len(plan.kept)} stay; "
         f"that frees {about}{bytes_text(plan.freed_bytes)} in {plan.freed_versions} versions"
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import CollectorState
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, made_session
 from services.client.plane_status import (
     OPEN_DEAD_LETTERS,
@@ -95,10 +95,10 @@ def _last_audit(finished: FinishedAudit) -> LastAudit:
 
 def _print(plane: PlaneStatus) -> None:
     shards = f"{plane.shards} shard{'s' if plane.shards > 1 else ''}"
-    typer.echo(f"The plane on {plane.home} is {plane.state} ({shards}).")
+    say(f"The plane on {plane.home} is {plane.state} ({shards}).")
     if plane.reason:
-        typer.echo(plane.reason)
-    typer.echo("")
+        say(plane.reason)
+    say("")
     print_table(
         ["PROCESS", "PID", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
         (
@@ -148,7 +148,7 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
-        typer.echo(f"\n{title}")
+        say("", f"{title}")
         print_fields((f"  {name}", value) for name, value in fields)
 
 
