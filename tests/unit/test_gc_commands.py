@@ -146,7 +146,7 @@ def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(
         assert words in printed
     assert line.run("gc", "status").splitlines()[-1] == "Let it go on with: deepclean breaker reset vol1/one"
     assert "still held back: vol1/one, tripped since" in line.run("gc", "resume")
-    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 versions\n"
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 version\n"
     line.settle()
     assert stored_bytes(line) == 1070
     assert "nothing to do" in line.run("breaker", "reset")

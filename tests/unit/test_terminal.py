@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -99,3 +100,33 @@ def test_commands_print_by_no_other_way() -> None:
                 assert node.func.attr not in ("echo", "secho"), f"{file.name}:{node.lineno}: say it with output.say"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 assert "stderr" in ast.unparse(node), f"{file.name}:{node.lineno}: say it with output.say"
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 copies"), (1, "1 copy"), (2, "2 copies"), (1_000, "1,000 copies")])
+def test_one_is_said_in_the_singular(number: int, said: str) -> None:
+    assert output.counted(number, "copy", "copies") == said
+    assert output.counted(number, "key") == f"{number:,} key{'' if number == 1 else 's'}"
+
+
+def test_commands_say_one_of_a_thing_in_the_singular(line: CommandLine) -> None:
+    line.run("key", "put", "vol1/one/k", "--size", "10")
+    line.run("snapshot", "create", "vol1/one", "s-one")
+    said = line.run("restore", "vol1/one/k", "--from", "s-one", "--to", "again")
+    assert said == "1 key (10 B) and 0 directories of k are back from s-one, as again\n"
+    line.run("key", "delete", "vol1/one/k")
+    line.run("gc", "pause", "vol1/one")
+    assert "would free 10 B, 1 version (txn" in line.run("space", "what-if", "vol1/one", "s-one")
+    assert line.run("breaker", "set", "vol1/one", "--share", "5", "--floor-versions", "1").endswith("and 1 version\n")
+    assert line.run("retention", "set", "vol1/one", "--num-retained-min", "1").startswith(
+        "vol1/one: the newest snapshot stays;"
+    )
+
+
+def test_no_command_puts_a_number_before_a_plural() -> None:
+    """``counted`` knows which number is one; lines of progress need not."""
+    nouns = "keys|versions|snapshots|rows|messages|files|directories|blocks|shards|copies|buckets|commits|commands"
+    fixed = re.compile(rf"(?<!of )\{{[^{{}}]*\}} (more |live )?({nouns})\b")
+    for file in files("services.client.commands").iterdir():
+        if file.name.endswith(".py"):
+            found = [line for line in file.read_text().splitlines() if fixed.search(line) and "stderr" not in line]
+            assert found == [], file.name

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Finding, FindingKind
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
 from services.client.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
@@ -120,7 +120,8 @@ def _print(finished: FinishedAudit) -> None:
     report = finished.report
     say(
         f"Shard {report.shard} as of txn {report.txn}, {time_text(finished.started_ms)}: "
-        f"{len(report.buckets):,} buckets and {report.snapshots:,} live snapshots, read in {finished.seconds:.1f} s.",
+        f"{counted(len(report.buckets), 'bucket')} and {counted(report.snapshots, 'live snapshot')}, "
+        f"read in {finished.seconds:.1f} s.",
         "",
     )
     print_table(

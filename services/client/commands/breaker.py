@@ -9,7 +9,15 @@ import typer
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectorState, ResetBreaker, SetBreaker
 from services.client.commands.collector_lines import IdOption, collector_lines, order, scope, trip_words
-from services.client.commands.output import bytes_text, print_json, print_table, say, time_text
+from services.client.commands.output import (
+    amount_in_words,
+    bytes_text,
+    counted,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.commands.sizes import parse_size
 
@@ -109,7 +117,7 @@ def reset(
     for line in tripped:
         now = after.get(scope(line), after["everything"]).effective_state
         held_back = "" if now is CollectorState.RUNNING else f", once it is not {now.lower()} any more"
-        waiting = f"{bytes_text(line.pending_bytes)} in {line.pending_versions:,} versions"
+        waiting = amount_in_words(line.pending_bytes, line.pending_versions)
         say(f"{scope(line)} goes on{held_back}: {waiting}")
     if not tripped:
         say(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
@@ -118,7 +126,7 @@ def reset(
 def _limits_words(limits: BreakerLimits) -> str:
     if not limits.share_percent:
         return "no limit"
-    floor = f"{bytes_text(limits.floor_bytes)} and {limits.floor_versions:,} versions"
+    floor = f"{bytes_text(limits.floor_bytes)} and {counted(limits.floor_versions, 'version')}"
     return f"{limits.share_percent} % in an hour, but always {floor}"
 
 

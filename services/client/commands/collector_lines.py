@@ -8,7 +8,7 @@ import typer
 
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerTrip, CollectorState, ResetBreaker, SetBreaker, SetCollector
-from services.client.commands.output import bytes_text, time_text
+from services.client.commands.output import amount_in_words, bytes_text, time_text
 from services.client.commands.session import Session, bucket_path
 
 IdOption = Annotated[
@@ -82,8 +82,8 @@ def held_back_words(lines: list[CollectorStatus]) -> str:
 
 def trip_words(trip: BreakerTrip) -> str:
     """Why the breaker has tripped, with the figures that did it."""
-    went = f"{bytes_text(trip.claimed_bytes)} in {trip.claimed_versions:,} versions"
-    most = f"{bytes_text(trip.most_bytes)} in {trip.most_versions:,} versions"
+    went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
+    most = amount_in_words(trip.most_bytes, trip.most_versions)
     after = f"and the next version has {bytes_text(trip.next_bytes)}"
     if trip.cause is BreakerCause.LIMITS:
         return f"claimed within an hour: {went}, at most {most} may go, {after}"

@@ -16,7 +16,16 @@ from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, ResolveDeadLetter
 from schemas.topics import BY_NAME
 from services.client.commands.durations import duration_ms
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, printable, say, time_text
+from services.client.commands.output import (
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    printable,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, Session, session_of
 from services.client.dead_letter_advice import Advice, advice_for_record
 from services.client.errors import PlaneError
@@ -271,8 +280,8 @@ def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice,
     if row.attempts and not is_forced:
         raise PlaneError(
             "INVALID_REQUEST",
-            f"letter {name} was sent again {row.attempts} times and has failed each time, now with {_line(row.error)}: "
-            f"find out what has changed since, then add --again",
+            f"letter {name} was sent again {counted(row.attempts, 'time')} and has failed each time, now with "
+            f"{_line(row.error)}: find out what has changed since, then add --again",
         )
 
 
@@ -342,5 +351,5 @@ def _hex_dump(value: bytes) -> list[str]:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
     if len(value) > SHOWN_BYTES:
-        lines.append(f"… {len(value) - SHOWN_BYTES} more bytes; --json has all of them")
+        lines.append(f"… {counted(len(value) - SHOWN_BYTES, 'more byte')}; --json has all of them")
     return lines or ["(no bytes)"]

@@ -16,7 +16,7 @@ from services.client.commands.collector_lines import (
     state_words,
     trip_words,
 )
-from services.client.commands.output import bytes_text, print_json, print_table, say, time_text
+from services.client.commands.output import bytes_text, counted, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, session_of
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def pause(
     say(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
     if claimed:
-        say(f"claimed before, and on its way to the block store: {claimed:,} versions")
+        say(f"claimed before, and on its way to the block store: {counted(claimed, 'version')}")
     say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from services.client.commands.output import bytes_text, printable
+from services.client.commands.output import bytes_text, counted, printable
 from services.client.commands.planes import open_plane
 from services.client.generated_history import GeneratedHistory
 from services.client.git_check import GitTruth
@@ -119,14 +119,15 @@ def _print(report: HistoryReport) -> None:
             f"{snapshot.keys:,}",
             bytes_text(snapshot.referenced_bytes),
             bytes_text(snapshot.exclusive_bytes),
-            f"{bytes_text(snapshot.frees_bytes)}, {snapshot.frees_versions:,} versions",
+            f"{bytes_text(snapshot.frees_bytes)}, {counted(snapshot.frees_versions, 'version')}",
         )
     console.print(table)
     console.print(_amounts_table(report))
     rate = report.operations / report.played_seconds if report.played_seconds else 0.0
     console.print(
-        f"{report.commits:,} commits, {report.operations:,} operations in {report.played_seconds:.1f} s "
-        f"({rate:,.0f}/s); settled in {report.settled_seconds:.1f} s ({report.settle_rounds} rounds)."
+        f"{counted(report.commits, 'commit')}, {counted(report.operations, 'operation')} in "
+        f"{report.played_seconds:.1f} s ({rate:,.0f}/s); settled in {report.settled_seconds:.1f} s "
+        f"({counted(report.settle_rounds, 'round')})."
     )
     _print_check(report)
 

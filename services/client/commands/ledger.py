@@ -13,7 +13,7 @@ import typer
 
 from schemas.access import group_prefix
 from schemas.topics import CLIENTS
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
@@ -96,7 +96,7 @@ def export(
     if as_json:
         print_json({"rows": rows})
     else:
-        say(f"{rows:,} rows are new in {directory / 'rows'}.")
+        say(f"{counted(rows, 'new row')} in {directory / 'rows'}.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:

@@ -94,6 +94,16 @@ def bytes_text(size_bytes: float) -> str:
     raise AssertionError  # the last unit takes all
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something, in its singular for one; the plural is the noun with an s unless it is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def amount_in_words(size_bytes: float, versions: int) -> str:
+    """What versions take, for people."""
+    return f"{bytes_text(size_bytes)} in {counted(versions, 'version')}"
+
+
 def time_text(time_ms: int) -> str:
     """A moment for people; nothing for one that is not set."""
     return "" if time_ms < 0 else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

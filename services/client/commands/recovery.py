@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
-from services.client.commands.output import bytes_text, print_json, say
+from services.client.commands.output import bytes_text, counted, print_json, say
 from services.client.commands.session import JsonOption, made_session
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
@@ -63,7 +63,7 @@ def backup(
     if as_json:
         print_json(made)
         return
-    say(f"{directory / made.name}: {len(made.copies)} copies, {bytes_text(made.size_bytes)}.")
+    say(f"{directory / made.name}: {counted(len(made.copies), 'copy', 'copies')}, {bytes_text(made.size_bytes)}.")
     for copy in made.copies:
         if copy.digest is not None:
             say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
@@ -127,7 +127,8 @@ def _print_digest(found: PlacedDigest) -> None:
     one = found.digest
     held = sum(checkpoint.rows for checkpoint in one.checkpoints.values())
     say(f"{one.digest}  at offset {found.next_offset} of {METADATA_COMMANDS.name}, txn {one.txn}")
-    say(f"  {one.rows:,} rows; {len(one.checkpoints):,} live snapshots with {held:,} rows in their checkpoints")
+    snapshots = counted(len(one.checkpoints), "live snapshot")
+    say(f"  {counted(one.rows, 'row')}; {snapshots} with {counted(held, 'row')} in checkpoints")
 
 
 @contextmanager

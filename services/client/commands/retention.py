@@ -18,7 +18,15 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.client.commands.durations import duration_ms, duration_text
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.client.commands.output import (
+    amount_in_words,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.errors import PlaneError
 
@@ -200,10 +208,9 @@ def _figures(
 
 def _sentence(policy: RetentionPolicy) -> str:
     maximum = f", at most {policy.num_retained_max}" if policy.num_retained_max else ""
-    return (
-        f"the newest {policy.num_retained_min} snapshots stay{maximum}; others go when the next one is older than "
-        f"{duration_text(policy.time_retained_ms)}"
-    )
+    minimum = policy.num_retained_min
+    newest = "the newest snapshot stays" if minimum == 1 else f"the newest {counted(minimum, 'snapshot')} stay"
+    return f"{newest}{maximum}; others go when the next one is older than {duration_text(policy.time_retained_ms)}"
 
 
 def _fields(row: RetentionRow) -> list[tuple[str, object]]:
@@ -250,9 +257,13 @@ def _print_preview(plan: RetentionPreview) -> None:
             say(f"{kind} that go: {', '.join(names)}")
     about = "" if plan.is_exact else "about "
     say(
-        f"{len(plan.expired)} expire, {len(plan.kept)} stay; "
-        f"that frees {about}{bytes_text(plan.freed_bytes)} in {plan.freed_versions} versions"
+        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
+        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions)}"
     )
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 
 def _why(held: HeldSnapshot) -> str:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
 from services.client.commands.collector_lines import held_back_words
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.commands.sizes import parse_size
 from services.client.space_view import BucketView, NamedSnapshots
@@ -153,7 +153,7 @@ def what_if(
         print_json({"snapshots": names, **asdict(freed)})
         return
     size = size_text(freed.freed_bytes, is_exact=freed.is_exact)
-    say(f"deleting {', '.join(names)} would free {size}, {freed.freed_versions} versions (txn {freed.txn})")
+    say(f"deleting {', '.join(names)} would free {size}, {counted(freed.freed_versions, 'version')} (txn {freed.txn})")
 
 
 @app.command()
@@ -177,8 +177,8 @@ def plan(
     for name in names:
         say(name)
     size = size_text(found.freed_bytes, is_exact=found.is_exact)
-    what = "this snapshot" if len(names) == 1 else f"these {len(names)} snapshots"
-    say(f"deleting {what} would free {size}, {found.freed_versions} versions (txn {found.txn})")
+    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
+    say(f"deleting {what} would free {size}, {counted(found.freed_versions, 'version')} (txn {found.txn})")
     if not found.is_enough:
         say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
     if not found.is_smallest:
