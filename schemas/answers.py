@@ -159,6 +159,7 @@ class CollectorStatus:
     """Why the breaker has tripped; null when it has not."""
     hour: PurgeHourRow | None = None
     """What was claimed of the bucket in its last hour with a limit."""
+    shard: int = 0
     shadow: tuple[ShadowHour, ...] = ()
     """What would have been claimed in each hour of the last two weeks, while in the shadow, and still waits."""
 

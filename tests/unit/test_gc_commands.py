@@ -108,15 +108,33 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     delete_all(line, "one")
     assert stored_bytes(line) == 2140
     *table, advice = line.run("gc", "status").splitlines()
-    (stopped,) = [row for row in table if row.split()[1] == "stopped"]
+    (stopped,) = [row for row in table if row.split()[2] == "stopped"]
     assert stopped.endswith("snapshots: two rows follow one")
     assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
     assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
-    assert "stopped: snapshots: two rows follow one" in line.run("gc", "resume")
+    assert (stopped.split()[0], stopped.split()[1]) == (str(line.shard), "everything"), "the shard that is meant"
+    said = line.run("gc", "resume")
+    assert said == f"still held back: everything in shard {line.shard}, stopped: snapshots: two rows follow one\n"
     assert stored_bytes(line) == 2140
     assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
     line.settle()
     assert stored_bytes(line) == 1070
+
+
+def test_lines_of_several_shards_say_of_which_one_they_are(line: CommandLine) -> None:
+    line.run("volume", "create", "vol0", "--shard", "0")
+    line.run("bucket", "create", "vol0/three")
+    for bucket in ("vol0/three", "vol1/one"):
+        line.run("gc", "pause", bucket)
+        line.run("breaker", "set", bucket, "--share", "50")
+    for group in ("gc", "breaker"):
+        heading, *rows = [row.split() for row in line.run(group, "status").splitlines()]
+        assert heading[:2] == ["SHARD", "WHAT"]
+        assert {("0", "everything"), ("0", "vol0/three"), ("1", "everything"), ("1", "vol1/one")} == {
+            (row[0], row[1]) for row in rows if row and row[0].isdigit()
+        }
+        assert [one["shard"] for one in line.json(group, "status")] == [0, 0, 1, 1]
+        assert line.run(group, "status", "vol1/one").split()[0] == "WHAT", "which has one shard"
 
 
 def test_a_bucket_that_is_not_there_is_refused(line: CommandLine) -> None:

@@ -8,7 +8,15 @@ import typer
 
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectorState, ResetBreaker, SetBreaker
-from services.client.commands.collector_lines import IdOption, collector_lines, order, scope, trip_words
+from services.client.commands.collector_lines import (
+    IdOption,
+    collector_lines,
+    order,
+    scope,
+    shard_cell,
+    shard_heading,
+    trip_words,
+)
 from services.client.commands.output import (
     amount_in_words,
     bytes_text,
@@ -72,9 +80,10 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         print_json(lines)
         return
     print_table(
-        ["WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
+        [*shard_heading(lines), "WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
         (
             (
+                *shard_cell(lines, line),
                 scope(line),
                 _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
                 _hour_words(line),
@@ -113,9 +122,10 @@ def reset(
         lines = collector_lines(session, bucket)
         tripped = [line for line in lines if line.trip and bucket_id in (0, line.bucket_id)]
         order(session, ResetBreaker(volume, name, reason, bucket_id))
-        after = {scope(line): line for line in collector_lines(session, bucket)}
+        after = {(line.shard, scope(line)): line for line in collector_lines(session, bucket)}
     for line in tripped:
-        now = after.get(scope(line), after["everything"]).effective_state
+        everything = after[line.shard, "everything"]
+        now = after.get((line.shard, scope(line)), everything).effective_state
         held_back = "" if now is CollectorState.RUNNING else f", once it is not {now.lower()} any more"
         waiting = amount_in_words(line.pending_bytes, line.pending_versions)
         say(f"{scope(line)} goes on{held_back}: {waiting}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -48,6 +49,16 @@ def scope(line: CollectorStatus) -> str:
     if not line.bucket:
         return "everything"
     return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
+
+
+def shard_heading(lines: Sequence[CollectorStatus]) -> list[str]:
+    """A column for the shard, where lines are of more than one."""
+    return ["SHARD"] if len({line.shard for line in lines}) > 1 else []
+
+
+def shard_cell(lines: Sequence[CollectorStatus], line: CollectorStatus) -> list[object]:
+    """What is in that column."""
+    return [line.shard] if shard_heading(lines) else []
 
 
 def state_words(line: CollectorStatus) -> str:

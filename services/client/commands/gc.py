@@ -13,6 +13,8 @@ from services.client.commands.collector_lines import (
     collector_lines,
     scope,
     set_collector,
+    shard_cell,
+    shard_heading,
     state_words,
     trip_words,
 )
@@ -85,7 +87,8 @@ def resume(
     if not any(line.effective_state is not CollectorState.RUNNING and not line.bucket for line in lines):
         say(f"{bucket or 'everything'} goes on")
     for line in held_back:
-        say(f"still held back: {scope(line)}, {state_words(line)}")
+        where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
+        say(f"still held back: {scope(line)}{where}, {state_words(line)}")
 
 
 @app.command()
@@ -98,9 +101,10 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         return
     lines = [line for line in lines if bucket or not line.bucket or line.state is not CollectorState.RUNNING]
     print_table(
-        ["WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
+        [*shard_heading(lines), "WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
         (
             (
+                *shard_cell(lines, line),
                 scope(line),
                 line.effective_state.lower(),
                 bytes_text(line.pending_bytes),
