@@ -159,9 +159,17 @@ class CollectorStatus:
     """Why the breaker has tripped; null when it has not."""
     hour: PurgeHourRow | None = None
     """What was claimed of the bucket in its last hour with a limit."""
+    stopped_ms: int = -1
+    """Log time since when all claims of the shard are stopped; -1 when they are not."""
     shard: int = 0
     shadow: tuple[ShadowHour, ...] = ()
     """What would have been claimed in each hour of the last two weeks, while in the shadow, and still waits."""
+
+    def since_ms(self, state: CollectorState) -> int:
+        """Log time at which a state of it began: of a trip and of a stop theirs, else that of the last change."""
+        if state is CollectorState.STOPPED:
+            return self.stopped_ms
+        return self.trip.at_ms if self.trip and state is CollectorState.TRIPPED else self.changed_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -1475,6 +1475,7 @@ class ShardState:
     claims_stopped: str
     skipped_txns: int = 0
     stored_bytes: int = 0
+    claims_stopped_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)

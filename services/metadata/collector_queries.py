@@ -75,7 +75,8 @@ def _is_worth_a_line(row: CollectorRow) -> bool:
 
 
 def _of_shard(tables: TablesReader, row: CollectorRow, shard: int) -> CollectorStatus:
-    sums, stopped_because = shard_backlog(tables), shard_state(tables).claims_stopped
+    sums, counters = shard_backlog(tables), shard_state(tables)
+    stopped_because = counters.claims_stopped
     state = own_state(row, stopped_because)
     return CollectorStatus(
         volume="",
@@ -93,6 +94,7 @@ def _of_shard(tables: TablesReader, row: CollectorRow, shard: int) -> CollectorS
         claimed_versions=sums.claimed_versions,
         unexpanded_directories=-1,
         limits=row.limits,
+        stopped_ms=counters.claims_stopped_ms,
         shard=shard,
     )
 
@@ -121,6 +123,7 @@ def _of_bucket(
         limits=row.limits,
         trip=row.trip,
         hour=tables.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id)),
+        stopped_ms=everything.stopped_ms,
         shard=everything.shard,
         shadow=_shadow(tables, bucket_id),
     )

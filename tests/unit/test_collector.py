@@ -293,6 +293,25 @@ class TestMetadata:
         shard.do(SetCollector("", "", PAUSED, "mended", ends_stop=True))
         assert row_names(shard.claim(shard.row(), task=1, chain_version=0).held_back) == [shard.row()]
 
+    def test_knows_since_when_claims_are_stopped(self, shard: Shard) -> None:
+        def stop(reason: str) -> int:
+            shard.clock.advance(HOUR_MS)
+            shard.send(MetadataCommand(0, "", 0, StopClaims(reason), "snapshots"))
+            shard.runner.step()
+            shard.start()
+            assert shard_state(TablesReader(shard.store)).claims_stopped == reason
+            shown = collector_status(TablesReader(shard.store), "vol", "flat")
+            assert {line.since_ms(STOPPED) for line in shown} == {shown[0].stopped_ms}
+            return shown[0].stopped_ms
+
+        shard.do(SetCollector("", "", PAUSED, "why"))
+        first = stop("no chain")
+        assert first == shard_state(TablesReader(shard.store)).log_time_ms
+        assert stop("no chain, and said again at a start") == first
+        shard.do(SetCollector("", "", RUNNING, "mended", ends_stop=True))
+        assert collector_status(TablesReader(shard.store))[0].stopped_ms == -1
+        assert stop("again") > first + HOUR_MS
+
     @pytest.mark.parametrize(
         ("body", "code"),
         [

@@ -10,6 +10,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, StopClaims
 from schemas.topics import METADATA_COMMANDS
 from services.client import workload
+from services.client.commands.output import time_text
 from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -110,11 +111,19 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     *table, advice = line.run("gc", "status").splitlines()
     (stopped,) = [row for row in table if row.split()[2] == "stopped"]
     assert stopped.endswith("snapshots: two rows follow one")
-    assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
+    stopped_ms = line.json("gc", "status")[line.shard]["stopped_ms"]
+    since = f"since {time_text(stopped_ms)}"
+    assert time_text(stopped_ms) in stopped
+    assert stopped.count(":") == 3, "when something else was said last is no part of it"
     assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
     assert (stopped.split()[0], stopped.split()[1]) == (str(line.shard), "everything"), "the shard that is meant"
     said = line.run("gc", "resume")
-    assert said == f"still held back: everything in shard {line.shard}, stopped: snapshots: two rows follow one\n"
+    assert (
+        said == f"still held back: everything in shard {line.shard}, stopped {since}: snapshots: two rows follow one\n"
+    )
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    line.settle()
+    assert f"all claims are stopped {since}: snapshots: two rows follow one" in line.run("explain", "vol1/one")
     assert stored_bytes(line) == 2140
     assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
     line.settle()

@@ -63,13 +63,14 @@ def shard_cell(lines: Sequence[CollectorStatus], line: CollectorStatus) -> list[
 
 def state_words(line: CollectorStatus) -> str:
     """A state with its story, in one line."""
+    since = f"{line.effective_state.lower()} since {time_text(line.since_ms(line.effective_state))}"
     if line.trip and line.effective_state is CollectorState.TRIPPED:
-        return f"tripped since {time_text(line.trip.at_ms)}: {trip_words(line.trip)}"
+        return f"{since}: {trip_words(line.trip)}"
     if line.state is CollectorState.STOPPED:
-        return f"stopped: {line.reason}"  # the rest is of what a person said last
+        return f"{since}: {line.reason}"  # the rest is of what a person said last
     by = f" by {line.changed_by}" if line.changed_by else ""
     because = f": {line.reason}" if line.reason else ""
-    return f"{line.effective_state.lower()} since {time_text(line.changed_ms)}{by}{because}"
+    return f"{since}{by}{because}"
 
 
 def held_back_words(lines: list[CollectorStatus]) -> str:
@@ -82,7 +83,7 @@ def held_back_words(lines: list[CollectorStatus]) -> str:
         case CollectorState.RUNNING:
             return ""
         case CollectorState.STOPPED:
-            return f"all claims are stopped: {shard.reason}"
+            return f"all claims are stopped since {time_text(shard.stopped_ms)}: {shard.reason}"
         case CollectorState.TRIPPED if by.trip:
             return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
     state = "in the shadow" if line.effective_state is CollectorState.SHADOW else "paused"

@@ -111,7 +111,7 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
                 line.pending_versions,
                 "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
                 bytes_text(line.claimed_bytes),
-                "" if _is_stop(line) else time_text(line.trip.at_ms if line.trip else line.changed_ms),
+                time_text(line.since_ms(line.effective_state)),
                 "" if _is_stop(line) else line.changed_by,
                 trip_words(line.trip) if line.trip else line.reason,
             )

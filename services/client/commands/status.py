@@ -173,7 +173,8 @@ def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]
 
 
 def _held_back_text(line: HeldBack) -> str:
-    text = f"{line.state}: {line.reason}" if line.reason else line.state
+    text = f"{line.state} since {time_text(line.since_ms)}" if line.since_ms >= 0 else line.state
+    text += f": {line.reason}" if line.reason else ""
     return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectorState.STOPPED.lower() else text
 
 
