@@ -179,6 +179,27 @@ def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(
     assert "nothing to do" in line.run("breaker", "reset")
 
 
+def test_of_the_limits_what_is_not_named_stays_as_it_was(line: CommandLine) -> None:
+    def limits() -> list[list[int] | None]:
+        shown = [one["limits"] for one in line.json("breaker", "status")]
+        return [list(one.values()) if one else None for one in shown]
+
+    for words in (["--floor", "1KiB"], ["--floor-versions", "7", "vol1/one"], []):
+        assert "Error" in line.run("breaker", "set", *words, status=2), "there is nothing that could stay"
+    assert limits() == [None, None]
+    line.run("breaker", "set", "--share", "20", "--floor", "1KiB", "--floor-versions", "7")
+    assert limits() == [[20, 1024, 7]] * 2
+    said = line.run("breaker", "set", "--floor", "2KiB")
+    assert said == "each bucket without limits of its own: 20 % in an hour, but always 2.0 KiB and 7 versions\n"
+    line.run("breaker", "set", "--floor-versions", "0")
+    line.run("breaker", "set", "--share", "30")
+    assert limits() == [[30, 2048, 0]] * 2
+    assert "Error" in line.run("breaker", "set", "vol1/one", "--floor", "1", status=2), "it has no limits of its own"
+    line.run("breaker", "set", "vol1/one", "--share", "5")
+    line.run("breaker", "set", "vol1/one", "--floor-versions", "9")
+    assert limits() == [[30, 2048, 0], [30, 2048, 0], [5, 0, 9]]
+
+
 def test_limits_that_nobody_can_mean_are_refused(line: CommandLine) -> None:
     assert "Error" in line.run("breaker", "set", "--share", "101", status=2)
     assert line.run("breaker", "unset", "vol1/none", status=1).startswith("BUCKET_NOT_FOUND")

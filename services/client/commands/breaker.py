@@ -15,6 +15,7 @@ from services.client.commands.collector_lines import (
     scope,
     shard_cell,
     shard_heading,
+    shards_of,
     trip_words,
 )
 from services.client.commands.output import (
@@ -26,7 +27,7 @@ from services.client.commands.output import (
     say,
     time_text,
 )
-from services.client.commands.session import JsonOption, bucket_path, session_of
+from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.commands.sizes import parse_size
 
 app = typer.Typer(
@@ -41,23 +42,54 @@ BucketArgument = Annotated[
 @app.command("set")
 def set_limits(
     context: typer.Context,
-    share_percent: Annotated[
-        int,
-        typer.Option("--share", metavar="PERCENT", min=0, max=100, help="Share of what a bucket has; 0 for no limit."),
-    ],
     bucket: BucketArgument = "",
-    floor: Annotated[str, typer.Option(metavar="SIZE", help="What may always go in an hour: 100GiB.")] = "0",
-    floor_versions: Annotated[int, typer.Option(metavar="N", min=0, help="Versions that may always go.")] = 0,
+    share_percent: Annotated[
+        int | None,
+        typer.Option("--share", metavar="PERCENT", min=0, max=100, help="Share of what a bucket has; 0 for no limit."),
+    ] = None,
+    floor: Annotated[str | None, typer.Option(metavar="SIZE", help="What may always go in an hour: 100GiB.")] = None,
+    floor_versions: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Versions that may always go in an hour.")
+    ] = None,
 ) -> None:
     """Limit what of a bucket may be claimed within an hour: a share of what it has, live and deleted, as that begins.
 
-    The floors are for small buckets, of which most may go on a normal day.
+    The floors are for small buckets, of which most may go on a normal day. What is not named stays as it was set;
+    where nothing was set a share has to be named, and a floor that is not is 0.
     """
-    limits = BreakerLimits(share_percent, parse_size(floor), floor_versions)
     volume, name = bucket_path(bucket) if bucket else ("", "")
+    named = (share_percent, None if floor is None else parse_size(floor), floor_versions)
+    if named == (None, None, None):
+        raise typer.BadParameter("nothing to set: name a share, a floor or both", param_hint="--share")
     with session_of(context) as session:
-        order(session, SetBreaker(volume, name, limits))
-    say(f"{bucket or 'each bucket without limits of its own'}: {_limits_words(limits)}")
+        shards = shards_of(session, volume)
+        limits = {shard: _completed(_limits_now(session, shard, volume, name), *named) for shard in shards}
+        for shard in shards:
+            session.execute(shard, SetBreaker(volume, name, limits[shard]))
+    for said in dict.fromkeys(map(_limits_words, limits.values())):
+        say(f"{bucket or 'each bucket without limits of its own'}: {said}")
+
+
+def _limits_now(session: Session, shard: int, volume: str, bucket: str) -> BreakerLimits | None:
+    """What is set for a bucket by itself, or for all: not what counts for it because it has no limits of its own."""
+    shard_line, *bucket_lines = session.connected().metadata(shard).collector(volume, bucket)
+    if not bucket:
+        return shard_line.limits
+    return min(bucket_lines, key=lambda line: line.is_deleted).limits
+
+
+def _completed(
+    now: BreakerLimits | None, share_percent: int | None, floor_bytes: int | None, floor_versions: int | None
+) -> BreakerLimits:
+    if now is None:
+        if share_percent is None:
+            raise typer.BadParameter("nothing is set that could stay: name a share", param_hint="--share")
+        now = BreakerLimits(share_percent, 0, 0)
+    return BreakerLimits(
+        now.share_percent if share_percent is None else share_percent,
+        now.floor_bytes if floor_bytes is None else floor_bytes,
+        now.floor_versions if floor_versions is None else floor_versions,
+    )
 
 
 @app.command()

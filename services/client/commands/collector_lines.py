@@ -28,11 +28,13 @@ def set_collector(
 
 def order(session: Session, command: SetCollector | SetBreaker | ResetBreaker) -> None:
     """Give a command to the shard of its bucket, or to all of them."""
-    if command.volume:
-        session.execute(session.volumes().shard_of(command.volume), command)
-        return
-    for shard in range(session.connected().shards):
+    for shard in shards_of(session, command.volume):
         session.execute(shard, command)
+
+
+def shards_of(session: Session, volume: str) -> Sequence[int]:
+    """The shard of a volume, or all of them for none."""
+    return [session.volumes().shard_of(volume)] if volume else range(session.connected().shards)
 
 
 def collector_lines(session: Session, bucket: str) -> list[CollectorStatus]:
