@@ -411,3 +411,13 @@ class TestDirectoryDeletion:
         passed = desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (), Barrier("b", 2, 0, ""))))
         assert [body.work for body in bodies(passed, Barrier)] == [0], "and nothing is left to do"
         assert bodies(desk.give(changed(RUNNING, 9)), ExpandDirectory)
+
+    def test_asks_at_once_when_more_is_known(self) -> None:
+        desk = Desk(DirectoryDeletionService)
+        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
+        desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (judged,))))
+        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
+        assert bodies(desk.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), PurgeDirectories)
+        held_back = PurgedDirectory(BUCKET, 1 << 8, 4, 0, PurgeOutcome.HELD_BACK)
+        assert not desk.give((METADATA_PROGRESS, MetadataProgress(7, DirectoriesPurged((held_back,)))))
+        assert bodies(desk.give(whole(12, 9)), PurgeDirectories), "a pause and its end went by unheard"
