@@ -1305,6 +1305,20 @@ class KeyHead:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyNames:
+    """The first fields of a KeyRow, and so of a DeletedKeyRow, up to its names: what deletedNameTable needs."""
+
+    object_id: int
+    birth: int
+    size_bytes: int
+    blocks: BlockRun | None
+    parent_id: int
+    name: str
+    update_id: int
+    rename_txn: int
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryRow:
     """directoryTable: a directory."""
 
@@ -1854,6 +1868,11 @@ class CountRow:
     """unexpandedTable, countTable: a number."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedNameRow:
+    """deletedNameTable: that something died under a name, or of an object; the key says all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,30 @@ def identity_of_garbage_key(key: bytes) -> tuple[int, int, int]:
     return int(bucket_id), int(death, 16), unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
 
+def name_prefix(bucket_id: int, parent_id: int, name: str) -> bytes:
+    """deletedNameTable: all that died under a name; ``parent_id`` is 0 in a flat bucket.
+
+    No name holds a NUL, so none is the beginning of another.
+    """
+    return b"/%d/n/%d/%b\0" % (bucket_id, parent_id, name.encode())
+
+
+def deleted_name_key(bucket_id: int, parent_id: int, name: str, death: int, object_id: int) -> bytes:
+    """deletedNameTable, by name."""
+    return b"/%d/n/%d/%b\0%016x/%016x" % (bucket_id, parent_id, name.encode(), death, object_id & _64_BITS)
+
+
+def deleted_object_key(bucket_id: int, object_id: int, death: int) -> bytes:
+    """deletedNameTable, by object."""
+    return b"/%d/o/%016x/%016x/%016x" % (bucket_id, object_id & _64_BITS, death, object_id & _64_BITS)
+
+
+def end_of_name_key(key: bytes) -> tuple[int, int]:
+    """Death and objectID in a key of deletedNameTable: its last 33 bytes, which a name cannot hold."""
+    unsigned = int(key[-16:], 16)
+    return int(key[-33:-17], 16), unsigned - (1 << 64) if unsigned >> 63 else unsigned
+
+
 def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
     """snapshotListTable."""
     return b"/%d/%016x" % (bucket_id, ordinal)

@@ -85,13 +85,25 @@ def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) 
     Each row at least once. Rows that are the same again are among them; none that differs is missing.
     """
     by_letter = {letter[0]: table for table, letter in _LETTERS}
-    prefix = flat_key(bucket.volume, bucket.bucket, "")
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        prefix = b"/%d/%d/" % (bucket.volume_id, bucket.object_id)
+    prefix = _prefix(bucket)
     letter_at = len(changed_key(bucket.object_id, 0))
     scanned = tables.table(CHANGED_TABLE).scan(changed_key(bucket.object_id, first), changed_key(bucket.object_id, end))
     for key, _ in scanned:
         yield ChangedKey(by_letter[key[letter_at]], prefix + key[letter_at + 1 :])
+
+
+def is_changed(tables: TablesReader, bucket: BucketRow, ordinal: int, row: ChangedKey) -> bool:
+    """Whether a row changed after the snapshot with an ordinal, and before the next: one point look-up."""
+    letter = next(letter for table, letter in _LETTERS if table is row.table)
+    key = changed_key(bucket.object_id, ordinal, letter, row.key[len(_prefix(bucket)) :])
+    return tables.table(CHANGED_TABLE).get_encoded(key) is not None
+
+
+def _prefix(bucket: BucketRow) -> bytes:
+    """What the keys of a bucket's rows in the namespace begin with."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return b"/%d/%d/" % (bucket.volume_id, bucket.object_id)
+    return flat_key(bucket.volume, bucket.bucket, "")
 
 
 def unneeded_changes(tables: TablesReader) -> list[tuple[bytes, bytes]]:

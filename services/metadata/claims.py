@@ -16,6 +16,7 @@ from schemas.records import (
     DeletedKind,
     FinishRows,
     KeyHead,
+    KeyNames,
     PurgeOutcome,
     RowName,
     RowNames,
@@ -28,6 +29,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.breaker import Gate
 from services.metadata.collector_commands import is_held_back
+from services.metadata.deleted_names import forget_death
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
@@ -42,6 +44,7 @@ from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
 
 _KEY_HEAD = codec(KeyHead)
+_KEY_NAMES = codec(KeyNames)
 
 
 class _Claim:
@@ -88,7 +91,10 @@ class _Claim:
         work = self._transaction.work
         key = garbage_key(identity.volume_id, bucket_id, death, object_id)
         row = work.table(DELETED_TABLE).get_encoded(key)
-        version = None if row is None else _KEY_HEAD.decode_head(row)
+        snapshots = self._transaction.snapshots.of(work, bucket_id)
+        # Its name is asked for only where a snapshot, dropped since, may have held it.
+        is_noted = bool(snapshots.rows) and birth <= snapshots.rows[-1].txn
+        version = None if row is None else (_KEY_NAMES if is_noted else _KEY_HEAD).decode_head(row)
         if row is None or version is None or version.birth != birth:
             self._claimed_before(named, key)
             return
@@ -108,8 +114,9 @@ class _Claim:
         work.table(DELETED_TABLE).delete(key)
         if self._was_in_shadow:
             discount_encoded(self._transaction, bucket_id, row)
-        snapshots = self._transaction.snapshots.of(work, bucket_id)
         shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
+        if isinstance(version, KeyNames):
+            forget_death(work, bucket_id, version, death)
         blocks = _block_fields(named, version)
         claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
         work.table(RECLAIM_TABLE).put_encoded(key, claimed)
@@ -212,7 +219,7 @@ class _Identities:
         return self._identity
 
 
-def _block_fields(named: Row, version: KeyHead) -> tuple[int, int, int, int, int]:
+def _block_fields(named: Row, version: KeyHead | KeyNames) -> tuple[int, int, int, int, int]:
     """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
     run = version.blocks
     if run is None:

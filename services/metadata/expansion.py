@@ -27,6 +27,7 @@ from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
 from services.metadata.breaker import Below
 from services.metadata.collector_commands import is_held_back
+from services.metadata.deleted_names import forget_death
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
@@ -196,6 +197,7 @@ def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName)
     if is_held_back(transaction, name.bucket_id):
         return _purged(name, parent_id, PurgeOutcome.HELD_BACK)
     table.delete(key)
+    forget_death(work, name.bucket_id, row.directory, row.death)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
     transaction.figures.purge_directory(name.bucket_id)
     child_row_gone(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))

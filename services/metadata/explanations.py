@@ -3,58 +3,79 @@
 Who holds a version follows from its birth and death alone, whatever paths it had. To find the versions of a path takes
 names, and those are looked up where they are:
 
-1. in the active namespace and in the checkpoint of each live snapshot: one look-up for each part of the path;
-2. in the rows of deleted directories, so that a path is followed through directories that are deleted;
-3. in deletedTable, by one pass over the bucket's rows, since it is ordered by death and not by name. A row is decoded
-   only when its bytes hold the name, or its key the id of an object that a snapshot shows under the path;
-4. in reclaimTable in the same way.
+1. in the active namespace: one look-up for each part of the path;
+2. in deletedNameTable, which has by name the deleted directories, so that a path is followed through them, and every
+   deleted version that a snapshot held;
+3. in live snapshots (``shown_versions``), of which only those are opened that show what is not known by then;
+4. what nobody held is not in deletedNameTable, since it is on its way out: it is looked for among the newest rows of
+   deletedTable, until all are found that the space matrix counts as held by nobody, and in reclaimTable.
 
-So it costs live snapshots times the depth of the path, and the bucket's garbage rows: about a microsecond each. The
-path of a directory also costs what is below it, in the namespace and in each live snapshot.
+So it costs what the path has had, one point look-up for each snapshot, and what waits to be freed just now: not what
+snapshots hold. The path of a directory also costs what is below it, in the namespace and in each live snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
+from typing import Any, TypeVar
 
-from schemas.records import BucketLayout, BucketRow, DeletedDirectoryRow, DeletedKeyRow, DirectoryRow, KeyRow
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    DeletedDirectoryRow,
+    DeletedKeyRow,
+    DirectoryRow,
+    KeyRow,
+    KeyStart,
+    SnapshotListRow,
+)
 from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.names import InvalidNameError, check_key_path
 from services.domain.reclaimability import Txn
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_id_prefix,
+    cell_key,
     flat_key,
     garbage_end,
     garbage_from,
+    garbage_key,
     identity_of_garbage_key,
     object_txn,
     tree_key,
 )
+from services.metadata.deleted_names import Dead, died_of, died_under
 from services.metadata.queries import shard_state
-from services.metadata.space import unexpanded_count
-from services.metadata.space_queries import live_snapshots
+from services.metadata.shown_versions import Checkpoint, ShownVersions, Stretch, opened
+from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.tables import (
+    ACCOUNT_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
     RECLAIM_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    SPACE_TABLE,
 )
 from services.runtime.reads import ReadError
 from services.storage.store import prefix_end
-from services.storage.tables import TablesReader
+from services.storage.tables import TableDefinition, TablesReader
 
 MAX_SCANNED_ROWS = 5_000_000
 MAX_VERSIONS = 10_000
 """Of one path: more wait only while a key that is overwritten all the time is not cleaned up after."""
-Checkpoint = Callable[[str], TablesReader]
-"""Opens the checkpoint of a snapshot; raises KeyError when it is gone."""
+V = TypeVar("V")
 Version = tuple[int, Txn]
 """An object's id and the birth of one of its versions."""
+_KEY_START = codec(KeyStart)
+_NEWEST_TXNS = 4_096
+"""How many txns the first look for what nobody holds goes back; each further one four times as many."""
 _LIVE: Txn = 0
 """Stands where a death would."""
 
@@ -101,7 +122,9 @@ class _Search:
     """What snapshots show under the path; its death, if it has one, is yet to be found."""
     shown_directories: dict[int, DirectoryRow] = field(default_factory=dict)
     parents: dict[int, Txn] = field(default_factory=dict)
-    """Directories that have or had the path of the parent, and when they died."""
+    """Directories that have or had the path of the parent, and when they died; 0 in a flat bucket."""
+    dead: dict[int, Sequence[DeletedKeyRow]] = field(default_factory=dict)
+    """Deleted versions of the path's last name that were held at their death, by directory."""
     below: dict[Version, int] = field(default_factory=dict)
     """Sizes of what is below the path, where it is that of a directory."""
     scanned_rows: int = 0
@@ -110,6 +133,10 @@ class _Search:
     @property
     def is_tree(self) -> bool:
         return self.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+
+    @property
+    def _name(self) -> bytes:
+        return self.name.encode()
 
     @property
     def name(self) -> str:
@@ -126,17 +153,44 @@ class _Search:
 
     # ---- in the namespace and in deleted directories
 
-    def look_into_snapshot(self, checkpoint: TablesReader, txn: Txn) -> None:
-        """What a snapshot shows under the path; snapshots come oldest first."""
-        found = _find(checkpoint, self.bucket, self.path)
-        if isinstance(found, KeyRow):
-            self.shown.setdefault((found.object_id, found.birth), _Shown(found, txn, txn)).last = txn
-        elif found is not None:
-            self.shown_directories[found.object_id] = found
-            self.look_below(checkpoint, found.object_id)
+    def look_into_snapshots(self, taken: Sequence[SnapshotListRow], checkpoint: Checkpoint) -> None:
+        """What snapshots show under the path; ``taken`` are all that the bucket ever had."""
+        shown = ShownVersions(self.tables, self.bucket, self.path, taken, self.died_under, checkpoint)
+        for stretch in shown.stretches():
+            if isinstance(stretch.found, KeyRow):
+                self._add_shown(stretch.found, stretch)
+                continue
+            self.shown_directories.setdefault(stretch.found.object_id, stretch.found)
+            for row in stretch.snapshots:
+                with opened(checkpoint, row.snapshot_id) as tables:
+                    if tables is not None:
+                        self.look_below(tables, stretch.found.object_id)
+
+    def _add_shown(self, row: KeyRow, stretch: Stretch) -> None:
+        first, last = stretch.snapshots[0].txn, stretch.snapshots[-1].txn
+        shown = self.shown.setdefault((row.object_id, row.birth), _Shown(row, first, last))
+        shown.first, shown.last = min(shown.first, first), max(shown.last, last)
+
+    def died_under(self, parent_id: int) -> Sequence[DeletedKeyRow]:
+        """Deleted versions of the path's last name in a directory, among them all that a snapshot holds."""
+        found = self.dead.get(parent_id)
+        if found is None:
+            dead = list(islice(died_under(self.tables, self.bucket.object_id, parent_id, self.name), MAX_VERSIONS + 1))
+            self.is_cut_short |= len(dead) > MAX_VERSIONS
+            rows = (self._garbage_row(DELETED_TABLE, one) for one in dead[-MAX_VERSIONS:])
+            found = self.dead[parent_id] = [row for row in rows if row is not None]
+        return found
+
+    def _garbage_row(self, table: TableDefinition[V], dead: Dead) -> V | None:
+        """A row by what is known of its key; None for one of the other garbage table."""
+        self.scanned_rows += 1
+        return self.tables.table(table).get(
+            garbage_key(self.bucket.volume_id, self.bucket.object_id, dead.death, dead.object_id)
+        )
 
     def look_into_flat(self) -> None:
         """The live version in a flat bucket."""
+        self.parents = {0: _LIVE}
         row = self.tables.table(KEY_TABLE).get(flat_key(self.bucket.volume, self.bucket.bucket, self.path))
         if row is not None:
             self.add(row, _LIVE, VersionStage.LIVE)
@@ -147,7 +201,6 @@ class _Search:
         What is still in fileTable below a deleted directory has died with it, and waits for its expansion.
         """
         *above, name = self.path.split("/")
-        deleted = self._deleted_directories({*above, name})
         parents = {self.bucket.object_id: _LIVE}
         for part in above:
             below: dict[int, Txn] = {}
@@ -155,7 +208,7 @@ class _Search:
                 child = self.tables.table(DIRECTORY_TABLE).get(self._key(parent_id, part))
                 if child is not None:
                     below[child.object_id] = death
-                for row in deleted.get((parent_id, part), ()):
+                for row in self._deleted_directories(parent_id, part):
                     below[row.directory.object_id] = row.death
             parents = below
         self.parents = parents
@@ -168,26 +221,18 @@ class _Search:
                 self.add_directory(directory, death, is_expanded=False)
                 if not death:
                     self.look_below(self.tables, directory.object_id)
-            for row in deleted.get((parent_id, name), ()):
+            for row in self._deleted_directories(parent_id, name):
                 self.add_directory(row.directory, row.death, is_expanded=row.is_expanded)
 
     def _key(self, parent_id: int, name: str) -> bytes:
         return tree_key(self.bucket.volume_id, self.bucket.object_id, parent_id, name)
 
-    def _garbage(self) -> tuple[bytes, bytes]:
-        ids = (self.bucket.volume_id, self.bucket.object_id)
-        return garbage_from(*ids, 0), garbage_end(*ids)
-
-    def _deleted_directories(self, names: set[str]) -> dict[tuple[int, str], list[DeletedDirectoryRow]]:
-        """Deleted directories of these names, by parent and name."""
-        found: dict[tuple[int, str], list[DeletedDirectoryRow]] = {}
-        wanted = [name.encode() for name in names]
-        table = self.tables.table(DELETED_DIRECTORY_TABLE)
-        for key in self._candidates(DELETED_DIRECTORY_TABLE.name, wanted, frozenset()):
-            row = table.get(key)
-            if row is not None and row.directory.name in names:
-                found.setdefault((row.directory.parent_id, row.directory.name), []).append(row)
-        return found
+    def _deleted_directories(self, parent_id: int, name: str) -> Iterator[DeletedDirectoryRow]:
+        """Deleted directories of a name."""
+        for dead in died_under(self.tables, self.bucket.object_id, parent_id, name):
+            row = self._garbage_row(DELETED_DIRECTORY_TABLE, dead)
+            if row is not None:
+                yield row
 
     def look_below(self, view: TablesReader, directory_id: int) -> None:
         """Every version below a directory, as one view shows it."""
@@ -212,16 +257,68 @@ class _Search:
 
     def look_into_garbage(self) -> None:
         """Versions that died under the path, and those that a snapshot shows under it, wherever they died."""
-        deleted, claimed = self.tables.table(DELETED_TABLE), self.tables.table(RECLAIM_TABLE)
-        objects = frozenset(object_id for object_id, _ in self.shown)
-        for key in self._candidates(DELETED_TABLE.name, [self.name.encode()], objects):
-            self._add_deleted(deleted.get(key), VersionStage.HELD)
-        for key in self._candidates(RECLAIM_TABLE.name, [self.name.encode()], frozenset()):
-            claim = claimed.get(key)
+        for parent_id in self.parents:
+            for row in self.died_under(parent_id):
+                self._add_deleted(row, VersionStage.HELD)
+        for version, shown in self.shown.items():
+            if version not in self.versions and shown.row.blocks is not None:
+                self._add_deleted(self._death_of_version(version, shown.row.parent_id), VersionStage.HELD)
+        self._look_into_unheld()
+        self._look_into_claimed()
+
+    def _death_of_version(self, version: Version, parent_id: int) -> DeletedKeyRow | None:
+        """The row of a version that a snapshot shows: under the name it has there, or else its object was renamed."""
+        of_object = died_of(self.tables, self.bucket.object_id, version[0])
+        elsewhere = (self._garbage_row(DELETED_TABLE, dead) for dead in of_object)
+        for row in chain(self.died_under(parent_id), elsewhere):
+            if row is not None and (row.key.object_id, row.key.birth) == version:
+                return row
+        return None
+
+    def _look_into_unheld(self) -> None:
+        """What nobody holds waits for its claim: mostly not for long, so the newest rows come first."""
+        nobody = self.tables.table(SPACE_TABLE).get(cell_key(self.bucket.object_id, *NOBODY))
+        left = cell_of(nobody).key_rows
+        ids = self.bucket.volume_id, self.bucket.object_id
+        end, txns = shard_state(self.tables).txn + 1, _NEWEST_TXNS
+        while left and end and not self.is_cut_short:
+            start = max(0, end - txns)
+            for key, raw in self._scanned(DELETED_TABLE, garbage_from(*ids, start), garbage_from(*ids, end)):
+                _, death, _ = identity_of_garbage_key(key)
+                birth = _KEY_START.decode_head(raw).birth
+                if holders(birth, death, self.live) != NOBODY:
+                    continue
+                if self._name in raw:
+                    self._add_deleted(self.tables.table(DELETED_TABLE).get(key), VersionStage.HELD)
+                left -= 1
+                if not left:
+                    return
+            end, txns = start, 4 * txns
+
+    def _look_into_claimed(self) -> None:
+        account = self.tables.table(ACCOUNT_TABLE).get(bucket_id_key(self.bucket.object_id))
+        left = account.claimed_versions if account else 0
+        if not left:
+            return
+        ids = self.bucket.volume_id, self.bucket.object_id
+        for key, raw in self._scanned(RECLAIM_TABLE, garbage_from(*ids, 0), garbage_end(*ids)):
+            claim = self.tables.table(RECLAIM_TABLE).get(key) if self._name in raw else None
             self._add_deleted(claim.version if claim else None, VersionStage.CLAIMED)
+            left -= 1
+            if not left:
+                return
+
+    def _scanned(self, table: TableDefinition[Any], start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Encoded rows of a garbage table, as many as an answer may take."""
+        for row in self.tables.table(table).scan_encoded(start, end):
+            self.scanned_rows += 1
+            if self.scanned_rows > MAX_SCANNED_ROWS:
+                self.is_cut_short = True
+                return
+            yield row
 
     def _add_deleted(self, row: DeletedKeyRow | None, stage: VersionStage) -> None:
-        if row is None or not self._is_wanted(row):
+        if row is None or not self._is_wanted(row) or (row.key.object_id, row.key.birth) in self.versions:
             return
         if len(self.versions) >= MAX_VERSIONS:
             self.is_cut_short = True
@@ -231,18 +328,7 @@ class _Search:
     def _is_wanted(self, row: DeletedKeyRow) -> bool:
         if (row.key.object_id, row.key.birth) in self.shown:
             return True
-        return row.key.name == self.name and (not self.is_tree or row.key.parent_id in self.parents)
-
-    def _candidates(self, table: str, names: list[bytes], objects: frozenset[int]) -> Iterator[bytes]:
-        """Keys of garbage rows that may hold one of these names, or that are of one of these objects."""
-        suffixes = {b"%016x" % (object_id & 0xFFFF_FFFF_FFFF_FFFF) for object_id in objects}
-        for key, raw in self.tables.reader.scan(table, *self._garbage()):
-            self.scanned_rows += 1
-            if self.scanned_rows > MAX_SCANNED_ROWS:
-                self.is_cut_short = True
-                return
-            if key[-16:] in suffixes or any(name in raw for name in names):
-                yield key
+        return row.key.name == self.name and row.key.parent_id in self.parents
 
     def settle_shown(self) -> None:
         """What snapshots show, and no row of a death was found for, lives on under another path.
@@ -261,11 +347,19 @@ class _Search:
         known = {object_id for object_id, _ in self.directories}
         for object_id, directory in self.shown_directories.items():
             if object_id not in known:
-                self.add_directory(directory, self._death_of(object_id), is_expanded=False)
+                self.add_directory(directory, self._death_of(directory), is_expanded=False)
 
-    def _death_of(self, directory_id: int) -> Txn:
-        keys = self._candidates(DELETED_DIRECTORY_TABLE.name, [], frozenset({directory_id}))
-        return max((identity_of_garbage_key(key)[1] for key in keys), default=_LIVE)
+    def _death_of(self, directory: DirectoryRow) -> Txn:
+        """When a directory died that a snapshot shows under the path, and that had another one then; 0 if it lives."""
+        bucket_id = self.bucket.object_id
+        under = died_under(self.tables, bucket_id, directory.parent_id, directory.name)
+        for dead in chain(under, died_of(self.tables, bucket_id, directory.object_id)):
+            if dead.object_id != directory.object_id:
+                continue
+            row = self._garbage_row(DELETED_DIRECTORY_TABLE, dead)
+            if row is not None:
+                return row.death
+        return _LIVE
 
 
 def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint: Checkpoint) -> PathExplanation:
@@ -278,12 +372,10 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         check_key_path(path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
     except InvalidNameError as error:
         raise ReadError(error.code, str(error)) from error
-    rows = live_snapshots(tables, bucket.object_id)
-    search = _Search(tables, bucket, path, [row.txn for row in rows])
-    for row in rows:
-        with _opened(checkpoint, row.snapshot_id) as reader:
-            if reader is not None:
-                search.look_into_snapshot(reader, row.txn)
+    prefix = bucket_id_prefix(bucket.object_id)
+    taken = [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+    search = _Search(tables, bucket, path, [row.txn for row in taken if row.is_live])
+    search.look_into_snapshots(taken, checkpoint)
     if search.is_tree:
         search.look_into_tree()
     else:
@@ -304,32 +396,3 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         claims_stopped=state.claims_stopped,
         is_exact=not search.is_cut_short and (is_expanded or not is_elsewhere),
     )
-
-
-@contextmanager
-def _opened(checkpoint: Checkpoint, snapshot_id: str) -> Iterator[TablesReader | None]:
-    """A checkpoint, let go of afterwards; None when its snapshot was dropped a moment ago."""
-    try:
-        tables = checkpoint(snapshot_id)
-    except KeyError:
-        yield None
-        return
-    try:
-        yield tables
-    finally:
-        tables.reader.close()
-
-
-def _find(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | DirectoryRow | None:
-    """What a view shows under a path."""
-    if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        return tables.table(KEY_TABLE).get(flat_key(bucket.volume, bucket.bucket, path))
-    *above, name = path.split("/")
-    parent_id = bucket.object_id
-    for part in above:
-        directory = tables.table(DIRECTORY_TABLE).get(tree_key(bucket.volume_id, bucket.object_id, parent_id, part))
-        if directory is None:
-            return None
-        parent_id = directory.object_id
-    key = tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
-    return tables.table(FILE_TABLE).get(key) or tables.table(DIRECTORY_TABLE).get(key)

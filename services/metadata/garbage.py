@@ -11,11 +11,13 @@ from schemas.records import (
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
+    KeyNames,
     KeyStart,
     RenameRow,
 )
-from services.domain.space_matrix import holders
+from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import garbage_key, object_txn
+from services.metadata.deleted_names import note_death
 from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
@@ -29,6 +31,7 @@ RENAME_CELL = (0, 0, 0, 0, 1)
 
 
 _KEY_START = codec(KeyStart)
+_KEY_NAMES = codec(KeyNames)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
@@ -57,14 +60,15 @@ def bury_key(
     death: Death,
     *,
     is_overwritten: bool = False,
-) -> KeyStart:
+) -> KeyStart | KeyNames:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
-    key = _KEY_START.decode_head(row)
+    work = transaction.work
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    key = _KEY_NAMES.decode_head(row) if live else _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
     transaction.figures.bury(bucket_id, key.size_bytes, has_row=has_blocks)
     if not has_blocks:
         return key
-    work = transaction.work
     deleted = _DELETED_KEY_ROW.encode_around(
         row,
         {
@@ -76,8 +80,10 @@ def bury_key(
         },
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
-    live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(key.birth, death.txn, live), key_cell(key.size_bytes))
+    held_by = holders(key.birth, death.txn, live) if live else NOBODY
+    if held_by != NOBODY and isinstance(key, KeyNames):
+        note_death(work, bucket_id, key, death.txn)
+    transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
     transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
     return key
 
@@ -118,6 +124,7 @@ def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: Deleted
     transaction.figures.bury(bucket_id, 0, has_row=True)
     work, object_id = transaction.work, row.directory.object_id
     work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
+    note_death(work, bucket_id, row.directory, row.death)
     birth = object_txn(object_id)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)

@@ -47,6 +47,7 @@ from services.domain.table_keys import (
     rollback_key,
     tree_key,
 )
+from services.metadata.deleted_names import forget_death
 from services.metadata.expansion import child_row_gone, expand_directory
 from services.metadata.garbage import (
     DIRECTORY_CELL,
@@ -366,6 +367,7 @@ class _Page:
             if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
                 raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; look at it")
             deleted.delete(key)
+            forget_death(self._work, bucket.object_id, row.key, death)
             self._put_back(here, saved)
             self._transaction.space.subtract(
                 bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
@@ -392,6 +394,7 @@ class _Page:
             here = self._saved_key(object_id, self._db_key(directory.parent_id, directory.name))
             saved = self._saved_directory(here, object_id)
             deleted.delete(key)
+            forget_death(self._work, bucket.object_id, directory, death)
             child_row_gone(self._work, garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id))
             self._work.table(DIRECTORY_TABLE).put(here, saved)
             self._revived += 1

@@ -12,6 +12,8 @@ directoryTable       /volumeId/bucketId/parentId/name          live directory of
 deletedTable         /volumeId/bucketId/death/objectId         version that left the namespace
 deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
 snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
+deletedNameTable     /bucketId/n/parentId/name 0 death/objectId what died under a name: directories and what was held
+                     /bucketId/o/objectId 0 death/objectId     the same by object, of what was renamed
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
@@ -51,6 +53,7 @@ DIRECTORY_TABLE = TableDefinition(
 DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_separators=3)
 DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
 SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)
+DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow)
 RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
 CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
@@ -80,6 +83,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     DELETED_TABLE,
     DELETED_DIRECTORY_TABLE,
     SNAPSHOT_RENAMED_TABLE,
+    DELETED_NAME_TABLE,
     RECLAIM_TABLE,
     CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,

@@ -16,6 +16,7 @@ from services.domain.space_matrix import holders
 from services.domain.table_keys import flat_key, garbage_key, object_txn
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
+from services.metadata.deleted_names import forget_death
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.garbage import DIRECTORY_CELL, note_rename
 from services.metadata.shadow import discount_version
@@ -70,6 +71,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
         back = version
     back = replace(back, parent_id=place.parent_id, name=place.name, update_id=transaction.txn)
     table.delete(row_key)
+    forget_death(transaction.work, bucket.object_id, version, row.death)
     transaction.work.table(place.table).put(place.db_key, back)
     discount_version(transaction, bucket.object_id, row)
     cell = holders(version.birth, row.death, live)
@@ -141,6 +143,7 @@ def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Un
         directory, parent_id=place.parent_id, name=place.name, update_id=transaction.txn, rename_txn=rename_txn
     )
     table.delete(row_key)
+    forget_death(work, bucket.object_id, directory, row.death)
     work.table(DIRECTORY_TABLE).put(place.db_key, back)
     transaction.space.subtract(bucket.object_id, holders(command.birth, row.death, live), DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket.object_id, row.death, -1)

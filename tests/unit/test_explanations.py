@@ -161,6 +161,50 @@ class TestRenames:
         assert shard.seen("d/x") == [(HELD, 1, ["s1"])]
         assert shard.seen("e/x") == [(HELD, 1, ["s1"])]
 
+    def test_what_came_with_its_directory_was_not_there_before(self, shard: Shard) -> None:
+        shard.put("a/x", 1)
+        shard.put("d/x", 0)
+        shard.take("s1")
+        shard.do(RenameDirectory("vol", "tree", "d", "gone"))
+        shard.do(RenameDirectory("vol", "tree", "a", "d"))
+        shard.take("s2")
+        shard.do(DeleteKey("vol", "tree", "d/x"))
+        assert shard.seen("d/x") == [(HELD, 1, ["s1", "s2"]), (HELD, 0, ["s1"])]
+
+
+class TestCosts:
+    def test_checkpoints_are_opened_only_for_what_no_row_tells(self, shard: Shard) -> None:
+        """A key that is overwritten between snapshots is told by its rows; one look shows that it was not there."""
+        for number in range(5):
+            shard.take(f"early-{number}", "flat")
+        for number in range(20):
+            shard.put("x", number + 1, "flat")
+            shard.take(f"s{number}", "flat")
+            shard.put("y", 1, "flat")
+        opened: list[str] = []
+
+        def checkpoint(name: str) -> TablesReader:
+            opened.append(name)
+            return TablesReader(shard.store.open_checkpoint(name))
+
+        tables = TablesReader(shard.store)
+        found = explanations.explain_path(tables, shard.bucket("flat"), "x", checkpoint)
+        assert len(found.versions) == 20
+        assert opened == ["early-4"]
+        assert found.scanned_rows == 19
+
+    def test_what_others_leave_behind_is_not_looked_at(self, shard: Shard) -> None:
+        shard.put("x", 1, "flat")
+        for number in range(50):
+            shard.put(f"k{number}", 1, "flat")
+        shard.take("s1", "flat")
+        shard.do(DeleteKey("vol", "flat", "x"))
+        for number in range(50):
+            shard.do(DeleteKey("vol", "flat", f"k{number}"))
+        found = shard.path("x", "flat")
+        assert [version.stage for version in found.versions] == [HELD]
+        assert found.scanned_rows == 1
+
 
 class TestDirectories:
     def test_below_a_deleted_directory_a_key_is_unexpanded_then_held(self, shard: Shard) -> None:

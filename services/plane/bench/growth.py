@@ -17,12 +17,25 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean, median
 
-from schemas.records import BucketLayout, ClaimRows, DeletedEntries, DeleteKey, FinishRows, PutKey, RowsClaimed
+from schemas.records import (
+    BucketLayout,
+    ClaimRows,
+    DeletedEntries,
+    DeletedKind,
+    DeleteKey,
+    FinishRows,
+    PutKey,
+    RowName,
+    RowsClaimed,
+)
 from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS
 from services.client.plane import NamespaceCommand
-from services.domain.row_columns import names_of_groups
+from services.domain.row_columns import by_columns, names_of_groups
+from services.domain.space_matrix import NOBODY, holders
 from services.metadata.explanations import explain_path
 from services.metadata.queries import get_bucket, shard_state
+from services.metadata.space_queries import live_snapshots
+from services.metadata.tables import DELETED_TABLE
 from services.plane.bench.bulk import KEY_BYTES, VOLUME, flat_name, flat_puts
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Figure
@@ -37,6 +50,8 @@ FACTOR = 10
 MOST_STEP = 2.0
 MOST_SLOPE = 0.2
 OPERATIONS_AT_ONCE = 2_000
+ROWS_AT_ONCE = 1_000
+"""In one command of a collector."""
 ROUNDS = 5
 HELD_SHARE = 10
 """One key in so many has a version that a snapshot holds, when a path is explained."""
@@ -147,7 +162,25 @@ class _GrowingBucket:
         for snapshot in self._snapshots:
             self.shard.drop(snapshot)
         self._snapshots.clear()
+        self._collect()
         return found
+
+    def _collect(self) -> None:
+        """Claim and finish what nobody holds, as a running collector does."""
+        tables = self.shard.tables
+        bucket_id = get_bucket(tables, VOLUME, BUCKET).object_id
+        live = [row.txn for row in live_snapshots(tables, bucket_id)]
+        unheld = [
+            RowName(DeletedKind.KEY, bucket_id, row.key.object_id, row.key.birth, row.death)
+            for _, row in tables.table(DELETED_TABLE).scan(b"/", b"0")
+            if holders(row.key.birth, row.death, live) == NOBODY
+        ]
+        version = shard_state(tables).chain_version
+        pages = [by_columns(unheld[start : start + ROWS_AT_ONCE]) for start in range(0, len(unheld), ROWS_AT_ONCE)]
+        self.shard.append_from("key_deletion", [ClaimRows(0, version, names) for names in pages])
+        self.shard.step()
+        self.shard.append_from("key_deletion", [FinishRows(0, names) for names in pages])
+        self.shard.step()
 
     def _round(self) -> dict[str, float]:
         """Put new keys, overwrite and delete old ones, claim and finish what has died."""
@@ -202,6 +235,7 @@ class _GrowingBucket:
         """A path, while the newest snapshot holds a version of every tenth key."""
         for _ in self.shard.load(self._put(flat_name(number)) for number in range(0, self.keys, HELD_SHARE)):
             pass
+        self._collect()
         found = []
         for number in self._random.sample(range(self.keys), ROUNDS):
             path = flat_name(number)
