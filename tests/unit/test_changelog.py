@@ -30,11 +30,13 @@ from schemas.records import (
     SnapshotReply,
     StateChange,
 )
-from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES
+from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
+from services.plane.backups import Backup, InputPosition, ServiceCopy
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LostTail, accept_losses, find_losses
 from services.plane.shard_databases import database_directory, new_database, positions_of
+from services.plane.trimming import plan_trims
 from services.runtime import changelog
 from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError, Unit
 from services.runtime.clock import VirtualClock
@@ -669,3 +671,25 @@ def test_starts_that_change_nothing_leave_nothing_to_read_to_the_next_one() -> N
     _run(store, log, ())
     _run(older, log, ())
     assert _rows(store) == _rows(older) == expected
+
+
+def test_the_topic_is_not_trimmed_beyond_where_the_running_database_would_look_next() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 20))
+    before = positions_of(store, "snapshots")[TOPIC]  # of a backup from before a loss: it may lie beyond the new end
+    del log.partitions[TOPIC, 0][8:]
+    Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).accept_loss(store)
+    _run(store, log, range(20, 40))
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    offset = runner.changelog_offset()
+    runner.close()
+    assert offset is not None
+    backup = Backup(
+        "b", 0, 1, (ServiceCopy("snapshots", 0, (InputPosition(TOPIC, "id", before.next_offset + 99),), 1),)
+    )
+    firsts = {(topic.name, 0): 0 for topic in TOPICS}
+    trims = plan_trims(1, firsts, {("snapshots", TOPIC, 0): offset}, [backup], lambda _shard, _until: None)
+    (trim,) = [trim for trim in trims if trim.topic == TOPIC]
+    assert 0 < trim.until == offset
+    log.trim(TOPIC, 0, trim.until)
+    _run(store, log, range(40, 42))
