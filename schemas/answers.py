@@ -111,13 +111,16 @@ class BucketSpace:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHour:
-    """What of a bucket would have been claimed within an hour, had its collector not been in the shadow."""
+    """What of a bucket would have been claimed within an hour, had its collector not been in the shadow, as far as it
+    still waits.
+    """
 
     began_ms: int
     """Log time at which the hour began; 0 for all that was counted before the hours that are kept."""
     versions: int
     bytes: int
     oldest_deletion_ms: int
+    """Of all that was counted in the hour, also of what was claimed or brought back since."""
     newest_deletion_ms: int
 
 
@@ -156,8 +159,17 @@ class CollectorStatus:
     """Why the breaker has tripped; null when it has not."""
     hour: PurgeHourRow | None = None
     """What was claimed of the bucket in its last hour with a limit."""
+    stopped_ms: int = -1
+    """Log time since when all claims of the shard are stopped; -1 when they are not."""
+    shard: int = 0
     shadow: tuple[ShadowHour, ...] = ()
-    """What would have been claimed in each hour of the last two weeks, while the bucket was in the shadow."""
+    """What would have been claimed in each hour of the last two weeks, while in the shadow, and still waits."""
+
+    def since_ms(self, state: CollectorState) -> int:
+        """Log time at which a state of it began: of a trip and of a stop theirs, else that of the last change."""
+        if state is CollectorState.STOPPED:
+            return self.stopped_ms
+        return self.trip.at_ms if self.trip and state is CollectorState.TRIPPED else self.changed_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +279,7 @@ class ShardBacklog:
     """What of the pending bytes waits because the collector may not claim."""
     held_back_versions: int
     shadow_bytes: int
-    """What was counted in the shadow and is kept: what would have been claimed."""
+    """What was counted in the shadow and still waits: what would have been claimed."""
     shadow_versions: int
     collectors: dict[CollectorState, int]
     """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""

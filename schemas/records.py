@@ -1340,7 +1340,7 @@ class DeletedKeyRow:
     snapshots_before_death: int
     is_overwritten: bool = False
     deletion_time_ms: int = 0
-    is_shadowed: bool = False
+    shadow_hour: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1453,7 +1453,7 @@ class PurgeHourRow:
 @dataclass(frozen=True, slots=True)
 class ShadowHourRow:
     """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been in
-    its shadow; by hour 0 all that was before the hours that are kept.
+    its shadow, as far as it still waits; by hour 0 all that was before the hours that are kept.
     """
 
     versions: int
@@ -1489,6 +1489,7 @@ class ShardState:
     claims_stopped: str
     skipped_txns: int = 0
     stored_bytes: int = 0
+    claims_stopped_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)

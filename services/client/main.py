@@ -39,6 +39,7 @@ from services.client.commands import (
     verify,
     volume,
 )
+from services.client.commands.output import say
 from services.client.commands.session import OneLineErrors, Session
 from services.plane.home import home_directory
 from services.plane.stack import stopping_on_signals
@@ -108,7 +109,7 @@ def run() -> None:
     # What connections say while they try again by themselves; what ends them is an error of the command.
     logging.getLogger("services.runtime.kafka").setLevel(logging.ERROR)
     for reason in set_aside():
-        typer.echo(f"Warning: {reason}", err=True)
+        say(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()
 

@@ -157,6 +157,8 @@ class HeldBack:
     state: str
     reason: str
     """What who did it has said; of a stop what is to be mended."""
+    since_ms: int = -1
+    """Log time at which that began; -1 when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,13 @@ def held_back(metadata_url: str, shards: int, token: str = "") -> tuple[HeldBack
         except UnreachableError:
             return None
     lines = [
-        HeldBack(shard, f"{line.volume}/{line.bucket}" if line.bucket else "", line.state.lower(), line.reason)
+        HeldBack(
+            shard,
+            f"{line.volume}/{line.bucket}" if line.bucket else "",
+            line.state.lower(),
+            line.reason,
+            line.since_ms(line.state),
+        )
         for shard, line in found
         if line.state is not CollectorState.RUNNING
     ]

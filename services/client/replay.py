@@ -130,9 +130,24 @@ class Replay:
 
     def hold(self, volume: str, bucket: str, state: records.CollectorState) -> None:
         """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
-        shard = self._shards[volume]
         names = physical_name("volume", volume), physical_name("bucket", bucket)
-        command = records.SetCollector(*names, state, "as the workload was told")
+        self._order(volume, records.SetCollector(*names, state, "as the workload was told"))
+
+    def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
+        """Limit what of a bucket may be claimed within an hour, or take its limits away."""
+        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        self._order(volume, records.SetBreaker(*names, limits))
+
+    def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
+        """Let a bucket go on if its breaker has tripped; says why it had."""
+        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
+        self._order(volume, records.ResetBreaker(*names, "as the workload was told"))
+        return trip
+
+    def _order(self, volume: str, command: records.SetCollector | records.SetBreaker | records.ResetBreaker) -> None:
+        shard = self._shards[volume]
         self.plane.answer(shard, self.plane.submit(shard, command))
 
     def _shard(self, operation: Any) -> int:

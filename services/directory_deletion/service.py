@@ -99,8 +99,9 @@ class DirectoryDeletionService:
                 self._trees.purged(purged, work)
         elif isinstance(body, CollectorChanged):
             count_done(work)
-            if self._collector.follow(body, work).is_changed:
-                self._trees.collector_changed(work)
+            followed = self._collector.follow(body, work)
+            if followed.is_changed:
+                self._trees.collector_changed(followed.different, work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
         """End every pause, and send the barrier on behind all that went to metadata."""

@@ -16,6 +16,7 @@ A purge that metadata holds back though nothing is known here of a pause waits, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
@@ -36,16 +37,17 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings, backoff_ms
-from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
+from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key, tree_rows_prefix
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
-from services.domain.collector import may_claim, may_expand
+from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done
 from services.runtime.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
+from services.storage.store import prefix_end
 
 logger = structlog.get_logger(__name__)
 
@@ -106,18 +108,6 @@ class Trees:
         self._unheard_deaths.clear()
         self._window.restore(tables)
         self._must_end_windows = False
-        self.enlist_again(tables)
-
-    def collector_changed(self, work: Work) -> None:
-        """More is known of what the collector may do: what metadata held back for no reason known here has one now."""
-        table = work.table(TREE_TABLE)
-        held_back = [row for _, row in table.scan(FIRST, BEYOND) if row.state == TreeState.HELD_BACK]
-        for row in held_back:
-            table.put(_key(row), replace(row, state=TreeState.EXPANDED, attempt=1, due_ms=UNSET))
-        self.enlist_again(work)
-
-    def enlist_again(self, tables: Tables) -> None:
-        """Put every directory where it belongs, by what the collector may do now."""
         self._states.clear()
         self._work = 0
         for queue in self._queues.values():
@@ -125,6 +115,21 @@ class Trees:
         self._unscheduled.clear()
         for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
             self._enlist(row)
+
+    def collector_changed(self, bucket_ids: Collection[int], work: Work) -> None:
+        """More is known of what the collector may do for some buckets: their rows go where they belong now.
+
+        What metadata has held back for no reason known here may have one now, or not be held back any more, whatever
+        bucket it is of. No other row is read.
+        """
+        is_everything = WHOLE_SHARD in bucket_ids
+        for first in [FIRST] if is_everything else [tree_rows_prefix(bucket_id) for bucket_id in bucket_ids]:
+            for key, row in work.table(TREE_TABLE).scan(first, BEYOND if is_everything else prefix_end(first)):
+                self._enlist_anew(key, row)
+        for key in [*self._held_back.members(), *self._unscheduled]:
+            waiting = work.table(TREE_TABLE).get(key)
+            if waiting is not None and waiting.state == TreeState.HELD_BACK:
+                self._step(waiting, TreeState.EXPANDED, work, attempt=1)
 
     def take_in(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
         """A directory that the first judge has seen, for the first time or again."""
@@ -382,6 +387,16 @@ class Trees:
             self._unscheduled[_key(row)] = None
         else:
             self._queues[row.state].set(_key(row), row.due_ms)
+
+    def _enlist_anew(self, key: bytes, row: TreeRow) -> None:
+        """As ``_delist`` and ``_enlist``, for a row that was put where it is by what the collector might do before."""
+        queue = self._queues[row.state]
+        if key in queue or key in self._unscheduled:
+            self._work -= _is_work(row)
+            queue.discard(key)
+            self._unscheduled.pop(key, None)
+        self._states[row.state] -= 1
+        self._enlist(row)
 
     def _delist(self, row: TreeRow) -> None:
         self._states[row.state] -= 1

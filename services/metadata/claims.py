@@ -33,7 +33,7 @@ from services.metadata.deleted_names import forget_death
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
-from services.metadata.shadow import count_version, is_in_shadow
+from services.metadata.shadow import count_version, discount_encoded, has_counted, is_in_shadow
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -59,7 +59,7 @@ class _Claim:
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
         self.held_back: list[RowName] = []
-        self._is_held_back = False
+        self._is_held_back = self._was_in_shadow = False
         self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
@@ -71,6 +71,7 @@ class _Claim:
             if row[0] != bucket_id:
                 bucket_id = row[0]
                 self._is_held_back = is_held_back(self._transaction, bucket_id)
+                self._was_in_shadow = has_counted(self._transaction, bucket_id)
             if identity is None:
                 self.gone.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.KEY:
@@ -111,6 +112,8 @@ class _Claim:
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
         work.table(DELETED_TABLE).delete(key)
+        if self._was_in_shadow:
+            discount_encoded(self._transaction, bucket_id, row)
         shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
             forget_death(work, bucket_id, version, death)

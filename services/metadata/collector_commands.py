@@ -45,7 +45,7 @@ def set_collector(transaction: Transaction, command: SetCollector) -> Committed:
 
     bucket_ids = named_buckets(transaction, command, why_not)
     if command.ends_stop:  # behind all that may refuse the command: counters are not undone
-        transaction.counters.claims_stopped = ""
+        transaction.counters.claims_stopped, transaction.counters.claims_stopped_ms = "", -1
     is_administrator = access.is_administrator(transaction)
     for bucket_id in bucket_ids:
         before = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
@@ -143,6 +143,8 @@ def put_row(transaction: Transaction, bucket_id: int, row: CollectorRow) -> None
 
 def stop_claims(transaction: Transaction, command: StopClaims) -> None:
     """Stop all claims of the shard, whatever else is said of the collector."""
+    if not transaction.counters.claims_stopped:  # it is said again at each start of who has said it
+        transaction.counters.claims_stopped_ms = transaction.log_time_ms
     transaction.counters.claims_stopped = command.reason or "stopped"
     transaction.counters.txn = transaction.txn
     row = transaction.collectors.rows(transaction.work).get(WHOLE_SHARD, NEVER_SET)

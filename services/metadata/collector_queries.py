@@ -26,7 +26,9 @@ from services.storage.tables import TablesReader
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
-def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+def collector_status(
+    tables: TablesReader, volume: str = "", bucket: str = "", *, shard: int = 0
+) -> list[CollectorStatus]:
     """The shard's line, then those of the buckets of a name, deleted ones with it of which anything waits, or of all
     that are held back.
 
@@ -34,7 +36,7 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
         CommandError: there never was a bucket of this name that is not forgotten.
     """
     rows = read_collectors(tables)
-    lines = [_of_shard(tables, rows.get(WHOLE_SHARD, NEVER_SET))]
+    lines = [_of_shard(tables, rows.get(WHOLE_SHARD, NEVER_SET), shard)]
     identities = {bucket_id: tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id)) for bucket_id in sorted(rows)}
     if bucket:
         shown = [one for one, found in identities.items() if found and (found.volume, found.bucket) == (volume, bucket)]
@@ -51,7 +53,7 @@ def collector_status(tables: TablesReader, volume: str = "", bucket: str = "") -
     for bucket_id in shown:
         identity = identities[bucket_id]
         if identity is not None:
-            lines.append(_of_bucket(tables, identity, rows.get(bucket_id, NEVER_SET), lines[0].state))
+            lines.append(_of_bucket(tables, identity, rows.get(bucket_id, NEVER_SET), lines[0]))
     return lines
 
 
@@ -72,8 +74,9 @@ def _is_worth_a_line(row: CollectorRow) -> bool:
     return row.limits is not None or own_state(row) is not CollectorState.RUNNING
 
 
-def _of_shard(tables: TablesReader, row: CollectorRow) -> CollectorStatus:
-    sums, stopped_because = shard_backlog(tables), shard_state(tables).claims_stopped
+def _of_shard(tables: TablesReader, row: CollectorRow, shard: int) -> CollectorStatus:
+    sums, counters = shard_backlog(tables), shard_state(tables)
+    stopped_because = counters.claims_stopped
     state = own_state(row, stopped_because)
     return CollectorStatus(
         volume="",
@@ -91,11 +94,13 @@ def _of_shard(tables: TablesReader, row: CollectorRow) -> CollectorStatus:
         claimed_versions=sums.claimed_versions,
         unexpanded_directories=-1,
         limits=row.limits,
+        stopped_ms=counters.claims_stopped_ms,
+        shard=shard,
     )
 
 
 def _of_bucket(
-    tables: TablesReader, identity: BucketIdentity, row: CollectorRow, of_shard: CollectorState
+    tables: TablesReader, identity: BucketIdentity, row: CollectorRow, everything: CollectorStatus
 ) -> CollectorStatus:
     bucket_id = identity.bucket_id
     pending = cell_of(tables.table(SPACE_TABLE).get(cell_key(bucket_id, *NOBODY)))
@@ -106,7 +111,7 @@ def _of_bucket(
         is_deleted=identity.is_deleted,
         bucket_id=bucket_id,
         state=own_state(row),
-        effective_state=stricter(of_shard, own_state(row)),
+        effective_state=stricter(everything.state, own_state(row)),
         reason=row.reason,
         changed_by=row.changed_by,
         changed_ms=row.changed_ms,
@@ -118,6 +123,8 @@ def _of_bucket(
         limits=row.limits,
         trip=row.trip,
         hour=tables.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id)),
+        stopped_ms=everything.stopped_ms,
+        shard=everything.shard,
         shadow=_shadow(tables, bucket_id),
     )
 

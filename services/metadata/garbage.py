@@ -76,7 +76,7 @@ def bury_key(
             "snapshots_before_death": death.snapshots_before,
             "is_overwritten": is_overwritten,
             "deletion_time_ms": transaction.log_time_ms,
-            "is_shadowed": False,
+            "shadow_hour": 0,
         },
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)

@@ -125,4 +125,5 @@ def _space(question: Question) -> BucketSpace:
 
 def _collector(question: Question) -> list[CollectorStatus]:
     with closing_reader(question.store.reading()) as tables:
-        return collector_status(tables, question.text("volume", ""), question.text("bucket", ""))
+        volume, bucket = question.text("volume", ""), question.text("bucket", "")
+        return collector_status(tables, volume, bucket, shard=question.shard)

@@ -1,7 +1,9 @@
 """The shadow: what would have been claimed is counted by the hour, and stays where it is.
 
-A version is counted once, by the first claim that all three judges let pass; a mark in its row says so, since sweeps
-bring it again and again. Of each bucket the last two weeks are kept by the hour, and what was before them as one sum.
+A version is counted once, by the first claim that all three judges let pass; a mark in its row says in which hour,
+since sweeps bring it again and again. What does not wait any more, because it was claimed after all or brought back,
+is taken out of its hour: the whole is what waits, however often a bucket was put in the shadow. Of each bucket the last
+two weeks are kept by the hour, and what was before them as one sum.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from functools import reduce
 from schemas.codec import codec
 from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
 from services.domain.durations import HOUR_MS
-from services.domain.table_keys import shadow_key
+from services.domain.table_keys import bucket_id_prefix, shadow_key
 from services.metadata.tables import DELETED_TABLE, SHADOW_TABLE
 from services.metadata.transaction import Transaction
+from services.storage.store import prefix_end
 
 KEPT_HOURS = 14 * 24
 BEFORE = 0
@@ -32,16 +35,42 @@ def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
 def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded: bytes) -> None:
     """A version of a bucket in the shadow would have been claimed."""
     row = _DELETED_KEY_ROW.decode(encoded)
-    if row.is_shadowed:
+    if row.shadow_hour:
         return
-    transaction.work.table(DELETED_TABLE).put(key, replace(row, is_shadowed=True))
-    table, hour = transaction.work.table(SHADOW_TABLE), transaction.log_time_ms // HOUR_MS
+    table, hour = transaction.work.table(SHADOW_TABLE), max(BEFORE + 1, transaction.log_time_ms // HOUR_MS)
+    transaction.work.table(DELETED_TABLE).put(key, replace(row, shadow_hour=hour))
     before = table.get(shadow_key(bucket_id, hour))
     if before is None:
         _sum_up_old(transaction, bucket_id, hour)
         before = ShadowHourRow(0, 0, row.deletion_time_ms, row.deletion_time_ms)
     counted = ShadowHourRow(1, row.key.size_bytes, row.deletion_time_ms, row.deletion_time_ms)
     table.put(shadow_key(bucket_id, hour), _together(before, counted))
+
+
+def has_counted(transaction: Transaction, bucket_id: int) -> bool:
+    """Whether anything that was counted in the shadow of a bucket still waits."""
+    prefix = bucket_id_prefix(bucket_id)
+    return transaction.work.table(SHADOW_TABLE).has_any(prefix, prefix_end(prefix))
+
+
+def discount_encoded(transaction: Transaction, bucket_id: int, encoded: bytes) -> None:
+    """As ``discount_version``, with an encoded row."""
+    discount_version(transaction, bucket_id, _DELETED_KEY_ROW.decode(encoded))
+
+
+def discount_version(transaction: Transaction, bucket_id: int, row: DeletedKeyRow) -> None:
+    """A version waits no longer: what is counted is without it, where it was. The span of deletions stays."""
+    if not row.shadow_hour:
+        return
+    table, key = transaction.work.table(SHADOW_TABLE), shadow_key(bucket_id, row.shadow_hour)
+    hour = table.get(key)
+    if hour is None:  # summed up since
+        key = shadow_key(bucket_id, BEFORE)
+        hour = table.get(key)
+    if hour is None or hour.versions <= 1:
+        table.delete(key)
+        return
+    table.put(key, replace(hour, versions=hour.versions - 1, bytes=hour.bytes - row.key.size_bytes))
 
 
 def _together(one: ShadowHourRow, other: ShadowHourRow) -> ShadowHourRow:
@@ -54,7 +83,7 @@ def _together(one: ShadowHourRow, other: ShadowHourRow) -> ShadowHourRow:
 
 
 def _sum_up_old(transaction: Transaction, bucket_id: int, hour: int) -> None:
-    """Keep two weeks by the hour, and one sum of all before: with it the whole is what was ever counted."""
+    """Keep two weeks by the hour, and one sum of all before: with it the whole is all that was counted and waits."""
     table = transaction.work.table(SHADOW_TABLE)
     first, end = shadow_key(bucket_id, BEFORE), shadow_key(bucket_id, max(BEFORE, hour - KEPT_HOURS + 1))
     old = list(table.scan(first, end))

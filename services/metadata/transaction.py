@@ -30,6 +30,7 @@ class ShardCounters:
     claims_stopped: str = ""
     skipped_txns: int = 0
     stored_bytes: int = 0
+    claims_stopped_ms: int = -1
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -45,6 +46,7 @@ class ShardCounters:
             state.claims_stopped,
             state.skipped_txns,
             state.stored_bytes,
+            state.claims_stopped_ms,
         )
 
     def state(self) -> ShardState:
@@ -58,6 +60,7 @@ class ShardCounters:
             self.claims_stopped,
             self.skipped_txns,
             self.stored_bytes,
+            self.claims_stopped_ms,
         )
 
 

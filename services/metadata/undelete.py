@@ -19,6 +19,7 @@ from services.metadata.buckets import find_bucket
 from services.metadata.deleted_names import forget_death
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.garbage import DIRECTORY_CELL, note_rename
+from services.metadata.shadow import discount_version
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.metadata.tree import Place
@@ -72,6 +73,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     table.delete(row_key)
     forget_death(transaction.work, bucket.object_id, version, row.death)
     transaction.work.table(place.table).put(place.db_key, back)
+    discount_version(transaction, bucket.object_id, row)
     cell = holders(version.birth, row.death, live)
     transaction.space.subtract(bucket.object_id, cell, (version.size_bytes, 1, 1, 0, 0))
     transaction.figures.revive(bucket.object_id, version.size_bytes)

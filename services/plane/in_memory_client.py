@@ -222,7 +222,7 @@ class InMemoryMetadataReads:
     def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         try:
-            return collector_status(self._tables(), volume, bucket)
+            return collector_status(self._tables(), volume, bucket, shard=self._shard)
         except CommandError as error:
             raise _refuse(error) from error
 

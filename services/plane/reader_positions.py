@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from schemas.topics import CHANGELOGS
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile
 from services.plane.plane_secrets import token_header
@@ -16,6 +17,7 @@ from services.plane.trimming import Place
 
 SCRAPE_SECONDS = 10.0
 POSITION = "deepclean_input_position"
+CHANGELOG_OFFSET = "deepclean_changelog_offset"
 
 
 def reader_positions(plane: PlaneFile) -> dict[Place, int]:
@@ -34,9 +36,10 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
                 raise StackError(f"{service} did not say on {url} how far it is: see deepclean status.") from error
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
-                    if sample.name == POSITION:
+                    if sample.name in (POSITION, CHANGELOG_OFFSET):
                         labels = sample.labels
-                        positions[service, labels["topic"], int(labels["shard"])] = int(sample.value)
+                        topic = labels["topic"] if sample.name == POSITION else CHANGELOGS[service].name
+                        positions[service, topic, int(labels["shard"])] = int(sample.value)
     return positions | spark_positions(Path(plane.home) / "data" / STREAMING)
 
 

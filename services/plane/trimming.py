@@ -84,8 +84,10 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # it reads the chain anew at each start: from the beginning, wherever that is
-        if topic not in CHANGELOGS.values():  # which is for older databases alone: the running one has what is there
-            yield Pin(positions.get((reader, topic.name, shard), 0), f"{reader}, as far as it has read")
+        # In a changelog, where the next start begins to look for what its database lacks. Copies need not be older:
+        # those from before a loss that was accepted may know of more of the topic than there is.
+        as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
+        yield Pin(positions.get((reader, topic.name, shard), 0), f"{reader}, {as_far}")
         if reader == STREAMING:
             continue  # its place in its input is all that it keeps; what it has judged is in its outputs
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]

@@ -6,7 +6,8 @@ a unit of work says goes out, the log has acknowledged what it has changed; a st
 database does not have, and takes in its inputs from there on. What the topic does not hold was never told to anybody.
 
 Each start first puts its beginning into the topic, and reads up to it. So it knows all that an earlier one has told;
-whatever of that one arrives still later is left out by every reader. And each unit names the one before it by its
+whatever of that one arrives still later is left out by every reader, its beginning as well: a beginning says how far
+its start had seen the topic, and counts only if no other was behind that. And each unit names the one before it by its
 digest: a database of another past, from before a loss that was accepted, is refused rather than mixed with this one.
 
 Kafka Streams calls such a topic a changelog. This one keeps a unit's rows together, positions among them, and is not
@@ -16,7 +17,7 @@ compacted: it reaches back as far as the oldest backup that needs it (``deepclea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
 from uuid import uuid4
@@ -51,8 +52,8 @@ _ITEM_BYTES = 32
 """What a row or a message takes in a part beside its bytes and names, at most."""
 _ALL_KEYS = b"", b"\xff" * 9
 
-_Told = tuple[StateChange, bytes]
-"""A change, and the bytes that told it: those are what a digest is over."""
+_Told = tuple[StateChange, bytes, int]
+"""A change, the bytes that told it, which are what a digest is over, and its offset."""
 
 logger = structlog.get_logger(__name__)
 
@@ -89,14 +90,13 @@ class Loss:
 class LostChangesError(PositionError):
     """The topic does not hold what a database has written to it behind the unit ``number``."""
 
-    def __init__(self, who: str, topic: str, number: int, *, is_of_another_past: bool = False) -> None:
+    def __init__(self, who: str, topic: str, number: int) -> None:
         super().__init__(
             f"{who}: {topic} does not hold what this database has written to it behind unit {number}: the broker has "
             f"lost its tail, or the database is of a past that was given up; restore the topic, go on without "
             f"(deepclean accept-lost-tail), or put a backup in its place that was taken later"
         )
         self.number = number
-        self.is_of_another_past = is_of_another_past
 
 
 class Changelog:
@@ -156,17 +156,22 @@ class Changelog:
                 f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
-        self._begin(store, sink)
+        self._require_base(row)
+        begun_at = self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = _Writer(store, self._topic_id)
-        for unit in self._units(row, number, _up_to(self._start, _decoded(self._read(row)))):
+        for unit in self._units(row, number, _up_to(self._start, self._told(row))):
             if unit.number > number:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
         self._base = Base(end, max(number, writer.number), self._start)
-        writer.finish(self._base)
         if writer.count:
+            writer.finish(self._base)
             logger.info("brought up to date by the changelog", who=self._who, units=writer.count, number=writer.number)
+        elif row is not None:
+            # However often it is started before it changes anything. Not behind its beginning: to lose that is no loss.
+            moved = replace(row, base_offset=begun_at, base_number=number, base_start=self._start)
+            store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(moved)}})
         return writer.count
 
     def _row(self, store: Store) -> ChangelogRow | None:
@@ -177,22 +182,32 @@ class Changelog:
         positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
-    def _begin(self, store: Store, sink: Sink) -> None:
-        """Have the beginning of this start in the topic, behind the changes that still wait in the outbox."""
+    def _begin(self, store: Store, sink: Sink) -> int:
+        """Have the beginning of this start in the topic; says where it is at the earliest.
+
+        The changes that still wait in the outbox are acknowledged before it is sent: behind it they would not count.
+        """
+        for value, fingerprint in self._waiting(store):
+            sink.send(self.topic.name, self._shard, value, fingerprint)
+        sink.flush()
+        end = self._log.end_offset(self.topic.name, self._shard)
+        beginning = self._message(StateChange(self._start, end, b"", _BEGINNING, False, (), ()))
+        sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
+        sink.flush()
+        return end
+
+    def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
+        """Changes that wait in the outbox, and the fingerprints of their schema."""
         for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
             for run in row.runs:
                 if run.topic == self.topic.name:
-                    for value in run.values:
-                        sink.send(run.topic, self._shard, value, run.fingerprint)
-        beginning = self._message(StateChange(self._start, 0, b"", _BEGINNING, False, (), ()))
-        sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
-        sink.flush()
+                    yield from ((value, run.fingerprint) for value in run.values)
 
     def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[_Told]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = _base_of(row), row.digest if row else b""
         seen = base.number
-        for unit in _whole_units(changes, base.start):
+        for unit in _whole_units(changes):
             if unit.number == number and row is not None and unit.digest != digest:
                 raise self._of_another_past(number)
             if unit.number <= seen:
@@ -212,7 +227,7 @@ class Changelog:
         return LostChangesError(self._who, self.topic.name, number)
 
     def _of_another_past(self, number: int) -> LostChangesError:
-        return LostChangesError(self._who, self.topic.name, number - 1, is_of_another_past=True)
+        return self._lost(number - 1)
 
     def _incomplete(self, first: int, last: int) -> PositionError:
         return PositionError(
@@ -221,10 +236,19 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _read(self, row: ChangelogRow | None) -> Iterator[LogRecord]:
-        """All records from the base to the present end."""
+    def _told(self, row: ChangelogRow | None, waiting: Iterable[_Told] = ()) -> Iterator[_Told]:
+        """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
         base, end = _base_of(row), self._log.end_offset(self.topic.name, self._shard)
-        if base.offset > end:
+        return _in_force(base, chain(_decoded(self._records(base.offset, end)), waiting))
+
+    def _require_base(self, row: ChangelogRow | None) -> None:
+        """The topic reaches from the base on; asked before anything is added to it, which would hide that it does not.
+
+        Raises:
+            PositionError: it does not.
+        """
+        base = _base_of(row)
+        if base.offset > self._log.end_offset(self.topic.name, self._shard):
             raise self._lost(base.number)
         if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
             raise PositionError(
@@ -232,7 +256,6 @@ class Changelog:
                 f"{base.offset} on: it was trimmed; put a backup in its place that was taken later "
                 f"(deepclean restore-backup)"
             )
-        yield from self._records(base.offset, end)
 
     def _records(self, offset: int, end: int) -> Iterator[LogRecord]:
         if offset == end:
@@ -257,7 +280,7 @@ class Changelog:
     def find_loss(self, store: Store) -> Loss | None:
         """What the topic does not hold any more of what a database has written to it; None when it holds all.
 
-        The newest unit may still wait in the outbox, and is not looked for.
+        The newest unit may still wait in the outbox: it is looked for there, too, where a start would send it.
         """
         row = self._row(store)
         if row is None:
@@ -265,21 +288,18 @@ class Changelog:
         end = self._log.end_offset(self.topic.name, self._shard)
         if row.topic_id != self._topic_id:
             return Loss(end, row.number)
+        decode = codec(StateChange).decode_message
+        waiting = ((decode(value, fingerprint), value, end) for value, fingerprint in self._waiting(store))
         try:
-            for unit in self._units(row, row.number, _decoded(self._read(row))):
+            self._require_base(row)
+            for unit in self._units(row, row.number, self._told(row, waiting)):
                 if unit.number > row.number:
                     break
         except LostChangesError as error:
-            is_on_its_way = error.number == row.number - 1 and not error.is_of_another_past and self._waits(store)
-            return None if is_on_its_way else Loss(end, row.number - error.number)
+            return Loss(end, row.number - error.number)
         except PositionError:
             return None  # what is missing behind this database is for a start to say
         return None
-
-    def _waits(self, store: Store) -> bool:
-        """Whether changes wait in the outbox."""
-        rows = TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS)
-        return any(run.topic == self.topic.name for _, row in rows for run in row.runs)
 
     def accept_loss(self, store: Store) -> None:
         """Go on behind what was lost, under numbers that nobody has used.
@@ -291,10 +311,10 @@ class Changelog:
             return
         end = self._log.end_offset(self.topic.name, self._shard)
         records = self._records(self._log.first_offset(self.topic.name, self._shard), end)
-        number = max(row.number, *(change.number for change, _ in _decoded(records)), 0) + 1
+        numbers = (change.number for change, _, _ in _decoded(records) if change.part != _BEGINNING)
+        number = max(row.number, max(numbers, default=0)) + 1
         self._base = Base(end, number)
-        accepted = self._row_at(number, row.digest)
-        store.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(accepted)}})
+        store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(self._row_at(number, row.digest))}})
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
@@ -343,9 +363,13 @@ class _Writer:
             outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
         last = self._last
         row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
-        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: codec(ChangelogRow).encode(row)}
+        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: _encoded(row)}
         self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
         self._batch, self._size_bytes = {}, 0
+
+
+def _encoded(row: ChangelogRow) -> bytes:
+    return codec(ChangelogRow).encode(row)
 
 
 def _base_of(row: ChangelogRow | None) -> Base:
@@ -398,7 +422,7 @@ def _decoded(records: Iterable[LogRecord]) -> Iterator[_Told]:
     decode = codec(StateChange).decode_message
     for record in records:
         try:
-            yield decode(record.value, record.fingerprint), record.value
+            yield decode(record.value, record.fingerprint), record.value, record.offset
         except DecodeError as error:
             logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
 
@@ -407,27 +431,35 @@ def _up_to(start: str, changes: Iterable[_Told]) -> Iterator[_Told]:
     """What was told up to the beginning of a start.
 
     Raises:
-        RetryableError: it is not there, though the log has acknowledged it.
+        RetryableError: it does not count, since that of another start has come before it; or it is not there.
     """
     for told in changes:
         if told[0].part == _BEGINNING and told[0].start == start:
             return
         yield told
-    raise RetryableError("the beginning of this start is not in its changelog: it is tried again")
+    raise RetryableError("the beginning of this start is not in its changelog, or came too late: it is tried again")
 
 
-def _whole_units(changes: Iterable[_Told], start: str) -> Iterator[Unit]:
-    """Units that are there with all parts, of the start that is under way; ``start`` is the first, empty for any.
-
-    A unit that was cut off begins again, or never existed.
-    """
-    unit, values = Unit(0), list[bytes]()
-    for change, value in changes:
+def _in_force(base: Base, changes: Iterable[_Told]) -> Iterator[_Told]:
+    """Beginnings that count, and what was told by the start that is under way; by any as long as none is known."""
+    start, begun_at = base.start, base.offset
+    for told in changes:
+        change, _, offset = told
         if change.part == _BEGINNING:
-            start = change.start
-            continue
-        if start and change.start != start:
+            if change.number < begun_at:
+                continue  # of an earlier one, which has not seen the one that is under way
+            start, begun_at = change.start, offset + 1
+        elif start not in ("", change.start):
             continue  # of an earlier one, which was still on its way
+        yield told
+
+
+def _whole_units(changes: Iterable[_Told]) -> Iterator[Unit]:
+    """Units that are there with all parts. One that was cut off begins again, or never existed."""
+    unit, values = Unit(0), list[bytes]()
+    for change, value, _ in changes:
+        if change.number == unit.number and change.part in range(len(values)) and value == values[change.part]:
+            continue  # sent again amid its own unit: what follows is of the first time
         if change.part == 0:
             if change.number < unit.number:
                 continue  # sent again amid a later one

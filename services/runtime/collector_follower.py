@@ -36,6 +36,8 @@ class Followed:
     """Whether anything is known now that was not."""
     looser: tuple[int, ...] = ()
     """Buckets of which rows that were held back may have to be looked at again; 0 for all of the shard."""
+    different: tuple[int, ...] = ()
+    """Buckets of which something else is known now, stricter or looser; 0 for all of the shard."""
 
 
 class CollectorFollower:
@@ -90,7 +92,7 @@ class CollectorFollower:
         if change.is_whole or not has_missed:
             self._complete_txn = change.txn
         self._keep(work)
-        return Followed(bool(different) or has_missed, tuple(sorted(looser)))
+        return Followed(bool(different) or has_missed, tuple(sorted(looser)), tuple(sorted(different)))
 
     def _keep(self, work: Work) -> None:
         states = tuple(BucketCollector(bucket_id, state) for bucket_id, state in sorted(self._states.items()))

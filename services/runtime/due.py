@@ -27,6 +27,10 @@ class DueQueue(Generic[K]):
         """Every key, in no order."""
         return list(self._due_ms)
 
+    def __contains__(self, key: K) -> bool:
+        """Whether a key is due at any time."""
+        return key in self._due_ms
+
     def clear(self) -> None:
         """Forget all."""
         self._due_ms.clear()

@@ -211,6 +211,7 @@ class HostedShard:
         if time.monotonic() - self._lag_asked >= LAG_SECONDS or not self._is_caught_up:
             lag = runner.lag()
             self._metrics.lag_known(lag)
+            self._metrics.changelog_known(runner.changelog_offset())
             self._behind = sum(lag.values())
             # Nothing polled yet looks like nothing to poll: so a step without any must confirm it.
             self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken

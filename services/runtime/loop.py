@@ -17,7 +17,7 @@ import structlog
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
-from services.runtime.changelog import CHANGELOG, Changelog, changelog_of
+from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, changelog_of
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
@@ -363,6 +363,13 @@ class Runner:
         table = TablesReader(self.store).table(POSITIONS)
         rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
         return {topic: row.next_offset if row else 0 for topic, row in rows.items()}
+
+    def changelog_offset(self) -> int | None:
+        """From where on the next start would read the changelog; None for a service that has none."""
+        if self._changelog is None:
+            return None
+        row = TablesReader(self.store).table(CHANGELOG).get(CHANGELOG_KEY)
+        return row.base_offset if row else 0
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from schemas.topics import CHANGELOGS
 from services.runtime.clock import Clock
 from services.runtime.loop import BatchSummary
 
@@ -55,6 +56,12 @@ class RuntimeMetrics:
         self.position = Gauge(
             "deepclean_input_position", "Offset of the next message to take in.", _TOPIC, registry=registry
         )
+        self.changelog_offset = Gauge(
+            "deepclean_changelog_offset",
+            "Offset of the changelog from which the next start would read.",
+            _SHARD,
+            registry=registry,
+        )
         self.end_offset = Gauge(
             "deepclean_input_end_offset", "Offset behind the last message of the input.", _TOPIC, registry=registry
         )
@@ -89,6 +96,8 @@ class RunnerMetrics:
         self._applied = {topic: metrics.applied.labels(*labels, topic) for topic in topics}
         self._dead_letters = {topic: metrics.dead_letters.labels(*labels, topic) for topic in topics}
         self._position = {topic: metrics.position.labels(*labels, topic) for topic in topics}
+        has_changelog = metrics.service in CHANGELOGS
+        self._changelog_offset = metrics.changelog_offset.labels(*labels) if has_changelog else None
         self._end_offset = {topic: metrics.end_offset.labels(*labels, topic) for topic in topics}
         self._lag_messages = {topic: metrics.lag_messages.labels(*labels, topic) for topic in topics}
         self._lag_seconds = {topic: metrics.lag_seconds.labels(*labels, topic) for topic in topics}
@@ -138,6 +147,11 @@ class RunnerMetrics:
     def positions_known(self, positions: dict[str, int]) -> None:
         """Where the runner starts."""
         self._positions = dict(positions)
+
+    def changelog_known(self, offset: int | None) -> None:
+        """From where on the next start would read the changelog; None where there is none."""
+        if self._changelog_offset is not None and offset is not None:
+            self._changelog_offset.set(offset)
 
     def lag_known(self, lag: dict[str, int]) -> None:
         """How many messages lie ahead."""

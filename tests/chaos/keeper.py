@@ -48,6 +48,8 @@ class Counts:
     full_disks: int = 0
     lost_databases: int = 0
     repeated_messages: int = 0
+    trips: int = 0
+    """Breakers that have tripped, and were reset."""
 
     def lines(self) -> list[str]:
         """A summary to be printed."""
@@ -63,6 +65,7 @@ class Counts:
             "clock jumps": self.clock_jumps,
             "full disks": self.full_disks,
             "databases lost": self.lost_databases,
+            "breakers tripped": self.trips,
         }
         return [
             f"{self.schedules} schedules: {', '.join(f'{count} {name}' for name, count in figures.items())}",

@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from schemas.records import BreakerCause
 from schemas.topics import DEAD_LETTERS
 from services.client import workload
 from services.client.errors import UnreachableError
@@ -89,11 +90,30 @@ def _client(stack: Stack, keeper: Keeper) -> KafkaPlane:
     return KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
 
 
-def hold(replay: Replay, schedule: Schedule, number: int) -> None:
-    """What an operator does before an operation."""
-    for one in schedule.holds:
-        if one.operation == number:
-            replay.hold(one.volume, one.bucket, one.state)
+def operate(replay: Replay, schedule: Schedule, number: int, found: list[Any]) -> int:
+    """What an operator does before an operation; says how many breakers had tripped that he has reset.
+
+    Refusals that are due are added to what was found.
+
+    He looks for a trip once all that may be claimed was asked for, which is when a settle ends: it waits for nothing
+    that is held back.
+    """
+    for hold in schedule.holds:
+        if hold.operation == number:
+            replay.hold(hold.volume, hold.bucket, hold.state)
+    tripped = 0
+    for limit in schedule.limits:
+        if limit.operation == number:
+            replay.limit(limit.volume, limit.bucket, limit.limits)
+        if limit.last_operation == number:
+            found += replay.collect()
+            replay.settle()
+            replay.limit(limit.volume, limit.bucket, None)
+            trip = replay.reset_breaker(limit.volume, limit.bucket)
+            if trip is not None and trip.cause is not BreakerCause.LIMITS:
+                raise ChaosError(f"schedule {schedule.seed}: rows and figures disagree: {trip}")
+            tripped += trip is not None
+    return tripped
 
 
 class _Run:
@@ -112,7 +132,7 @@ class _Run:
         with _Injector(self._keeper, self._schedule.faults) as injector:
             for number, operation in self._schedule.operations:
                 injector.reached(number)
-                hold(self._replay, self._schedule, number)
+                self._keeper.counts.trips += operate(self._replay, self._schedule, number, found)
                 if isinstance(operation, workload.Observe):
                     found += self._replay.collect()
                     injector.await_idle()

@@ -9,7 +9,7 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from schemas.records import CollectorState
+from schemas.records import BreakerLimits, CollectorState
 from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client import workload
 from services.plane.stack_settings import BROKER, METADATA, SERVICES, STREAMING
@@ -74,6 +74,18 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What an operator lets go of a bucket within an hour, from before an operation until he looks before a settle."""
+
+    operation: int
+    last_operation: int
+    """The settle before which he sees whether the breaker has tripped, resets it, and takes the limits away."""
+    volume: str
+    bucket: str
+    limits: BreakerLimits
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """One run."""
 
@@ -82,6 +94,8 @@ class Schedule:
     faults: list[Fault]
     holds: list[Hold]
     """Each ends before the next settle: what is seen then is what is seen without it."""
+    limits: list[Limit]
+    """Likewise."""
 
 
 POINTS_OF_SERVICES = tuple(
@@ -111,6 +125,8 @@ _FAULT_WEIGHTS = {
 }
 _BROKER_SHARE, _STREAMING_SHARE = 0.12, 0.12
 """Of all schedules: these two are slow to start again."""
+_LIMITS_SHARE = 0.3
+"""Of all times between two settles: an operator who looks for a trip settles once more."""
 
 
 def draw_schedule(seed: int) -> Schedule:
@@ -120,7 +136,20 @@ def draw_schedule(seed: int) -> Schedule:
     operations = [(number, workload.parse_line(json.dumps(line), number)) for number, line in enumerate(lines)]
     faults = sorted(_faults(random, seed, len(lines)), key=lambda fault: fault.operation)
     holds = sorted(_holds(Random(f"holds {seed}"), operations), key=lambda hold: hold.operation)
-    return Schedule(seed, operations, faults, holds)
+    limits = list(_limits(Random(f"limits {seed}"), operations))
+    return Schedule(seed, operations, faults, holds, limits)
+
+
+def _limits(random: Random, operations: list[tuple[int, workload.Operation]]) -> Iterator[Limit]:
+    """Limits that everyday work exceeds, now and then: again a source of their own."""
+    buckets = [one for _, one in operations if isinstance(one, workload.CreateBucket)]
+    begin = max(number for number, one in operations if isinstance(one, workload.CreateBucket)) + 1
+    for end in (number for number, one in operations if isinstance(one, workload.Settle)):
+        place, first = random.choice(buckets), random.randint(begin, end)
+        limits = BreakerLimits(random.choice((1, 5, 20)), random.choice((0, 4_000)), random.randint(0, 2))
+        if random.random() < _LIMITS_SHARE:
+            yield Limit(first, end, place.volume, place.bucket, limits)
+        begin = end + 2
 
 
 def _holds(random: Random, operations: list[tuple[int, workload.Operation]]) -> Iterator[Hold]:

@@ -215,7 +215,7 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim
         "snapshots_before_death": row.snapshots_before_death,
         "is_overwritten": row.is_overwritten,
         "deletion_time_ms": row.deletion_time_ms,
-        "is_shadowed": row.is_shadowed,
+        "shadow_hour": row.shadow_hour,
     }
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
     claimed = codec(records.ClaimedRow).encode_around(

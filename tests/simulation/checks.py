@@ -25,6 +25,7 @@ from services.metadata.tables import (
     FILE_TABLE,
     KEY_TABLE,
     RECLAIM_TABLE,
+    SHADOW_TABLE,
     SNAPSHOT_RENAMED_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
@@ -92,10 +93,11 @@ class QuietCheck:
         return [(n, self.model.births.get(n), self.model.names.versions.get(n)) for n in sorted(numbers)[:3]]
 
     def check_nothing_is_on_its_way(self) -> None:
-        """No task, sweep, waiting entry, unexpanded directory or half-made snapshot is left."""
+        """No task, sweep, waiting entry, unexpanded directory, count of a shadow or half-made snapshot is left."""
         emptied: tuple[tuple[str, TableDefinition[Any]], ...] = (
             ("metadata", RECLAIM_TABLE),
             ("metadata", UNEXPANDED_TABLE),
+            ("metadata", SHADOW_TABLE),
             ("streaming", WAITING_ENTRIES),
             ("key_deletion", TASK_TABLE),
             ("key_deletion", WAITING_TABLE),

@@ -126,7 +126,7 @@ class Faults:
     sinks: dict[Address, list[FaultySink]] = field(default_factory=dict)
     """By service what it publishes with."""
     late: deque[tuple[Address, Sent]] = field(default_factory=deque)
-    """What processes that died had sent off, and what has not arrived yet."""
+    """What processes had sent off before they died or gave it up, and what has not arrived yet."""
 
     def heal(self) -> None:
         """Nothing goes wrong any more; holes stay."""
@@ -139,10 +139,14 @@ class Faults:
         self.are_on = True
 
     def died(self, address: Address) -> None:
-        """A process is gone: what it had sent off is lost, or arrives after its end."""
+        """A process is gone."""
         for sink in self.sinks.pop(address, ()):
-            if self.random.random() < 0.5:
-                self.late += [(address, message) for message in sink.left()]
+            self.gave_up(address, sink.left())
+
+    def gave_up(self, address: Address, left: Sequence[Sent]) -> None:
+        """Nobody waits for what was sent off: it is lost, or arrives later."""
+        if self.random.random() < 0.5:
+            self.late += [(address, message) for message in left]
 
     def arrives_late(self, log: MemoryLog) -> Address | None:
         """Now and then one of these messages is there; says whose."""
@@ -193,7 +197,7 @@ class FaultyLog(LogAround):
 
     def open_sink(self) -> FaultySink:
         """A sink of its own."""
-        sink = FaultySink(self._partitions, self._faults)
+        sink = FaultySink(self._partitions, self._faults, self._address)
         self._faults.sinks.setdefault(self._address, []).append(sink)
         return sink
 
@@ -248,9 +252,10 @@ class FaultySource:
 class FaultySink:
     """Publishes at least once, in the order of each topic: between topics nothing is certain before the flush."""
 
-    def __init__(self, log: MemoryLog, faults: Faults) -> None:
+    def __init__(self, log: MemoryLog, faults: Faults, address: Address) -> None:
         self._log = log
         self._faults = faults
+        self._address = address
         self._on_the_way: dict[str, deque[tuple[int, bytes, bytes]]] = {}
 
     def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
@@ -277,12 +282,14 @@ class FaultySink:
         return [(topic, *message) for topic, waiting in self._on_the_way.items() for message in waiting]
 
     def flush(self) -> None:
-        """Say that all has arrived; or that nobody knows, and then some of it is lost."""
+        """Say that all has arrived; or that nobody knows, and then some of it is lost, or arrives later."""
         is_known = not any(self._on_the_way.values()) or not self._faults.is_unacknowledged()
         for topic, waiting in self._on_the_way.items():
             self._arrive(topic, len(waiting) if is_known else self._faults.random.randint(0, len(waiting)))
+        left = self.left()
         self._on_the_way.clear()
         if not is_known:
+            self._faults.gave_up(self._address, left)
             raise RetryableError("the acknowledgement was lost")
 
     def close(self) -> None:

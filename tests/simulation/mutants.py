@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.pure_judge import PureJudge
-from services.runtime import loop
+from services.runtime import changelog, loop
 from services.runtime.changelog import Changelog
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.positions import POSITIONS
@@ -148,7 +148,7 @@ def position_before_state(patch: Patch) -> None:
 
 def older_copies_decide_again(patch: Patch) -> None:
     """A service that was put back to an older state takes in its inputs again, in whatever order they come."""
-    patch.setattr(Changelog, "catch_up", lambda changelog, store, sink: 0)
+    patch.setattr(Changelog, "catch_up", lambda _, store, sink: 0)
 
 
 def changes_told_last(patch: Patch) -> None:
@@ -162,6 +162,19 @@ def changes_told_last(patch: Patch) -> None:
         return []
 
     patch.setattr(Changelog, "messages_of", messages_of)
+
+
+def any_beginning_counts(patch: Patch) -> None:
+    """The beginning of a start that is over supersedes the one that is under way, when it arrives late."""
+    original = changelog._in_force
+
+    def in_force(base: changelog.Base, changes: Iterable[changelog._Told]) -> Iterator[changelog._Told]:
+        seen_all = (
+            (replace(one, number=offset) if one.part < 0 else one, value, offset) for one, value, offset in changes
+        )
+        return original(base, seen_all)
+
+    patch.setattr(changelog, "_in_force", in_force)
 
 
 def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
@@ -486,5 +499,6 @@ MUTANTS = {
     "an undelete of half a tree": Mutant(undelete_ignores_the_expansion, FaultMix(), _ANY, runs=200),
     "a restored service decides again": Mutant(older_copies_decide_again, FaultMix(restore=0.1), _ANY),
     "changes told last": Mutant(changes_told_last, FaultMix(restore=0.3, crash=0.3), _ANY, runs=200),
+    "any beginning counts": Mutant(any_beginning_counts, FaultMix(unacknowledged=0.3, crash=0.2, restore=0.1), _ANY),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

@@ -34,14 +34,14 @@ def resume_forgets_rows(patch: Patch) -> None:
 
 def resume_forgets_trees(patch: Patch) -> None:
     """Trees that have waited go on waiting."""
-    original = Trees.enlist_again
+    original = Trees.collector_changed
 
-    def enlist_again(self: Trees, tables: Any) -> None:
+    def collector_changed(self: Trees, bucket_ids: Any, work: Any) -> None:
         if self._collector.is_running and self._states:
             return
-        original(self, tables)
+        original(self, bucket_ids, work)
 
-    patch.setattr(Trees, "enlist_again", enlist_again)
+    patch.setattr(Trees, "collector_changed", collector_changed)
 
 
 def breaker_forgets_what_was_claimed(patch: Patch) -> None:

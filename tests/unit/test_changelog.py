@@ -30,15 +30,17 @@ from schemas.records import (
     SnapshotReply,
     StateChange,
 )
-from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES
+from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
+from services.plane.backups import Backup, InputPosition, ServiceCopy
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LostTail, accept_losses, find_losses
 from services.plane.shard_databases import database_directory, new_database, positions_of
+from services.plane.trimming import plan_trims
 from services.runtime import changelog
 from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError, Unit
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import PositionError, StoreError
+from services.runtime.errors import PositionError, RetryableError, StoreError
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.outbox import OUTBOX
@@ -225,6 +227,91 @@ def test_what_an_earlier_start_had_on_its_way_is_left_out_when_it_comes() -> Non
     assert list(expected["tagTable"]) == [b"/vol/bucket/kept", b"/vol/bucket/too"]
 
 
+class _OnTheWay:
+    """A sink whose messages are on their way when its process ends: of each flush only the last has arrived, if any."""
+
+    def __init__(self, log: MemoryLog, arriving: int = 0) -> None:
+        self.messages: list[tuple[str, int, bytes, bytes]] = []
+        self._log, self._arriving = log, arriving
+
+    def send(self, *message: Any) -> None:
+        self.messages.append(message)
+
+    def flush(self) -> None:
+        if self.messages:
+            for message in self.messages[len(self.messages) - self._arriving :]:
+                self._log.append(*message)
+            raise RetryableError("nobody has acknowledged it")
+
+    def close(self) -> None:
+        pass
+
+
+def _beginning_on_its_way(store: Store, log: MemoryLog) -> tuple[str, int, bytes, bytes]:
+    """What a start has sent that ended then."""
+    sink = _OnTheWay(log)
+    with pytest.raises(RetryableError):
+        Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, sink)
+    (beginning,) = sink.messages
+    return beginning
+
+
+def test_a_beginning_that_comes_behind_a_later_one_is_left_out() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    copies = [MemoryStore(), _copied(store)]
+    store.write({OUTBOX.name: dict.fromkeys([key for key, _ in store.scan(OUTBOX.name, b"", b"\xff" * 9)])})
+    late = _beginning_on_its_way(store, log)
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    log.append(*late)
+    for number in range(4, 9):
+        _append(log, number, CreateTag("vol", "bucket", "none", f"t{number}", "ann", "", 0))
+        assert runner.step()
+    runner.step()
+    expected = _rows(store)
+    for copy in (*copies, store):
+        _run(copy, log, ())
+        assert _rows(copy) == expected
+
+
+def test_a_start_that_another_has_come_before_is_tried_again() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    late = _beginning_on_its_way(store, log)
+    sink = log.open_sink()
+    sent = sink.send
+
+    def send_behind(*message: Any) -> None:
+        log.append(*late)
+        sent(*message)
+
+    sink.send = send_behind  # type: ignore[assignment,method-assign]
+    started = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+    with pytest.raises(RetryableError, match="came too late"):
+        started.catch_up(store, sink)
+    _run(store, log, range(1, 4))
+    copy = MemoryStore()
+    _run(copy, log, ())
+    assert _rows(copy) == _rows(store)
+
+
+def test_what_waits_is_acknowledged_before_a_start_begins() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    runner.step()
+    runner._sink = runner._outbox._sink = _OnTheWay(log)
+    _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
+    with pytest.raises(RetryableError):
+        runner.step()
+    # As a sink may: what was sent last has arrived, and what was sent before it has not.
+    with pytest.raises(RetryableError):
+        Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, _OnTheWay(log, arriving=1))
+    _run(store, log, range(5, 7))
+    copy = MemoryStore()
+    _run(copy, log, ())
+    assert _rows(copy) == _rows(store)
+
+
 def test_the_next_start_reads_from_where_this_one_has_read_to() -> None:
     plane = Plane()
     _history(plane, [])
@@ -304,6 +391,23 @@ class TestParts:
         again = [*records[:40], *records[30:], *records[5:9], *records[-3:]]
         log.partitions[TOPIC, 0] = []
         for one in again:
+            log.append(TOPIC, 0, one.value, one.fingerprint)
+        plane.restart(MemoryStore())
+        assert _rows(plane.store) == expected
+
+    def test_a_part_that_comes_again_amid_its_own_unit_does_not_begin_it_anew(self) -> None:
+        plane = Plane()
+        _history(plane, [])
+        plane.quiet()
+        expected, log = _rows(plane.store), plane.plane.log
+        records = list(log.records(TOPIC, 0))
+        log.partitions[TOPIC, 0] = []
+        first = records[0]
+        for one in records:
+            change = codec(StateChange).decode(one.value)
+            first = one if change.part == 0 else first
+            if change.is_last:  # what was on its way when nobody had acknowledged it, and was sent again
+                log.append(TOPIC, 0, first.value, first.fingerprint)
             log.append(TOPIC, 0, one.value, one.fingerprint)
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
@@ -482,6 +586,48 @@ class TestWhatIsMissing:
             with pytest.raises(PositionError, match=r"taken later|accept-lost-tail"):
                 _run(backup, log, ())
 
+    @pytest.mark.parametrize("lost", range(1, 8))
+    @pytest.mark.parametrize("units", [1, 2])
+    def test_whatever_a_start_refuses_can_be_accepted(self, lost: int, units: int) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        _run(store, log, range(4, 4 + units))
+        expected, found = _rows(store), Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+        del log.partitions[TOPIC, 0][-lost:]
+        is_lost = found.find_loss(store) is not None
+        for _ in range(3 if is_lost else 0):
+            with pytest.raises(LostChangesError):
+                _run(store, log, ())
+            assert found.find_loss(store) is not None
+        if is_lost:
+            found.accept_loss(store)
+        _run(store, log, ())
+        assert found.find_loss(store) is None
+        assert _rows(store) == expected
+        if not is_lost:  # then nobody else lacks anything either
+            _run(older, log, ())
+            assert _rows(older) == expected
+
+    def test_a_unit_that_waits_while_another_database_has_begun_can_be_accepted_as_lost(self) -> None:
+        log, store = MemoryLog(VirtualClock()), MemoryStore()
+        _run(store, log, range(1, 4))
+        older = _copied(store)
+        runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+        runner.step()
+        runner._sink = runner._outbox._sink = _OnTheWay(log)
+        _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
+        with pytest.raises(RetryableError):
+            runner.step()
+        found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+        assert found.find_loss(store) is None
+        Runner(SnapshotsService(), 0, older, log, log.clock).close()
+        with pytest.raises(LostChangesError):
+            _run(store, log, ())
+        assert found.find_loss(store) is not None
+        found.accept_loss(store)
+        _run(store, log, range(5, 7))
+
 
 def _run(store: Store, log: MemoryLog, numbers: Any) -> None:
     """A start of snapshots that takes in some commands, each in a unit of its own."""
@@ -509,3 +655,41 @@ def test_a_start_reads_a_bounded_part_of_the_topic(monkeypatch: pytest.MonkeyPat
     assert log.end_offset(SNAPSHOTS_COMMANDS.name, 0) == 39
     _run(store, log, range(40, 45))
     _run(MemoryStore(), log, ())
+
+
+def test_starts_that_change_nothing_leave_nothing_to_read_to_the_next_one() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 5))
+    older, expected = _copied(store), _rows(store)
+    for _ in range(20):
+        Runner(SnapshotsService(), 0, store, log, log.clock).close()
+    row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+    assert row is not None
+    assert log.end_offset(TOPIC, 0) - row.base_offset <= 2
+    log.partitions[TOPIC, 0].pop()  # a beginning alone is no loss
+    assert Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).find_loss(store) is None
+    _run(store, log, ())
+    _run(older, log, ())
+    assert _rows(store) == _rows(older) == expected
+
+
+def test_the_topic_is_not_trimmed_beyond_where_the_running_database_would_look_next() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 20))
+    before = positions_of(store, "snapshots")[TOPIC]  # of a backup from before a loss: it may lie beyond the new end
+    del log.partitions[TOPIC, 0][8:]
+    Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).accept_loss(store)
+    _run(store, log, range(20, 40))
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    offset = runner.changelog_offset()
+    runner.close()
+    assert offset is not None
+    backup = Backup(
+        "b", 0, 1, (ServiceCopy("snapshots", 0, (InputPosition(TOPIC, "id", before.next_offset + 99),), 1),)
+    )
+    firsts = {(topic.name, 0): 0 for topic in TOPICS}
+    trims = plan_trims(1, firsts, {("snapshots", TOPIC, 0): offset}, [backup], lambda _shard, _until: None)
+    (trim,) = [trim for trim in trims if trim.topic == TOPIC]
+    assert 0 < trim.until == offset
+    log.trim(TOPIC, 0, trim.until)
+    _run(store, log, range(40, 42))

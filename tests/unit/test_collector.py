@@ -18,6 +18,7 @@ from schemas.records import (
     CollectorState,
     CreateBucket,
     DeleteBucket,
+    DeletedKind,
     DeleteKey,
     DirectoriesPurged,
     DirectoryExpanded,
@@ -31,10 +32,12 @@ from schemas.records import (
     PurgeDirectory,
     PurgeOutcome,
     PutKey,
+    RowName,
     ScmReply,
     SetCollector,
     StopClaims,
     SweepPage,
+    Undelete,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SCM_REPLIES
 from services.directory_deletion.service import DirectoryDeletionService
@@ -166,6 +169,43 @@ class TestMetadata:
         assert sum(hour.bytes for hour in line.shadow) == line.pending_bytes
         assert (line.shadow[0].versions, line.pending_versions) == (3, 6)
 
+    def test_what_is_counted_in_the_shadow_is_what_waits_however_often_it_is_begun(self, shard: Shard) -> None:
+        def shadow_and_waiting() -> tuple[list[int], int, int, int]:
+            (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+            versions = sum(hour.versions for hour in line.shadow)
+            return [hour.bytes for hour in line.shadow], versions, line.pending_bytes, line.pending_versions
+
+        def delete(size_bytes: int) -> RowName:
+            shard.clock.advance(HOUR_MS)
+            shard.do(PutKey("vol", "flat", f"of {size_bytes}", size_bytes))
+            shard.do(DeleteKey("vol", "flat", f"of {size_bytes}"))
+            name = shard.row()
+            shard.claim(name, task=1, chain_version=0)
+            return name
+
+        first = shard.row()
+        shard.do(SetCollector("vol", "flat", CollectorState.SHADOW, "a look"))
+        shard.claim(first, task=1, chain_version=0)
+        second, third = delete(100), delete(101)
+        assert shadow_and_waiting() == ([10, 100, 101], 3, 211, 3)
+        shard.do(SetCollector("vol", "flat", RUNNING, ""))
+        shard.claim(second, task=1, chain_version=0)
+        shard.do(SetCollector("vol", "flat", CollectorState.SHADOW, "another look"))
+        assert shadow_and_waiting() == ([10, 101], 2, 111, 2), "what has gone is no part of it"
+        shard.claim(first, task=1, chain_version=0)
+        delete(7)
+        assert shadow_and_waiting() == ([10, 101, 7], 3, 118, 3), "what has waited since the first one is counted once"
+        shard.do(Undelete("vol", "flat", "of 101", DeletedKind.KEY, third.object_id, third.birth, third.death))
+        assert shadow_and_waiting() == ([10, 7], 2, 17, 2)
+        shard.clock.advance(KEPT_HOURS * HOUR_MS)
+        last = delete(9)
+        assert shadow_and_waiting() == ([17, 9], 3, 26, 3), "the old ones are one sum"
+        shard.do(SetCollector("vol", "flat", RUNNING, ""))
+        shard.claim(first, task=1, chain_version=0)
+        assert shadow_and_waiting() == ([7, 9], 2, 16, 2)
+        shard.claim(last, task=1, chain_version=0)
+        assert shadow_and_waiting() == ([7], 1, 7, 1)
+
     def shadow(self, shard: Shard) -> tuple[ShadowHour, ...]:
         return collector_status(TablesReader(shard.store), "vol", "flat")[1].shadow
 
@@ -252,6 +292,25 @@ class TestMetadata:
         assert shard_state(TablesReader(shard.store)).claims_stopped, "what is refused changes nothing"
         shard.do(SetCollector("", "", PAUSED, "mended", ends_stop=True))
         assert row_names(shard.claim(shard.row(), task=1, chain_version=0).held_back) == [shard.row()]
+
+    def test_knows_since_when_claims_are_stopped(self, shard: Shard) -> None:
+        def stop(reason: str) -> int:
+            shard.clock.advance(HOUR_MS)
+            shard.send(MetadataCommand(0, "", 0, StopClaims(reason), "snapshots"))
+            shard.runner.step()
+            shard.start()
+            assert shard_state(TablesReader(shard.store)).claims_stopped == reason
+            shown = collector_status(TablesReader(shard.store), "vol", "flat")
+            assert {line.since_ms(STOPPED) for line in shown} == {shown[0].stopped_ms}
+            return shown[0].stopped_ms
+
+        shard.do(SetCollector("", "", PAUSED, "why"))
+        first = stop("no chain")
+        assert first == shard_state(TablesReader(shard.store)).log_time_ms
+        assert stop("no chain, and said again at a start") == first
+        shard.do(SetCollector("", "", RUNNING, "mended", ends_stop=True))
+        assert collector_status(TablesReader(shard.store))[0].stopped_ms == -1
+        assert stop("again") > first + HOUR_MS
 
     @pytest.mark.parametrize(
         ("body", "code"),
@@ -352,3 +411,13 @@ class TestDirectoryDeletion:
         passed = desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (), Barrier("b", 2, 0, ""))))
         assert [body.work for body in bodies(passed, Barrier)] == [0], "and nothing is left to do"
         assert bodies(desk.give(changed(RUNNING, 9)), ExpandDirectory)
+
+    def test_asks_at_once_when_more_is_known(self) -> None:
+        desk = Desk(DirectoryDeletionService)
+        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
+        desk.give((PURGE_DIRECTORIES, PurgeDirectory(0, (judged,))))
+        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
+        assert bodies(desk.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), PurgeDirectories)
+        held_back = PurgedDirectory(BUCKET, 1 << 8, 4, 0, PurgeOutcome.HELD_BACK)
+        assert not desk.give((METADATA_PROGRESS, MetadataProgress(7, DirectoriesPurged((held_back,)))))
+        assert bodies(desk.give(whole(12, 9)), PurgeDirectories), "a pause and its end went by unheard"

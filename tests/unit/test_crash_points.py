@@ -18,7 +18,7 @@ from services.runtime.clock import SystemClock
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
 from tests.chaos.keeper import Counts
-from tests.chaos.run import expected_lines, hold
+from tests.chaos.run import expected_lines, operate
 from tests.chaos.schedule import POINTS_OF_SERVICES, FaultKind, draw_schedule
 
 PROGRAM = """
@@ -69,10 +69,11 @@ def test_a_seed_draws_one_schedule_and_seeds_in_a_row_strike_every_point() -> No
 
 
 def test_the_summary_names_every_figure() -> None:
-    counts = Counts(schedules=3, restarts=7, repeated_messages=40)
+    counts = Counts(schedules=3, restarts=7, repeated_messages=40, trips=2)
     counts.kills["metadata"] = 2
     counts.points["mock_scm after_write"] = 1
     assert counts.lines()[0].startswith("3 schedules: 3 kills, 7 restarts, 0 broker restarts, 40 messages repeated")
+    assert counts.lines()[0].endswith("0 databases lost, 2 breakers tripped")
     assert counts.lines()[1:] == [
         "  killed at random moments: metadata 2",
         "  died at named points (1): mock_scm after_write 1",
@@ -84,7 +85,7 @@ def test_pauses_of_a_schedule_change_nothing_of_what_is_seen_when_it_is_settled(
     schedule = draw_schedule(seed)
     replay, found = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any]()
     for number, operation in schedule.operations:
-        hold(replay, schedule, number)
+        operate(replay, schedule, number, found)
         found += replay.execute(number, operation)
     found += replay.collect()
     assert json.loads(json.dumps(found)) == expected_lines(schedule)
@@ -93,3 +94,16 @@ def test_pauses_of_a_schedule_change_nothing_of_what_is_seen_when_it_is_settled(
 def test_schedules_pause_and_resume() -> None:
     holds = [hold for seed in range(20) for hold in draw_schedule(seed).holds]
     assert {one.state for one in holds} == {CollectorState.PAUSED, CollectorState.SHADOW, CollectorState.RUNNING}
+
+
+def test_schedules_trip_breakers_that_are_reset_before_the_next_settle_and_change_nothing() -> None:
+    tripped = 0
+    for schedule in [one for one in map(draw_schedule, range(20)) if one.limits][:6]:
+        replay, found = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any]()
+        for number, operation in schedule.operations:
+            tripped += operate(replay, schedule, number, found)
+            found += replay.execute(number, operation)
+        found += replay.collect()
+        assert json.loads(json.dumps(found)) == expected_lines(schedule)
+        assert not any(line.limits or line.trip for one in range(2) for line in replay.plane.metadata(one).collector())
+    assert tripped >= 3

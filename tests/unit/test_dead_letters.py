@@ -120,7 +120,7 @@ def test_a_retry_goes_where_it_came_from_and_a_second_failure_is_seen_as_one(lin
     assert (sent_again.value, sent_again.key, sent_again.fingerprint) == (b"\xff" * 5, b"the key", b"")
     assert ("origin", b"elsewhere") in sent_again.headers
     refused = line.run("dead-letters", "retry", f"0:{second['number']}", status=1)
-    assert "was sent again 1 times and has failed each time" in refused
+    assert "was sent again 1 time and has failed each time" in refused
     line.run("dead-letters", "retry", f"0:{second['number']}", "--again")
     (third,) = listed(line)
     assert (third["attempts"], third["retry_of"]) == (2, second["number"])

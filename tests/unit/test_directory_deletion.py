@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
+    BucketCollector,
     ChainDrop,
     ChainTake,
+    CollectorChanged,
+    CollectorState,
     DirectoriesPurged,
     DirectoryExpanded,
     ExpandDirectory,
@@ -33,8 +39,10 @@ from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TREE_TABLE
 from services.runtime.errors import ChainBrokenError
+from services.storage.tables import Table
 from tests.unit.service_desk import Desk, Sent, bodies, only, senders
 
+RUNNING, SHADOW, PAUSED = CollectorState.RUNNING, CollectorState.SHADOW, CollectorState.PAUSED
 BUCKET = 7
 DEATH = 5_000
 ROOT, CHILD, GRANDCHILD = 10, 11, 12
@@ -397,6 +405,97 @@ def play(seed: int, *, is_restored: bool) -> tuple[list[Sent], SmallTree, Desk]:
 @settings(max_examples=60, deadline=None)
 def test_a_restart_between_any_two_messages_changes_nothing(seed: int) -> None:
     assert play(seed, is_restored=True)[0] == play(seed, is_restored=False)[0]
+
+
+BUCKETS = (70, 7, 8)
+
+
+class PausedShard:
+    """Metadata with some directories of three buckets, pauses that it has told, and answers that are on their way."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.states: dict[int, CollectorState] = {}
+        self.told_txn = 0
+        self.answers: list[Sent] = []
+
+    def something(self, txn: int) -> list[Sent]:
+        """What comes next to directory_deletion."""
+        match self.random.choice(["judge", "judge", "answer", "answer", "answer", "pause", "whole"]):
+            case "judge":
+                bucket_id, object_id = self.random.choice(BUCKETS), self.random.randrange(1, 9)
+                named = JudgedDirectory(bucket_id, object_id, 1, self.random.randrange(10, 14), 0, is_reclaimable=True)
+                return [(PURGE_DIRECTORIES, PurgeDirectory(0, (named,)))]
+            case "pause":
+                bucket_id = self.random.choice((0, *BUCKETS))
+                self.states[bucket_id] = self.random.choice((RUNNING, SHADOW, PAUSED))
+                before, self.told_txn = self.told_txn, txn
+                if self.random.random() < 0.3:  # it is lost on the way
+                    return []
+                change = CollectorChanged((BucketCollector(bucket_id, self.states[bucket_id]),), txn, before)
+                return [(METADATA_PROGRESS, MetadataProgress(txn, change))]
+            case "whole":
+                held = tuple(BucketCollector(*one) for one in sorted(self.states.items()) if one[1] is not RUNNING)
+                change = CollectorChanged(held, txn, self.told_txn, is_whole=True)
+                return [(METADATA_PROGRESS, MetadataProgress(txn, change))]
+        return [self.answers.pop(0)] if self.answers else []
+
+    def ask(self, sent: list[Sent], txn: int) -> None:
+        """Answer what directory_deletion asks for, later."""
+        for body in bodies(sent, ExpandDirectory):
+            outcome = self.random.choice((ExpansionOutcome.PARTLY, ExpansionOutcome.EXPANDED))
+            answer = DirectoryExpanded(body.bucket_id, body.object_id, body.death, outcome, 0, 0)
+            self.answers.append((METADATA_PROGRESS, MetadataProgress(txn, answer)))
+        for command in bodies(sent, PurgeDirectories):
+            rows = tuple(PurgedDirectory(n.bucket_id, n.object_id, n.death, 0, self.purge(n)) for n in command.rows)
+            self.answers.append((METADATA_PROGRESS, MetadataProgress(txn, DirectoriesPurged(rows))))
+
+    def purge(self, name: RowName) -> PurgeOutcome:
+        """What becomes of one row."""
+        if {self.states.get(0, RUNNING), self.states.get(name.bucket_id, RUNNING)} != {RUNNING}:
+            return PurgeOutcome.HELD_BACK
+        return self.random.choice((PurgeOutcome.PURGED, PurgeOutcome.HAS_CHILDREN, PurgeOutcome.UNEXPANDED))
+
+
+def play_with_pauses(seed: int, *, is_restored: bool) -> tuple[list[Sent], list[str]]:
+    """What is sent in a run with pauses, and what is reported in between."""
+    counted = Registry()
+    limits = replace(SETTINGS, max_expansions_in_flight=2, max_purge_rows=3, answer_timeout_ms=3_000)
+    desk = Desk(lambda: DirectoryDeletionService(limits, counted.metrics), is_restored)
+    shard, reported = PausedShard(seed), list[str]()
+    for txn in range(100, 1_300, 10):
+        desk.now_ms += shard.random.choice([0, 1, 1_000])
+        batch = [one for place in range(shard.random.choice((1, 1, 4))) for one in shard.something(txn + place)]
+        shard.ask(desk.give(*batch), txn + 9)
+        if shard.random.random() < 0.1:
+            sent = desk.give(barrier())
+            reported.append(f"work {bodies(sent, Barrier)[0].work}")
+            shard.ask(sent, txn)
+        reported.append(str(sorted(Counter(row.state for row in desk.rows(TREE_TABLE)).items())))
+    return desk.sent, reported
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=100, deadline=None)
+def test_a_pause_has_what_is_in_memory_as_a_restart_would_make_it(seed: int) -> None:
+    assert play_with_pauses(seed, is_restored=True) == play_with_pauses(seed, is_restored=False)
+
+
+def test_a_pause_of_one_bucket_reads_no_row_of_another(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replace(directory(object_id), bucket_id=bucket) for bucket in BUCKETS for object_id in range(1, 30)]
+    desk.give(judged(*rows))
+    read = Counter[bytes]()
+    scan = Table.scan
+
+    def counting(self: Table[Any], start: bytes, end: bytes) -> Iterator[tuple[bytes, Any]]:
+        for key, row in scan(self, start, end):
+            read[key.split(b"/")[1]] += self._name == TREE_TABLE.name
+            yield key, row
+
+    monkeypatch.setattr(Table, "scan", counting)
+    change = CollectorChanged((BucketCollector(BUCKET, PAUSED),), 50, 0)
+    desk.give((METADATA_PROGRESS, MetadataProgress(50, change)))
+    assert +read == {b"%d" % BUCKET: 29}
 
 
 @given(st.integers(0, 10**9))

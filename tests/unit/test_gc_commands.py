@@ -10,6 +10,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, StopClaims
 from schemas.topics import METADATA_COMMANDS
 from services.client import workload
+from services.client.commands.output import time_text
 from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -108,15 +109,41 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     delete_all(line, "one")
     assert stored_bytes(line) == 2140
     *table, advice = line.run("gc", "status").splitlines()
-    (stopped,) = [row for row in table if row.split()[1] == "stopped"]
+    (stopped,) = [row for row in table if row.split()[2] == "stopped"]
     assert stopped.endswith("snapshots: two rows follow one")
-    assert ":" not in stopped.removesuffix("snapshots: two rows follow one"), "when something else was said last"
+    stopped_ms = line.json("gc", "status")[line.shard]["stopped_ms"]
+    since = f"since {time_text(stopped_ms)}"
+    assert time_text(stopped_ms) in stopped
+    assert stopped.count(":") == 3, "when something else was said last is no part of it"
     assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
-    assert "stopped: snapshots: two rows follow one" in line.run("gc", "resume")
+    assert (stopped.split()[0], stopped.split()[1]) == (str(line.shard), "everything"), "the shard that is meant"
+    said = line.run("gc", "resume")
+    assert (
+        said == f"still held back: everything in shard {line.shard}, stopped {since}: snapshots: two rows follow one\n"
+    )
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    line.settle()
+    assert f"all claims are stopped {since}: snapshots: two rows follow one" in line.run("explain", "vol1/one")
     assert stored_bytes(line) == 2140
     assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
     line.settle()
     assert stored_bytes(line) == 1070
+
+
+def test_lines_of_several_shards_say_of_which_one_they_are(line: CommandLine) -> None:
+    line.run("volume", "create", "vol0", "--shard", "0")
+    line.run("bucket", "create", "vol0/three")
+    for bucket in ("vol0/three", "vol1/one"):
+        line.run("gc", "pause", bucket)
+        line.run("breaker", "set", bucket, "--share", "50")
+    for group in ("gc", "breaker"):
+        heading, *rows = [row.split() for row in line.run(group, "status").splitlines()]
+        assert heading[:2] == ["SHARD", "WHAT"]
+        assert {("0", "everything"), ("0", "vol0/three"), ("1", "everything"), ("1", "vol1/one")} == {
+            (row[0], row[1]) for row in rows if row and row[0].isdigit()
+        }
+        assert [one["shard"] for one in line.json(group, "status")] == [0, 0, 1, 1]
+        assert line.run(group, "status", "vol1/one").split()[0] == "WHAT", "which has one shard"
 
 
 def test_a_bucket_that_is_not_there_is_refused(line: CommandLine) -> None:
@@ -146,10 +173,31 @@ def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(
         assert words in printed
     assert line.run("gc", "status").splitlines()[-1] == "Let it go on with: deepclean breaker reset vol1/one"
     assert "still held back: vol1/one, tripped since" in line.run("gc", "resume")
-    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 versions\n"
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 version\n"
     line.settle()
     assert stored_bytes(line) == 1070
     assert "nothing to do" in line.run("breaker", "reset")
+
+
+def test_of_the_limits_what_is_not_named_stays_as_it_was(line: CommandLine) -> None:
+    def limits() -> list[list[int] | None]:
+        shown = [one["limits"] for one in line.json("breaker", "status")]
+        return [list(one.values()) if one else None for one in shown]
+
+    for words in (["--floor", "1KiB"], ["--floor-versions", "7", "vol1/one"], []):
+        assert "Error" in line.run("breaker", "set", *words, status=2), "there is nothing that could stay"
+    assert limits() == [None, None]
+    line.run("breaker", "set", "--share", "20", "--floor", "1KiB", "--floor-versions", "7")
+    assert limits() == [[20, 1024, 7]] * 2
+    said = line.run("breaker", "set", "--floor", "2KiB")
+    assert said == "each bucket without limits of its own: 20 % in an hour, but always 2.0 KiB and 7 versions\n"
+    line.run("breaker", "set", "--floor-versions", "0")
+    line.run("breaker", "set", "--share", "30")
+    assert limits() == [[30, 2048, 0]] * 2
+    assert "Error" in line.run("breaker", "set", "vol1/one", "--floor", "1", status=2), "it has no limits of its own"
+    line.run("breaker", "set", "vol1/one", "--share", "5")
+    line.run("breaker", "set", "vol1/one", "--floor-versions", "9")
+    assert limits() == [[30, 2048, 0], [30, 2048, 0], [5, 0, 9]]
 
 
 def test_limits_that_nobody_can_mean_are_refused(line: CommandLine) -> None:

@@ -19,6 +19,7 @@ from schemas.records import (
     StopClaims,
 )
 from schemas.topics import METADATA_COMMANDS
+from services.client.commands.output import time_text
 from services.client.commands.status import MOST_HELD_BACK, collector_fields
 from services.client.plane_status import (
     Backlog,
@@ -115,16 +116,18 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
         found = held_back(address, 2)
         client.answer(0, client.submit(0, SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True)))
         after = held_back(address, 2)
+    assert found is not None
     assert found == (
-        HeldBack(0, "", "stopped", "snapshots: two rows follow one"),
-        HeldBack(1, "sales/reports", "paused", "who deleted this?"),
+        HeldBack(0, "", "stopped", "snapshots: two rows follow one", found[0].since_ms),
+        HeldBack(1, "sales/reports", "paused", "who deleted this?", found[1].since_ms),
     )
     assert after == found[1:]
+    assert all(one.since_ms > 0 for one in found)
     assert held_back("http://127.0.0.1:1", 2) is None
     end = "(once that is mended: deepclean gc resume --chain-is-mended)"
     assert collector_fields(found)[:2] == [
-        ("all of shard 0", f"stopped: snapshots: two rows follow one {end}"),
-        ("sales/reports", "paused: who deleted this?"),
+        ("all of shard 0", f"stopped since {time_text(found[0].since_ms)}: snapshots: two rows follow one {end}"),
+        ("sales/reports", f"paused since {time_text(found[1].since_ms)}: who deleted this?"),
     ]
 
 

@@ -112,7 +112,7 @@ def test_a_plan_names_the_fewest(line: CommandLine) -> None:
     assert (kept["snapshots"], kept["freed_bytes"], kept["is_enough"]) == (["s-two"], 200, False)
     assert "1.0 GiB cannot be freed" in line.run("space", "plan", "vol1/tree", "--free", "1GiB")
     assert line.run("space", "plan", "vol1/tree", "--free", "200").startswith(
-        "s-two\ndeleting this snapshot would free 200 B, 1 versions"
+        "s-two\ndeleting this snapshot would free 200 B, 1 version "
     )
     assert "is no size" in line.run("space", "plan", "vol1/tree", "--free", "much", status=2)
     assert line.run("space", "plan", "vol1/tree", "--free", "1", "--keep", "x", status=1).startswith("FILE_NOT_FOUND")

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Finding, FindingKind
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
 from services.client.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
@@ -111,23 +111,25 @@ def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_j
     for one, repair in zip_longest(finished, repaired):
         _print(one)
         if repair is not None:
-            typer.echo(f"Given to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
+            say(f"Given to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
             for reason in repair.reasons:
-                typer.echo(f"  {reason}")
+                say(f"  {reason}")
 
 
 def _print(finished: FinishedAudit) -> None:
     report = finished.report
-    typer.echo(
+    say(
         f"Shard {report.shard} as of txn {report.txn}, {time_text(finished.started_ms)}: "
-        f"{len(report.buckets):,} buckets and {report.snapshots:,} live snapshots, read in {finished.seconds:.1f} s.\n"
+        f"{counted(len(report.buckets), 'bucket')} and {counted(report.snapshots, 'live snapshot')}, "
+        f"read in {finished.seconds:.1f} s.",
+        "",
     )
     print_table(
         ["BUCKET", "LIVE", "HELD", "EXCLUSIVE", "PENDING", "CLAIMED", "UNEXPANDED", "ROWS: FREE / EXCLUSIVE / SHARED"],
         (_bucket_cells(bucket) for bucket in report.buckets),
         numbers=["LIVE", "HELD", "EXCLUSIVE", "PENDING", "CLAIMED", "UNEXPANDED"],
     )
-    typer.echo("")
+    say("")
     print_fields(
         [
             ("in the block store", amount_text(report.inventory)),
@@ -137,22 +139,22 @@ def _print(finished: FinishedAudit) -> None:
         ]
     )
     if report.examples:
-        typer.echo("")
+        say("")
         print_table(
             ["FINDING", "BUCKET", "PATH", "OBJECT", "CONTAINER", "BLOCK", "BYTES", "WHY"],
             (_finding_cells(finding) for finding in report.examples[:MAX_SHOWN]),
             numbers=["OBJECT", "CONTAINER", "BLOCK", "BYTES"],
         )
         if len(report.examples) > MAX_SHOWN:
-            typer.echo(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
+            say(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
     if report.differences:
-        typer.echo("")
+        say("")
         print_table(
             ["BUCKET", "FIGURE", "KEPT", "RECOUNTED"],
             ((one.bucket, one.figure, one.kept, one.recounted) for one in report.differences[:MAX_SHOWN]),
             numbers=["KEPT", "RECOUNTED"],
         )
-    typer.echo(f"\n{verdict_text(report)}\n")
+    say("", f"{verdict_text(report)}", "")
 
 
 def _bucket_cells(bucket: BucketAudit) -> list[str]:

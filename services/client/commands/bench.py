@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from services.client.commands.output import print_json, print_table
+from services.client.commands.output import print_json, print_table, say
 from services.plane.bench import compare as comparing
 from services.plane.bench.figures import (
     COLUMNS,
@@ -61,8 +61,8 @@ def bench(
     sizes = _sizes(size or [])
     machine, figures = machine_description(), list[Figure]()
     try:
-        with _progress() as say:
-            figures.extend(run_benchmarks(names, seconds, say, sizes))
+        with _progress() as tell:
+            figures.extend(run_benchmarks(names, seconds, tell, sizes))
     finally:  # what was measured before something went wrong has cost its time, too
         _tell(figures, machine, output)
 
@@ -87,14 +87,14 @@ def _tell(figures: list[Figure], machine: Mapping[str, Any], output: Path | None
     print_table(COLUMNS, [table_row(figure) for figure in figures], numbers=("value", "ratio"))
     for figure in figures:
         if figure.details:
-            typer.echo(f"  {figure.name}: {details_text(figure)}")
+            say(f"  {figure.name}: {details_text(figure)}")
     _write(figures, machine, output)
 
 
 def _write(figures: list[Figure], machine: Mapping[str, Any], output: Path | None) -> None:
     if output is not None:
         output.write_text(json.dumps(report(figures, machine), indent=2) + "\n", "utf-8")
-        typer.echo(f"The figures are in {output}.")
+        say(f"The figures are in {output}.")
 
 
 @app.command()
@@ -108,7 +108,7 @@ def growth(
     the power of 0.2 over all sizes.
     """
     machine = machine_description()
-    with _progress() as say, prepared(0.0, say, Sizes()) as conditions:
+    with _progress() as tell, prepared(0.0, tell, Sizes()) as conditions:
         grown = measure_growth(conditions, max_keys)
     sizes = sorted({size for one in grown for size in one.costs})
     columns = ("operation", *(f"µs at {size:,}" for size in sizes), "steepest step", "slope", "")
@@ -125,7 +125,7 @@ def growth(
     print_table(columns, rows, numbers=columns[1:-1])
     _write(growth_figures(grown), machine, output)
     if bent := [one.operation for one in grown if one.is_bent]:
-        typer.echo(f"Bent: {', '.join(bent)}. Find out what looks at more as keys become more.", err=True)
+        say(f"Bent: {', '.join(bent)}. Find out what looks at more as keys become more.", err=True)
         raise typer.Exit(1)
 
 
@@ -146,7 +146,7 @@ def compare(
         print_json([{**asdict(one), "gain": one.gain} for one in compared])
         return
     for name, one in zip("AB", reports, strict=True):
-        typer.echo(f"{name}: commit {one.get('commit', '')}, {one.get('measured_at', '')}")
+        say(f"{name}: commit {one.get('commit', '')}, {one.get('measured_at', '')}")
     print_table(comparing.COLUMNS, comparing.table_rows(compared), numbers=("before", "after", "value", "ratio"))
     for name in comparing.unmatched(*reports):
-        typer.echo(f"  {name} is in one of them only")
+        say(f"  {name} is in one of them only")

@@ -10,7 +10,7 @@ import typer
 
 from schemas.answers import BucketSpace
 from schemas.records import BucketLayout, BucketRow, CreateBucket, DeleteBucket
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 from services.client.paging import all_rows
 
@@ -50,7 +50,7 @@ def create(
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "layout": _LAYOUTS[layout], "txn": reply.txn})
     else:
-        typer.echo(f"bucket {volume_name}/{bucket_name} made ({_LAYOUTS[layout]})")
+        say(f"bucket {volume_name}/{bucket_name} made ({_LAYOUTS[layout]})")
 
 
 @app.command()
@@ -63,7 +63,7 @@ def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption =
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "txn": reply.txn})
     else:
-        typer.echo(f"bucket {volume_name}/{bucket_name} removed")
+        say(f"bucket {volume_name}/{bucket_name} removed")
 
 
 @app.command("list")
@@ -124,7 +124,7 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
             ("unexpanded directories", space.unexpanded_directories),
         ]
     )
-    typer.echo("")
+    say("")
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "MEANING"],
         [

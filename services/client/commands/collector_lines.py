@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from schemas.answers import CollectorStatus
 from schemas.records import BreakerCause, BreakerTrip, CollectorState, ResetBreaker, SetBreaker, SetCollector
-from services.client.commands.output import bytes_text, time_text
+from services.client.commands.output import amount_in_words, bytes_text, time_text
 from services.client.commands.session import Session, bucket_path
 
 IdOption = Annotated[
@@ -27,11 +28,13 @@ def set_collector(
 
 def order(session: Session, command: SetCollector | SetBreaker | ResetBreaker) -> None:
     """Give a command to the shard of its bucket, or to all of them."""
-    if command.volume:
-        session.execute(session.volumes().shard_of(command.volume), command)
-        return
-    for shard in range(session.connected().shards):
+    for shard in shards_of(session, command.volume):
         session.execute(shard, command)
+
+
+def shards_of(session: Session, volume: str) -> Sequence[int]:
+    """The shard of a volume, or all of them for none."""
+    return [session.volumes().shard_of(volume)] if volume else range(session.connected().shards)
 
 
 def collector_lines(session: Session, bucket: str) -> list[CollectorStatus]:
@@ -50,15 +53,26 @@ def scope(line: CollectorStatus) -> str:
     return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
 
 
+def shard_heading(lines: Sequence[CollectorStatus]) -> list[str]:
+    """A column for the shard, where lines are of more than one."""
+    return ["SHARD"] if len({line.shard for line in lines}) > 1 else []
+
+
+def shard_cell(lines: Sequence[CollectorStatus], line: CollectorStatus) -> list[object]:
+    """What is in that column."""
+    return [line.shard] if shard_heading(lines) else []
+
+
 def state_words(line: CollectorStatus) -> str:
     """A state with its story, in one line."""
+    since = f"{line.effective_state.lower()} since {time_text(line.since_ms(line.effective_state))}"
     if line.trip and line.effective_state is CollectorState.TRIPPED:
-        return f"tripped since {time_text(line.trip.at_ms)}: {trip_words(line.trip)}"
+        return f"{since}: {trip_words(line.trip)}"
     if line.state is CollectorState.STOPPED:
-        return f"stopped: {line.reason}"  # the rest is of what a person said last
+        return f"{since}: {line.reason}"  # the rest is of what a person said last
     by = f" by {line.changed_by}" if line.changed_by else ""
     because = f": {line.reason}" if line.reason else ""
-    return f"{line.effective_state.lower()} since {time_text(line.changed_ms)}{by}{because}"
+    return f"{since}{by}{because}"
 
 
 def held_back_words(lines: list[CollectorStatus]) -> str:
@@ -71,7 +85,7 @@ def held_back_words(lines: list[CollectorStatus]) -> str:
         case CollectorState.RUNNING:
             return ""
         case CollectorState.STOPPED:
-            return f"all claims are stopped: {shard.reason}"
+            return f"all claims are stopped since {time_text(shard.stopped_ms)}: {shard.reason}"
         case CollectorState.TRIPPED if by.trip:
             return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
     state = "in the shadow" if line.effective_state is CollectorState.SHADOW else "paused"
@@ -82,8 +96,8 @@ def held_back_words(lines: list[CollectorStatus]) -> str:
 
 def trip_words(trip: BreakerTrip) -> str:
     """Why the breaker has tripped, with the figures that did it."""
-    went = f"{bytes_text(trip.claimed_bytes)} in {trip.claimed_versions:,} versions"
-    most = f"{bytes_text(trip.most_bytes)} in {trip.most_versions:,} versions"
+    went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
+    most = amount_in_words(trip.most_bytes, trip.most_versions)
     after = f"and the next version has {bytes_text(trip.next_bytes)}"
     if trip.cause is BreakerCause.LIMITS:
         return f"claimed within an hour: {went}, at most {most} may go, {after}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import DeleteConsumer, SetConsumer
-from services.client.commands.output import print_json, print_table, time_text
+from services.client.commands.output import print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Say which snapshots a named reader has still to read.")
@@ -37,9 +37,7 @@ def set_consumer(
     if as_json:
         print_json({"consumer": consumer, "snapshot": snapshot, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(
-            f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on"
-        )
+        say(f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on")
 
 
 @app.command()
@@ -54,7 +52,7 @@ def delete(
     if as_json:
         print_json({"consumer": consumer})
     else:
-        typer.echo(f"consumer {consumer} deleted")
+        say(f"consumer {consumer} deleted")
 
 
 @app.command("list")

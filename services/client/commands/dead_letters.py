@@ -16,7 +16,16 @@ from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, ResolveDeadLetter
 from schemas.topics import BY_NAME
 from services.client.commands.durations import duration_ms
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import (
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    printable,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, Session, session_of
 from services.client.dead_letter_advice import Advice, advice_for_record
 from services.client.errors import PlaneError
@@ -128,7 +137,7 @@ def _print_letters(letters: list[tuple[int, DeadLetterRow]]) -> None:
 def _print_counts(counts: list[tuple[int, DeadLetterCount]]) -> None:
     if not counts:
         return
-    typer.echo("")
+    say("")
     print_table(
         ["SHARD", "SERVICE", "TOPIC", "REASON", "STATE", "LETTERS"],
         (
@@ -156,9 +165,9 @@ def show(
     print_fields(
         [
             ("letter", f"{shard}:{row.number} of {time_text(row.time_ms)} UTC"),
-            ("put aside by", _whole(row.service)),
-            ("message", _whole(f"{row.topic}, partition {row.partition}, offset {row.offset}")),
-            ("reason", _whole(f"{row.error}: {row.message}")),
+            ("put aside by", row.service),
+            ("message", f"{row.topic}, partition {row.partition}, offset {row.offset}"),
+            ("reason", f"{row.error}: {row.message}"),
             ("size", bytes_text(row.size_bytes) + (", not all of it here" if row.is_cut else "")),
             ("retries", f"{row.attempts}, last from {shard}:{row.retry_of}" if row.attempts else "none"),
             ("state", _state(row)),
@@ -170,16 +179,17 @@ def show(
         ]
     )
     if not shown.has_bytes:
-        typer.echo(
-            f"\nIt was dealt with: its bytes are in dead-letters, partition {shard}, offset {row.number}, and where "
-            f"the message came from."
+        say(
+            "",
+            f"It was dealt with: its bytes are in dead-letters, partition {shard}, offset {row.number}, and where "
+            f"the message came from.",
         )
         return
-    typer.echo(f"\n{_hex_dump(bytes.fromhex(shown.value_hex))}")
+    say("", *_hex_dump(bytes.fromhex(shown.value_hex)))
     if shown.decoded is None:
-        typer.echo(f"\nnot decoded: {_whole(shown.why_not_decoded)}")
+        say("", f"not decoded: {shown.why_not_decoded}")
     else:
-        typer.echo("")
+        say("")
         print_json(shown.decoded)
 
 
@@ -252,7 +262,7 @@ def retry(
     if as_json:
         print_json({"letter": letter, "topic": row.topic, "partition": row.partition, "attempt": mark.attempts})
     else:
-        typer.echo(f"letter {letter} was sent again to {row.topic}, partition {row.partition} (retry {mark.attempts})")
+        say(f"letter {letter} was sent again to {row.topic}, partition {row.partition} (retry {mark.attempts})")
 
 
 def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice, *, is_forced: bool) -> None:
@@ -270,8 +280,8 @@ def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice,
     if row.attempts and not is_forced:
         raise PlaneError(
             "INVALID_REQUEST",
-            f"letter {name} was sent again {row.attempts} times and has failed each time, now with {_line(row.error)}: "
-            f"find out what has changed since, then add --again",
+            f"letter {name} was sent again {counted(row.attempts, 'time')} and has failed each time, now with "
+            f"{_line(row.error)}: find out what has changed since, then add --again",
         )
 
 
@@ -303,7 +313,7 @@ def drop(
     if as_json:
         print_json({"letter": letter, "who": who, "reason": reason})
     else:
-        typer.echo(f"letter {letter} dropped")
+        say(f"letter {letter} dropped")
 
 
 def _letter(text: str) -> tuple[int, int]:
@@ -323,22 +333,17 @@ def _user() -> str:
 def _state(row: DeadLetterRow) -> str:
     if row.state is DeadLetterState.OPEN:
         return "open"
-    why = f": {_whole(row.reason)}" if row.reason else ""
-    return f"{row.state.lower()} by {_whole(row.who)} on {time_text(row.resolved_time_ms)} UTC{why}"
-
-
-def _whole(text: str) -> str:
-    """Text of strangers for a terminal: what cannot be printed is written as an escape."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    why = f": {row.reason}" if row.reason else ""
+    return f"{row.state.lower()} by {row.who} on {time_text(row.resolved_time_ms)} UTC{why}"
 
 
 def _line(text: str) -> str:
-    """The beginning of it."""
-    printable = _whole(text[: SHOWN_CHARACTERS + 1])
-    return printable if len(printable) <= SHOWN_CHARACTERS else f"{printable[:SHOWN_CHARACTERS]}…"
+    """The beginning of a text of strangers, in one line."""
+    shown = printable(text[: SHOWN_CHARACTERS + 1])
+    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}…"
 
 
-def _hex_dump(value: bytes) -> str:
+def _hex_dump(value: bytes) -> list[str]:
     """Sixteen bytes a line; of a long message the beginning."""
     lines = []
     for start in range(0, min(len(value), SHOWN_BYTES), 16):
@@ -346,5 +351,5 @@ def _hex_dump(value: bytes) -> str:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
     if len(value) > SHOWN_BYTES:
-        lines.append(f"… {len(value) - SHOWN_BYTES} more bytes; --json has all of them")
-    return "\n".join(lines) or "(no bytes)"
+        lines.append(f"… {counted(len(value) - SHOWN_BYTES, 'more byte')}; --json has all of them")
+    return lines or ["(no bytes)"]

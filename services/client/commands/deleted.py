@@ -9,7 +9,7 @@ import typer
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
 from services.client.commands.entries import AllOption, LimitOption
-from services.client.commands.output import bytes_text, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
 from services.client.paging import all_rows, first_rows
 from services.client.undelete import Undeleted, position, undelete_files, undelete_path
@@ -108,8 +108,8 @@ def undelete(
 def _print(done: Undeleted, name: str, target: str) -> None:
     for one in done.returned:
         sentence = f"{one.path} is back, as objectID {one.object_id}, from txn {one.txn} on"
-        typer.echo(sentence if one.is_itself else f"{sentence}: a new object with the same blocks")
+        say(sentence if one.is_itself else f"{sentence}: a new object with the same blocks")
     for refused in done.refused:
-        typer.echo(f"{refused.code}: {refused.message}", err=True)
+        say(f"{refused.code}: {refused.message}", err=True)
     if not done.returned and not done.refused:
-        typer.echo(f"no file below {name} is left to bring back to {target}")
+        say(f"no file below {name} is left to bring back to {target}")

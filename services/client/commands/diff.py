@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from schemas.answers import DiffJob
-from services.client.commands.output import print_json, print_table, time_text
+from services.client.commands.output import print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.diffs import diff as find_differences
 from services.client.snapshot_ids import ACTIVE, live_snapshot_id
@@ -52,8 +52,8 @@ def diff(
         print_json(entries)
         return
     for entry in entries:
-        typer.secho(_line(entry), fg=_COLOURS[entry.kind])
-    typer.echo(_summary(entries, from_state, to_state), err=True)
+        say(_line(entry), colour=_COLOURS[entry.kind])
+    say(_summary(entries, from_state, to_state), err=True)
 
 
 def _differences(session: Session, bucket: tuple[str, str], from_state: str, to_state: str) -> list[DiffEntry]:
@@ -129,4 +129,4 @@ def cancel_diff(
     if as_json:
         print_json(job)
     else:
-        typer.echo(f"diff {job_id} is cancelled")
+        say(f"diff {job_id} is cancelled")

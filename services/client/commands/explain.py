@@ -10,7 +10,16 @@ import typer
 from schemas.answers import SnapshotHold
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.client.commands.collector_lines import held_back_words
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import (
+    amount_in_words,
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.retention import reason_text
 from services.client.commands.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.client.commands.space import accounted_bytes, held_back_in, print_bucket, size_text, view_of
@@ -82,13 +91,11 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     )
     _print_directories(snapshots, found)
     if found.below_versions:
-        typer.echo(f"below it: {bytes_text(found.below_bytes)} in {found.below_versions} versions, live or held")
+        say(f"below it: {amount_in_words(found.below_bytes, found.below_versions)}, live or held")
     if not found.versions and not found.directories:
-        typer.echo(
-            "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block."
-        )
+        say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
     if found.versions:
-        typer.echo("")
+        say("")
         print_table(
             ["COMMITTED", "BYTES", "BORN", "DIED", "STAGE", "HELD BY", "GOES WHEN"],
             (_version_cells(snapshots, version, held_back) for version in found.versions),
@@ -101,7 +108,7 @@ def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> Non
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
         state = "live" if not directory.death else f"deleted at txn {directory.death}"
         waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        typer.echo(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
+        say(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, held_back: str) -> tuple[Any, ...]:
@@ -137,7 +144,7 @@ def _names(names: list[str]) -> str:
     """Some names; of many the first, the last and how many."""
     if len(names) <= _MOST_NAMES:
         return ", ".join(names)
-    return f"{names[0]}, {names[1]} … {names[-1]} ({len(names)} snapshots)"
+    return f"{names[0]}, {names[1]} … {names[-1]} ({counted(len(names), 'snapshot')})"
 
 
 # A snapshot
@@ -160,6 +167,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
     before = size_text(space.shared_with_previous_bytes, is_exact=space.is_referenced_exact)
     after = size_text(space.shared_with_next_bytes, is_exact=space.is_shared_with_next_exact)
     exclusive = size_text(space.exclusive_bytes, is_exact=space.is_exclusive_exact)
+    exclusive = f"{exclusive} in {counted(space.exclusive_versions, 'version')}"
     print_fields(
         [
             ("snapshot", f"{name} of {view.volume}/{view.bucket}"),
@@ -167,7 +175,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
             ("taken", f"{time_text(space.creation_time_ms)}, at txn {space.txn}"),
             ("shows", size_text(space.referenced_bytes, is_exact=space.is_referenced_exact)),
             ("of that not live any more", size_text(space.held_bytes, is_exact=is_held_exact)),
-            ("held by it alone", f"{exclusive} in {space.exclusive_versions} versions: freed when it is deleted"),
+            ("held by it alone", f"{exclusive}: freed when it is deleted"),
             ("shown by the previous too", before),
             ("shown by the next too", after),
             ("what it shows is held by", _names(names)),

@@ -13,10 +13,12 @@ from services.client.commands.collector_lines import (
     collector_lines,
     scope,
     set_collector,
+    shard_cell,
+    shard_heading,
     state_words,
     trip_words,
 )
-from services.client.commands.output import bytes_text, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, counted, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, session_of
 
 app = typer.Typer(
@@ -39,11 +41,11 @@ def pause(
     with session_of(context) as session:
         set_collector(session, bucket, CollectorState.PAUSED, reason, bucket_id=bucket_id)
         lines = collector_lines(session, bucket)
-    typer.echo(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
+    say(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
     if claimed:
-        typer.echo(f"claimed before, and on its way to the block store: {claimed:,} versions")
-    typer.echo(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+        say(f"claimed before, and on its way to the block store: {counted(claimed, 'version')}")
+    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
@@ -56,8 +58,8 @@ def shadow(
     """
     with session_of(context) as session:
         set_collector(session, bucket, CollectorState.SHADOW, reason, bucket_id=bucket_id)
-    typer.echo(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
-    typer.echo(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+    say(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
+    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
@@ -80,12 +82,13 @@ def resume(
         lines = collector_lines(session, bucket)
     held_back = [line for line in lines if line.effective_state is not CollectorState.RUNNING]
     if bucket and held_back:
-        typer.echo(f"{bucket} is not held back by itself any more, but everything is: {state_words(lines[0])}")
+        say(f"{bucket} is not held back by itself any more, but everything is: {state_words(lines[0])}")
         return
     if not any(line.effective_state is not CollectorState.RUNNING and not line.bucket for line in lines):
-        typer.echo(f"{bucket or 'everything'} goes on")
+        say(f"{bucket or 'everything'} goes on")
     for line in held_back:
-        typer.echo(f"still held back: {scope(line)}, {state_words(line)}")
+        where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
+        say(f"still held back: {scope(line)}{where}, {state_words(line)}")
 
 
 @app.command()
@@ -98,16 +101,17 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         return
     lines = [line for line in lines if bucket or not line.bucket or line.state is not CollectorState.RUNNING]
     print_table(
-        ["WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
+        [*shard_heading(lines), "WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
         (
             (
+                *shard_cell(lines, line),
                 scope(line),
                 line.effective_state.lower(),
                 bytes_text(line.pending_bytes),
                 line.pending_versions,
                 "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
                 bytes_text(line.claimed_bytes),
-                "" if _is_stop(line) else time_text(line.trip.at_ms if line.trip else line.changed_ms),
+                time_text(line.since_ms(line.effective_state)),
                 "" if _is_stop(line) else line.changed_by,
                 trip_words(line.trip) if line.trip else line.reason,
             )
@@ -115,10 +119,10 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         ),
         numbers=["WAITS", "VERSIONS", "TREES", "CLAIMED"],
     )
-    typer.echo(_advice(lines))
+    say(_advice(lines))
     for line in lines:
         if bucket and line.shadow:
-            typer.echo(f"\nwould have been claimed of {scope(line)}, hour by hour:")
+            say("", f"would have been claimed of {scope(line)}, hour by hour:")
             _print_shadow(line)
 
 

@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from services.client.commands.output import bytes_text
+from services.client.commands.output import bytes_text, counted, printable
 from services.client.commands.planes import open_plane
 from services.client.generated_history import GeneratedHistory
 from services.client.git_check import GitTruth
@@ -118,20 +119,25 @@ def _print(report: HistoryReport) -> None:
             f"{snapshot.keys:,}",
             bytes_text(snapshot.referenced_bytes),
             bytes_text(snapshot.exclusive_bytes),
-            f"{bytes_text(snapshot.frees_bytes)}, {snapshot.frees_versions:,} versions",
+            f"{bytes_text(snapshot.frees_bytes)}, {counted(snapshot.frees_versions, 'version')}",
         )
     console.print(table)
     console.print(_amounts_table(report))
     rate = report.operations / report.played_seconds if report.played_seconds else 0.0
     console.print(
-        f"{report.commits:,} commits, {report.operations:,} operations in {report.played_seconds:.1f} s "
-        f"({rate:,.0f}/s); settled in {report.settled_seconds:.1f} s ({report.settle_rounds} rounds)."
+        f"{counted(report.commits, 'commit')}, {counted(report.operations, 'operation')} in "
+        f"{report.played_seconds:.1f} s ({rate:,.0f}/s); settled in {report.settled_seconds:.1f} s "
+        f"({counted(report.settle_rounds, 'round')})."
     )
     _print_check(report)
 
 
 def _closing_sentence(report: HistoryReport) -> str:
-    removed = f"Removed the tree {report.removed_directory}" if report.removed_directory else "Removed no tree"
+    removed = (
+        f"Removed the tree {escape(printable(report.removed_directory))}"
+        if report.removed_directory
+        else "Removed no tree"
+    )
     return f"{removed}; deleted the snapshots {', '.join(report.deleted_snapshots) or 'none'}."
 
 
@@ -157,7 +163,7 @@ def _print_check(report: HistoryReport) -> None:
         style = "green" if count == 0 else "bold red"
         console.print(f"  {name.replace('_', ' ')}: [{style}]{count:,}[/{style}]")
     for example in report.examples:
-        console.print(f"  [red]{example}[/red]", highlight=False)
+        console.print(f"  {printable(example)}", style="red", highlight=False, markup=False)
     if report.is_clean:
         console.print(
             "[green]Every snapshot and the active namespace list exactly what they must; nothing needed was freed, "

@@ -13,7 +13,7 @@ import typer
 
 from schemas.access import group_prefix
 from schemas.topics import CLIENTS
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
@@ -55,7 +55,7 @@ def list_rows(
         numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "SNAPSHOT BEFORE", "SNAPSHOT AFTER", "BYTES"],
     )
     if following:
-        typer.echo(f"\nThere is more: --from {following}")
+        say("", f"There is more: --from {following}")
 
 
 @app.command()
@@ -74,10 +74,10 @@ def show(
         print_json([_fields(*row) for row in rows])
         return
     if not rows:
-        typer.echo(f"Nothing of it was freed in shard {shard}. Who holds it: deepclean explain.")
+        say(f"Nothing of it was freed in shard {shard}. Who holds it: deepclean explain.")
     for place, row in rows:
         print_fields(_story(place, row))
-        typer.echo("")
+        say("")
 
 
 @app.command()
@@ -96,7 +96,7 @@ def export(
     if as_json:
         print_json({"rows": rows})
     else:
-        typer.echo(f"{rows:,} rows are new in {directory / 'rows'}.")
+        say(f"{counted(rows, 'new row')} in {directory / 'rows'}.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from schemas.topics import CHANGELOGS
-from services.client.commands.output import print_table
+from services.client.commands.output import print_table, say
 from services.client.commands.recovery import BOOTSTRAP_SERVERS
 from services.client.commands.session import made_session
 from services.plane.lost_tail import Losses, accept_losses, find_losses
@@ -30,34 +30,36 @@ def accept(
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         losses = find_losses(log, session.home, shard)
         if not losses:
-            typer.echo(
+            say(
                 f"No service of shard {shard} has read what its topics do not hold, and metadata knows of all that it "
                 f"has told others."
             )
             return
         _show(losses)
         if not is_confirmed:
-            typer.echo("\nIf the lost records can be restored, restore them. Otherwise call this again with --yes.")
+            say("", "If the lost records can be restored, restore them. Otherwise call this again with --yes.")
             return
         accepted = accept_losses(log, session.home, shard, losses, reason)
     if accepted is None:
-        typer.echo(
-            "\nThe commands of metadata are whole: each service goes on where its topics do, and nothing else is "
-            "changed. Start the plane (deepclean up)."
+        say(
+            "",
+            "The commands of metadata are whole: each service goes on where its topics do, and nothing else is "
+            "changed. Start the plane (deepclean up).",
         )
         _warn_of_older_copies(losses)
         return
-    typer.echo(
-        f"\nShard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
+    say(
+        "",
+        f"Shard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
         f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
-        f"(deepclean backup): from the log alone this shard cannot be made again any more."
+        f"(deepclean backup): from the log alone this shard cannot be made again any more.",
     )
     _warn_of_older_copies(losses)
 
 
 def _warn_of_older_copies(losses: Losses) -> None:
     if any(one.topic in _CHANGELOGS for one in losses.tails):
-        typer.echo("Make a backup (deepclean backup) at once: no copy of snapshots from before this can catch up.")
+        say("Make a backup (deepclean backup) at once: no copy of snapshots from before this can catch up.")
 
 
 def _show(losses: Losses) -> None:
@@ -72,9 +74,9 @@ def _show(losses: Losses) -> None:
         )
     if losses.numbers:
         known, sent = losses.numbers.known, losses.numbers.sent
-        typer.echo(
+        say(
             f"With all that metadata.commands holds, metadata is at txn {known.txn:,} and chain version "
             f"{known.chain_version:,}; it has told others of txn {sent.txn:,} and chain version {sent.chain_version:,}."
         )
     if not losses.is_chain_whole:
-        typer.echo("gc.snapshot-chain does not lead to metadata's chain version: markers are lost.")
+        say("gc.snapshot-chain does not lead to metadata's chain version: markers are lost.")

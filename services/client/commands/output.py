@@ -1,9 +1,13 @@
-"""How sub-commands print: tables for people, JSON of the records' own names for programs."""
+"""How sub-commands print: tables for people, JSON of the records' own names for programs.
+
+Names and reasons are free text of users: here, and nowhere else, they are made fit for a terminal, on which a control
+character could hide a line, make one up, or do worse.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,8 +24,29 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def print_json(value: Any) -> None:
-    """Records, or anything made of them, as indented JSON."""
-    typer.echo(json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False))
+    """Records, or anything made of them, as indented JSON; what cannot be printed is written as an escape of JSON."""
+    text = json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False)
+    typer.echo("\n".join(_with_escapes(line, _json_escape) for line in text.split("\n")))
+
+
+def printable(text: str) -> str:
+    """Text of users for one line of a terminal: what cannot be printed, line breaks too, is written as an escape."""
+    return _with_escapes(text, lambda letter: letter.encode("unicode_escape").decode())
+
+
+def _json_escape(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def _with_escapes(text: str, escape: Callable[[str], str]) -> str:
+    return text if text.isprintable() else "".join(one if one.isprintable() else escape(one) for one in text)
+
+
+def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
+    """Lines for people, each one line whatever a name or a reason in it holds: the one way to print for a command."""
+    for line in lines:
+        typer.secho(printable(line), err=err, fg=colour)
 
 
 def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
@@ -29,7 +54,7 @@ def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"txn": reply.txn, "committed": reply.committed})
     else:
-        typer.echo(sentence)
+        say(sentence)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
@@ -39,7 +64,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     for column in columns:
         table.add_column(column, justify="right" if column in aligned else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(printable(str(cell)) for cell in row))
     console = Console(highlight=False, markup=False)
     if console.is_terminal:
         console.print(table)
@@ -48,15 +73,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     with console.capture() as printed:
         console.print(table)
     for line in printed.get().splitlines():
-        typer.echo(line.rstrip())  # a file or a program has no use for a column's full width
+        say(line.rstrip())  # a file or a program has no use for a column's full width
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """One record, a line for each field."""
-    pairs = [(name, str(value)) for name, value in fields]
+    pairs = [(printable(name), str(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        typer.echo(f"{name:<{width}}  {value}".rstrip())
+        say(f"{name:<{width}}  {value}".rstrip())
 
 
 def bytes_text(size_bytes: float) -> str:
@@ -67,6 +92,16 @@ def bytes_text(size_bytes: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= _STEP
     raise AssertionError  # the last unit takes all
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something, in its singular for one; the plural is the noun with an s unless it is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def amount_in_words(size_bytes: float, versions: int) -> str:
+    """What versions take, for people."""
+    return f"{bytes_text(size_bytes)} in {counted(versions, 'version')}"
 
 
 def time_text(time_ms: int) -> str:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
-from services.client.commands.output import bytes_text, print_json
+from services.client.commands.output import bytes_text, counted, print_json, say
 from services.client.commands.session import JsonOption, made_session
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
@@ -63,10 +63,10 @@ def backup(
     if as_json:
         print_json(made)
         return
-    typer.echo(f"{directory / made.name}: {len(made.copies)} copies, {bytes_text(made.size_bytes)}.")
+    say(f"{directory / made.name}: {counted(len(made.copies), 'copy', 'copies')}, {bytes_text(made.size_bytes)}.")
     for copy in made.copies:
         if copy.digest is not None:
-            typer.echo(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
+            say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
 
 
 def restore(
@@ -86,8 +86,8 @@ def restore(
         found = find_backup(place, name)
         restored = restore_backup(home, place, found, service or SERVICES, shard or ())
     for copy in restored:
-        typer.echo(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
-    typer.echo("Start the plane (deepclean up): it takes in what the log has had since.")
+        say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
+    say("Start the plane (deepclean up): it takes in what the log has had since.")
 
 
 def digest(
@@ -126,8 +126,9 @@ class PlacedDigest:
 def _print_digest(found: PlacedDigest) -> None:
     one = found.digest
     held = sum(checkpoint.rows for checkpoint in one.checkpoints.values())
-    typer.echo(f"{one.digest}  at offset {found.next_offset} of {METADATA_COMMANDS.name}, txn {one.txn}")
-    typer.echo(f"  {one.rows:,} rows; {len(one.checkpoints):,} live snapshots with {held:,} rows in their checkpoints")
+    say(f"{one.digest}  at offset {found.next_offset} of {METADATA_COMMANDS.name}, txn {one.txn}")
+    snapshots = counted(len(one.checkpoints), "live snapshot")
+    say(f"  {counted(one.rows, 'row')}; {snapshots} with {counted(held, 'row')} in checkpoints")
 
 
 @contextmanager
@@ -186,7 +187,7 @@ def rebuild(
                 run.close()
         finally:
             store.close()
-    typer.echo(f"Messages up to txn {sent_txn:,} were sent before; {sent:,} later ones were sent again.")
+    say(f"Messages up to txn {sent_txn:,} were sent before; {sent:,} later ones were sent again.")
 
 
 def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> list[tuple[int, str, ShardDigest]]:
@@ -222,7 +223,7 @@ def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str
                     f"{name} is at offset {offset} of {METADATA_COMMANDS.name}, outside of {first} to {end}, so "
                     f"nothing can be compared: {_why_outside(offset, end)}."
                 )
-            typer.echo(f"Not compared with {name}: it is at offset {offset}, outside of {first} to {end}.")
+            say(f"Not compared with {name}: it is at offset {offset}, outside of {first} to {end}.")
             continue
         applying_seconds += _advance(run, offset)
         found = PlacedDigest.of(store)
@@ -232,9 +233,9 @@ def _rebuild_and_compare(run: Rebuild, store: Any, expected: list[tuple[int, str
                 f"The rebuilt database differs from {name} at offset {offset} ({', '.join(differing[:5])}): keep both, "
                 f"start neither, and report it."
             )
-        typer.echo(f"Equal to {name} at offset {offset}: {wanted.digest}")
+        say(f"Equal to {name} at offset {offset}: {wanted.digest}")
     applying_seconds += _advance(run, end)
-    typer.echo(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
+    say(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
     final = found if found and found.next_offset == end else PlacedDigest.of(store)
     run.check()
     for _, name, wanted in expected:

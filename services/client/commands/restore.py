@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from services.client.commands.entries import snapshot_id_of
-from services.client.commands.output import bytes_text, print_json
+from services.client.commands.output import bytes_text, counted, print_json, say
 from services.client.commands.session import JsonOption, key_path, session_of
 from services.client.restore import restore as restore_path
 
@@ -28,7 +28,8 @@ def restore(
     if as_json:
         print_json(restored)
     else:
-        typer.echo(
-            f"{restored.keys:,} keys ({bytes_text(restored.size_bytes)}) and {restored.directories:,} directories "
+        directories = counted(restored.directories, "directory", "directories")
+        say(
+            f"{counted(restored.keys, 'key')} ({bytes_text(restored.size_bytes)}) and {directories} "
             f"of {name} are back from {snapshot}{f', as {target}' if target else ''}"
         )

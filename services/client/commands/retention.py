@@ -18,7 +18,15 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.client.commands.durations import duration_ms, duration_text
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import (
+    amount_in_words,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.errors import PlaneError
 
@@ -88,7 +96,7 @@ def set_policy(
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "policy": policy})
     else:
-        typer.echo(f"{bucket}: {_sentence(policy)}")
+        say(f"{bucket}: {_sentence(policy)}")
 
 
 @app.command("unset")
@@ -100,7 +108,7 @@ def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOp
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "policy": None})
     else:
-        typer.echo(f"{bucket} has no retention policy any more")
+        say(f"{bucket} has no retention policy any more")
 
 
 @app.command()
@@ -155,11 +163,9 @@ def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = Fa
         print_json(outcome)
         return
     names = outcome.snapshots if outcome else ()
-    typer.echo(
-        f"expired: {', '.join(names)}" if names else "nothing expires now (deepclean retention preview says why)"
-    )
+    say(f"expired: {', '.join(names)}" if names else "nothing expires now (deepclean retention preview says why)")
     if outcome and outcome.previous_failure:
-        typer.echo(f"the run before had failed: {outcome.previous_failure}", err=True)
+        say(f"the run before had failed: {outcome.previous_failure}", err=True)
 
 
 def _shard_of_bucket(session: Session, volume: str, bucket: str) -> int:
@@ -202,10 +208,9 @@ def _figures(
 
 def _sentence(policy: RetentionPolicy) -> str:
     maximum = f", at most {policy.num_retained_max}" if policy.num_retained_max else ""
-    return (
-        f"the newest {policy.num_retained_min} snapshots stay{maximum}; others go when the next one is older than "
-        f"{duration_text(policy.time_retained_ms)}"
-    )
+    minimum = policy.num_retained_min
+    newest = "the newest snapshot stays" if minimum == 1 else f"the newest {counted(minimum, 'snapshot')} stay"
+    return f"{newest}{maximum}; others go when the next one is older than {duration_text(policy.time_retained_ms)}"
 
 
 def _fields(row: RetentionRow) -> list[tuple[str, object]]:
@@ -249,12 +254,16 @@ def _print_preview(plan: RetentionPreview) -> None:
     )
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
-            typer.echo(f"{kind} that go: {', '.join(names)}")
+            say(f"{kind} that go: {', '.join(names)}")
     about = "" if plan.is_exact else "about "
-    typer.echo(
-        f"{len(plan.expired)} expire, {len(plan.kept)} stay; "
-        f"that frees {about}{bytes_text(plan.freed_bytes)} in {plan.freed_versions} versions"
+    say(
+        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
+        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions)}"
     )
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 
 def _why(held: HeldSnapshot) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import SecretRole
+from services.client.commands.output import say
 from services.client.commands.session import Session, session_of
 from services.domain.authorization import SERVICES
 from services.plane.broker_security import BrokerSecurity
@@ -29,7 +30,7 @@ def set_secret(
         security = _security(session)
         role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
         change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
-    typer.echo(f"{name} signs with {security.signing_file(name)}: give it to nobody else")
+    say(f"{name} signs with {security.signing_file(name)}: give it to nobody else")
 
 
 @app.command()
@@ -37,7 +38,7 @@ def remove(context: typer.Context, name: NameArgument) -> None:
     """Have a user or a service sign no more."""
     with session_of(context) as session:
         remove_secret(session.connected(), _security(session), name)
-    typer.echo(f"{name} signs no more")
+    say(f"{name} signs no more")
 
 
 def _security(session: Session) -> BrokerSecurity:

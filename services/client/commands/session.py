@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from schemas.credentials import CredentialsError
 from schemas.records import MetadataReply, SnapshotReply
+from services.client.commands.output import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.volume_shards import VolumeShards
@@ -117,8 +118,10 @@ class OneLineErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except DeepcleanError as error:
-            typer.echo(error_line(error), err=True)
+            line = error_line(error)
+            # What the plane answers has names in it; what this side says may be of several lines, such as a log's last.
+            say(*([line] if isinstance(error, PlaneError) else line.split("\n")), err=True)
             raise typer.Exit(1) from error
         except CredentialsError as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
             raise typer.Exit(1) from error

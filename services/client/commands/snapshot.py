@@ -9,7 +9,7 @@ import typer
 from schemas.answers import SnapshotTag
 from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
 from services.client.commands.diff import cancel_diff, diff, list_diffs
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list, compare and roll back to snapshots.")
@@ -30,7 +30,7 @@ def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, a
     if as_json:
         print_json({"name": name, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"snapshot {name} taken ({reply.snapshot_id})")
+        say(f"snapshot {name} taken ({reply.snapshot_id})")
 
 
 @app.command()
@@ -43,7 +43,7 @@ def delete(context: typer.Context, bucket: BucketArgument, name: NameArgument, a
     if as_json:
         print_json({"name": name, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"snapshot {name} deleted ({reply.snapshot_id})")
+        say(f"snapshot {name} deleted ({reply.snapshot_id})")
 
 
 @app.command()
@@ -62,7 +62,7 @@ def rename(
     if as_json:
         print_json({"name": target, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"snapshot {name} is now {target}")
+        say(f"snapshot {name} is now {target}")
 
 
 @app.command()
@@ -84,7 +84,7 @@ def rollback(
     if as_json:
         print_json({"name": name, "tag": tag, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"{bucket_name} is what it was at {name or f'tag {tag}'} ({reply.snapshot_id})")
+        say(f"{bucket_name} is what it was at {name or f'tag {tag}'} ({reply.snapshot_id})")
 
 
 @app.command("list")

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
 from services.client.commands.collector_lines import held_back_words
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.commands.sizes import parse_size
 from services.client.space_view import BucketView, NamedSnapshots
@@ -59,7 +59,7 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
         print_json({"held_back_because": held_back, **_show_json(space, spaces, snapshots)})
         return
     print_bucket(view, space, held_back)
-    typer.echo("")
+    say("")
     _print_snapshots(spaces, snapshots)
 
 
@@ -95,10 +95,10 @@ def print_bucket(view: BucketView, space: BucketSpace, held_back: str) -> None:
         ]
     )
     if space.unexpanded_directories:
-        typer.echo("What is below an unexpanded directory still counts as live; figures with ~ may still change.")
+        say("What is below an unexpanded directory still counts as live; figures with ~ may still change.")
     if held_back:
-        typer.echo(f"Nothing is claimed at present: {held_back}")
-    typer.echo("")
+        say(f"Nothing is claimed at present: {held_back}")
+    say("")
     pending = "a person lets it go (deepclean gc status)" if held_back else "it is judged and claimed"
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "GOES WHEN"],
@@ -153,7 +153,7 @@ def what_if(
         print_json({"snapshots": names, **asdict(freed)})
         return
     size = size_text(freed.freed_bytes, is_exact=freed.is_exact)
-    typer.echo(f"deleting {', '.join(names)} would free {size}, {freed.freed_versions} versions (txn {freed.txn})")
+    say(f"deleting {', '.join(names)} would free {size}, {counted(freed.freed_versions, 'version')} (txn {freed.txn})")
 
 
 @app.command()
@@ -175,11 +175,11 @@ def plan(
         print_json({"snapshots": names, "wanted_bytes": wanted_bytes, **asdict(found)})
         return
     for name in names:
-        typer.echo(name)
+        say(name)
     size = size_text(found.freed_bytes, is_exact=found.is_exact)
-    what = "this snapshot" if len(names) == 1 else f"these {len(names)} snapshots"
-    typer.echo(f"deleting {what} would free {size}, {found.freed_versions} versions (txn {found.txn})")
+    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
+    say(f"deleting {what} would free {size}, {counted(found.freed_versions, 'version')} (txn {found.txn})")
     if not found.is_enough:
-        typer.echo(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
+        say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
     if not found.is_smallest:
-        typer.echo("a smaller set may do: the search was cut short")
+        say("a smaller set may do: the search was cut short")

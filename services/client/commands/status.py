@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from schemas.records import CollectorState
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table, time_text
+from services.client.commands.output import (
+    amount_in_words,
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, made_session
 from services.client.plane_status import (
     OPEN_DEAD_LETTERS,
@@ -94,11 +103,11 @@ def _last_audit(finished: FinishedAudit) -> LastAudit:
 
 
 def _print(plane: PlaneStatus) -> None:
-    shards = f"{plane.shards} shard{'s' if plane.shards > 1 else ''}"
-    typer.echo(f"The plane on {plane.home} is {plane.state} ({shards}).")
+    shards = counted(plane.shards, "shard")
+    say(f"The plane on {plane.home} is {plane.state} ({shards}).")
     if plane.reason:
-        typer.echo(plane.reason)
-    typer.echo("")
+        say(plane.reason)
+    say("")
     print_table(
         ["PROCESS", "PID", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
         (
@@ -125,8 +134,8 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "backlog": [
             ("oldest message not taken in", f"{waiting.oldest_seconds:.1f} s"),
-            ("held by nobody, not claimed", _amount(waiting.pending_bytes, waiting.pending_versions)),
-            ("claimed, not confirmed", _amount(waiting.claimed_bytes, waiting.claimed_versions)),
+            ("held by nobody, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
+            ("claimed, not confirmed", amount_in_words(waiting.claimed_bytes, waiting.claimed_versions)),
             ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
             ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
             ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
@@ -134,8 +143,8 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "collector": collector_fields(plane.held_back),
         "deleted so far": [
-            ("held by snapshots", _amount(waiting.held_bytes, waiting.held_versions)),
-            ("freed", _amount(waiting.freed_bytes, waiting.freed_versions)),
+            ("held by snapshots", amount_in_words(waiting.held_bytes, waiting.held_versions)),
+            ("freed", amount_in_words(waiting.freed_bytes, waiting.freed_versions)),
         ],
         "disk": [
             ("log", bytes_text(disk.log_bytes)),
@@ -148,7 +157,7 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
-        typer.echo(f"\n{title}")
+        say("", f"{title}")
         print_fields((f"  {name}", value) for name, value in fields)
 
 
@@ -164,7 +173,8 @@ def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]
 
 
 def _held_back_text(line: HeldBack) -> str:
-    text = f"{line.state}: {line.reason}" if line.reason else line.state
+    text = f"{line.state} since {time_text(line.since_ms)}" if line.since_ms >= 0 else line.state
+    text += f": {line.reason}" if line.reason else ""
     return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectorState.STOPPED.lower() else text
 
 
@@ -178,7 +188,7 @@ def _backup_text(plane: PlaneStatus) -> str:
 def _audit_text(audit: LastAudit) -> str:
     found = [f"{count:,} {kind.lower().replace('_', ' ')}" for kind, count in audit.findings.items()]
     if audit.figures_not_confirmed:
-        found.append(f"{audit.figures_not_confirmed:,} figures not confirmed")
+        found.append(f"{counted(audit.figures_not_confirmed, 'figure')} not confirmed")
     return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
 
 
@@ -186,7 +196,3 @@ def _process_state(process: ProcessStatus) -> str:
     if not process.is_alive:
         return "gone"
     return "running" if process.is_answering or process.name == "broker" else "silent"
-
-
-def _amount(size_bytes: int, versions: int) -> str:
-    return f"{bytes_text(size_bytes)} in {versions:,} versions"

@@ -8,7 +8,7 @@ import typer
 
 from schemas.records import CreateTag, DeleteTag
 from services.client.commands.durations import duration_ms
-from services.client.commands.output import print_json, print_table, time_text
+from services.client.commands.output import print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Hold snapshots under names.")
@@ -35,7 +35,7 @@ def create(
     if as_json:
         print_json({"tag": tag, "snapshot": snapshot, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"tag {tag} holds snapshot {snapshot}")
+        say(f"tag {tag} holds snapshot {snapshot}")
 
 
 @app.command()
@@ -48,7 +48,7 @@ def delete(context: typer.Context, bucket: BucketArgument, tag: TagArgument, as_
     if as_json:
         print_json({"tag": tag, "snapshot_id": reply.snapshot_id})
     else:
-        typer.echo(f"tag {tag} deleted")
+        say(f"tag {tag} deleted")
 
 
 @app.command("list")

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import FullChain, MetadataCommand, PublishFullChain, SnapshotChainRecord
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.client.commands.output import print_json, print_table
+from services.client.commands.output import counted, print_json, print_table, say
 from services.client.commands.session import JsonOption, made_session
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
@@ -75,13 +75,14 @@ def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
 
 def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
     if not kept:
-        typer.echo("\nThere is no backup, so nothing may go: make one (deepclean backup), or name its place.")
+        say("", "There is no backup, so nothing may go: make one (deepclean backup), or name its place.")
     elif is_dry_run:
-        typer.echo(f"\n{messages:,} messages would go.")
+        say("", f"{counted(messages, 'message')} would go.")
     else:
-        typer.echo(
-            f"\n{messages:,} messages are gone. From now on a shard is made again from a backup and what follows: "
-            f"keep {kept[-1].name}, and another copy of it elsewhere."
+        say(
+            "",
+            f"{counted(messages, 'message')} removed. From now on a shard is made again from a backup and what "
+            f"follows: keep {kept[-1].name}, and another copy of it elsewhere.",
         )
 
 

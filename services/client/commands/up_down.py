@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from services.client.commands.output import say
 from services.client.commands.session import made_session
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
@@ -71,8 +72,8 @@ def up(
             log.seek(said_before)
             raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
     for name, process in plane.processes.items():
-        typer.echo(f"{name:<20} {process.url or plane.bootstrap_servers}")
-    typer.echo(f"The plane runs on {home}. deepclean status shows how it does, deepclean down stops it.")
+        say(f"{name:<20} {process.url or plane.bootstrap_servers}")
+    say(f"The plane runs on {home}. deepclean status shows how it does, deepclean down stops it.")
 
 
 def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile | None:
@@ -95,7 +96,7 @@ def down(context: typer.Context) -> None:
     home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:
-        typer.echo(f"No plane runs on {home}.")
+        say(f"No plane runs on {home}.")
         return
     if plane.is_up():
         plane.supervisor.send(signal.SIGTERM)
@@ -106,7 +107,7 @@ def down(context: typer.Context) -> None:
             )
     _stop_left_behind(plane)
     remove_plane_file(home)
-    typer.echo(f"The plane on {home} is stopped.")
+    say(f"The plane on {home} is stopped.")
 
 
 def _stop_left_behind(plane: PlaneFile) -> None:

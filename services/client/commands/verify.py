@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from services.client.commands.output import bytes_text, print_fields, print_json, print_table
+from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, session_of
 from services.ledger.report import FindingKind, VerifyReport
@@ -80,31 +80,32 @@ def _show(reports: Sequence[VerifyReport], *, as_json: bool) -> None:
 
 
 def _print(report: VerifyReport) -> None:
-    typer.echo(
-        f"Shard {report.shard}: {report.commands:,} commands, from the beginning of the log up to txn {report.txn}.\n"
-    )
-    counted = [(kind, report.findings[kind]) for kind in FindingKind if kind in report.findings]
+    commands = counted(report.commands, "command")
+    say(f"Shard {report.shard}: {commands}, from the beginning of the log up to txn {report.txn}.", "")
+    amounts = f"{counted(report.rows, 'version')}, {counted(report.blocks, 'block')}"
+    found = [(kind, report.findings[kind]) for kind in FindingKind if kind in report.findings]
     print_fields(
         [
-            ("in the ledger", f"{report.rows:,} versions, {report.blocks:,} blocks, {bytes_text(report.size_bytes)}"),
+            ("in the ledger", f"{amounts}, {bytes_text(report.size_bytes)}"),
             ("asked for, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
             ("brought back by undelete", f"{report.undeletes:,}"),
             ("deleted by the block store", bytes_text(report.deleted_bytes_after or 0)),
-            *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in counted),
+            *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in found),
         ]
     )
     if report.lost_tail_offset is not None:
-        typer.echo(
-            f"\nThe log lost its tail before offset {report.lost_tail_offset}: what followed cannot be replayed, and "
-            f"{report.beyond_rows:,} rows were not verified."
+        say(
+            "",
+            f"The log lost its tail before offset {report.lost_tail_offset}: what followed cannot be replayed, and "
+            f"{counted(report.beyond_rows, 'row')} could not be verified.",
         )
     if report.examples:
         _print_examples(report)
-    typer.echo(f"\n{verdict_text(report)}\n")
+    say("", f"{verdict_text(report)}", "")
 
 
 def _print_examples(report: VerifyReport) -> None:
-    typer.echo("")
+    say("")
     print_table(
         ["FINDING", "BUCKET", "OBJECT", "BIRTH", "DEATH", "CLAIM", "FINISH", "WHY"],
         (
@@ -117,9 +118,9 @@ def _print_examples(report: VerifyReport) -> None:
         numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "CLAIM", "FINISH"],
     )
     if len(report.examples) > MAX_SHOWN:
-        typer.echo(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
+        say(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
     if any(one.object_id and one.kind is not FindingKind.MISSING for one in report.examples):
-        typer.echo(f"\nThe record of one: deepclean ledger show OBJECT --shard {report.shard}")
+        say("", f"The record of one: deepclean ledger show OBJECT --shard {report.shard}")
 
 
 def verdict_text(report: VerifyReport) -> str:

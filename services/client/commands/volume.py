@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import CreateVolume, DeleteVolume, VolumeRow
-from services.client.commands.output import print_json, print_table, time_text
+from services.client.commands.output import print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, session_of
 from services.client.paging import all_rows
 from services.client.plane import Plane
@@ -35,7 +35,7 @@ def create(
     if as_json:
         print_json({"volume": volume, "shard": chosen, "txn": reply.txn})
     else:
-        typer.echo(f"volume {volume} made in shard {chosen}")
+        say(f"volume {volume} made in shard {chosen}")
 
 
 @app.command()
@@ -47,7 +47,7 @@ def delete(context: typer.Context, volume: VolumeArgument, as_json: JsonOption =
     if as_json:
         print_json({"volume": volume, "shard": shard, "txn": reply.txn})
     else:
-        typer.echo(f"volume {volume} removed")
+        say(f"volume {volume} removed")
 
 
 @app.command("list")
