@@ -59,6 +59,19 @@ def _read_long(source: Source) -> i64:
     return ((bits >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(bits & 1)
 
 
+def _whole(value: Any) -> i64:
+    """A number of up to 64 bits: asked by making it an ``i64``, which is cheaper than comparing it, and by comparing it
+    where nothing is compiled.
+    """
+    try:
+        number: i64 = value
+    except ValueError as error:
+        raise OverflowError(f"{value} has more than 64 bits") from error
+    if not LONG_MIN <= number <= LONG_MAX:
+        raise OverflowError(f"{number} has more than 64 bits")
+    return number
+
+
 def _write_long(out: BytesWriter, number: i64) -> None:
     bits: i64 = (number << 1) ^ (number >> 63)
     while bits & -0x80:
@@ -104,10 +117,7 @@ class Long(Kind):
         return _read_long(source)
 
     def write(self, value: Any, out: BytesWriter) -> None:
-        number: int = value
-        if not LONG_MIN <= number <= LONG_MAX:
-            raise OverflowError(f"{number} has more than 64 bits")
-        _write_long(out, number)
+        _write_long(out, _whole(value))
 
 
 class Int(Kind):
@@ -123,7 +133,7 @@ class Int(Kind):
         return number
 
     def write(self, value: Any, out: BytesWriter) -> None:
-        number: int = value
+        number = _whole(value)
         if not INT_MIN <= number <= INT_MAX:
             raise OverflowError(f"{self.label} is {number}, beyond 32 bits")
         _write_long(out, number)

@@ -24,7 +24,13 @@ from schemas.private_files import keep_files_private
 from streaming.errors import StreamingError, TryAgainError
 from streaming.inputs import check_inputs
 from streaming.metrics import MetricsServer, ReclaimMetrics
-from streaming.reclaim import ReclaimJob, ReclaimOptions
+from streaming.reclaim import (
+    FULL_BATCH_MESSAGES,
+    LONGEST_WAIT_MS,
+    MESSAGES_PER_BATCH,
+    ReclaimJob,
+    ReclaimOptions,
+)
 from streaming.session import SessionOptions, spark_session
 
 STOP_STATUS = 1
@@ -46,20 +52,22 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=Path(sys.prefix).parent / ".deepclean" / "jars" / "spark",
         help="Spark's Kafka and Avro jars (default: where make setup puts them)",
     )
-    parser.add_argument("--max-messages-per-batch", type=int, default=250, metavar="N", help="default: 250")
+    parser.add_argument(
+        "--max-messages-per-batch", type=int, default=MESSAGES_PER_BATCH, metavar="N", help="default: %(default)s"
+    )
     parser.add_argument(
         "--full-batch-messages",
         type=int,
-        default=20_000,
+        default=FULL_BATCH_MESSAGES,
         metavar="N",
-        help="start a batch at once when so many messages wait (default: 20)",
+        help="start a batch at once when so many messages wait (default: %(default)s)",
     )
     parser.add_argument(
         "--longest-wait-ms",
         type=int,
-        default=200,
+        default=LONGEST_WAIT_MS,
         metavar="MS",
-        help="start a batch with fewer messages so long after the one before (default: 200)",
+        help="start a batch with fewer messages so long after the one before (default: %(default)s)",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
@@ -92,7 +100,7 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
             options.jars_directory,
             options.master,
             options.heap,
-            max(2, options.shards),
+            options.shards,
             "deepclean-reclaim",
             login_file_of(os.environ),
         )

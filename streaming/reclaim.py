@@ -38,6 +38,13 @@ from streaming.inputs import made_anew
 from streaming.metrics import ReclaimMetrics
 from streaming.view_table import ViewTable
 
+MESSAGES_PER_BATCH = 250
+"""A message holds a thousand entries at most."""
+FULL_BATCH_MESSAGES = 100
+"""A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
+LONGEST_WAIT_MS = 500
+"""A batch costs some 200 ms of processor time however little it holds: under load fewer and fuller ones do more."""
+MESSAGES_PER_TASK = 50
 PUBLISH_SECONDS = 60.0
 COMMIT_SECONDS = 5.0
 
@@ -51,12 +58,9 @@ class ReclaimOptions:
     bootstrap_servers: str
     shards: int
     checkpoint: Path
-    max_messages_per_batch: int = 250
-    """A message holds a thousand entries at most."""
-    full_batch_messages: int = 20
-    """A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
-    longest_wait_ms: int = 200
-    """A batch costs some 80 ms of processor time however little it holds: under load fewer and fuller ones do more."""
+    max_messages_per_batch: int = MESSAGES_PER_BATCH
+    full_batch_messages: int = FULL_BATCH_MESSAGES
+    longest_wait_ms: int = LONGEST_WAIT_MS
     credentials: KafkaCredentials | None = None
     """Who the job is at the broker; the password reaches Spark by its login file, not by these options."""
 
@@ -151,8 +155,8 @@ class ReclaimJob:
             "maxOffsetsPerTrigger": str(self._options.max_messages_per_batch),
             "minOffsetsPerTrigger": str(min(self._options.full_batch_messages, self._options.max_messages_per_batch)),
             "maxTriggerDelay": f"{self._options.longest_wait_ms}ms",
-            # A shard's backlog is read by all cores, not by the one that has its partition.
-            "minPartitions": str(max(self._options.shards, self._session.sparkContext.defaultParallelism)),
+            # A backlog is read by all cores, the little of every day by one task: each makes its code anew.
+            "maxRecordsPerPartition": str(MESSAGES_PER_TASK),
             # A task asks for a partition's bounds on the connection on which its last fetch is still waiting.
             "kafka.fetch.max.wait.ms": "10",
         }

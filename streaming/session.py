@@ -33,7 +33,7 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.sql.streaming.pollingDelay": "25ms",
+    "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     # Nobody looks at these, and they cost memory and time.
@@ -46,6 +46,12 @@ _SETTINGS = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.maxPlanStringLength": "4096",
 }
+
+
+_HOT_ONLY = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 -XX:Tier4CompileThreshold=150000"
+"""Ten times Java's own thresholds for its second, slow compiler. Planning a batch runs a thousand methods of which none
+is hot, and compiling them all took more processor time than the batches of the first minutes. Loops are compiled as
+soon as ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,9 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
     )
     login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
-    java_options = f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} -XX:+UseParallelGC -XX:NewRatio=1"
+    java_options = (
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} -XX:+UseParallelGC -XX:NewRatio=1 {_HOT_ONLY}"
+    )
     settings = {
         "spark.driver.memory": options.heap,
         "spark.driver.extraJavaOptions": java_options + login,

@@ -117,10 +117,16 @@ def plant(plane: KafkaPlane) -> Planted:
     return Planted(frozenset(run.first_local_id for run in lost), frozenset(orphans))
 
 
+SNAPSHOTS_BEFORE = 2
+"""So many has the writer taken when the audit begins."""
+
+
 @contextmanager
 def writing(stack: Stack, keys: int) -> Iterator[list[int]]:
-    """A client that goes on with everything there is; the list has how many of its commands were answered."""
-    stop, answered, failures = threading.Event(), [0], list[BaseException]()
+    """A client that goes on with everything there is; the list has how many of its commands were answered, and how
+    many snapshots it has taken.
+    """
+    stop, answered, failures = threading.Event(), [0, 0], list[BaseException]()
 
     def write() -> None:
         random, names = Random(1), itertools.count()
@@ -139,6 +145,7 @@ def writing(stack: Stack, keys: int) -> Iterator[list[int]]:
                 if number % 5 == 0:
                     taken.append(f"beside-{number}")
                     plane.request(SHARD, CreateSnapshot(VOLUME, BUCKET, taken[-1]))
+                    answered[1] += 1
                 if len(taken) > 2:
                     plane.request(SHARD, DeleteSnapshot(VOLUME, BUCKET, taken.pop(0)))
 
@@ -147,6 +154,7 @@ def writing(stack: Stack, keys: int) -> Iterator[list[int]]:
             write()
         except BaseException as error:  # told by the thread that waits
             failures.append(error)
+            answered[1] = SNAPSHOTS_BEFORE  # nobody waits for it any more
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -165,7 +173,7 @@ def audit_beside_a_writer(stack: Stack, keys: int, home: Path) -> tuple[Finished
         planted = plant(plane)
     with writing(stack, keys) as answered:
         pause = threading.Event()
-        while answered[0] == 0:
+        while answered[1] < SNAPSHOTS_BEFORE:
             pause.wait(0.01)
         before = answered[0]
         finished = Auditor(stack.address, home).audit(SHARD, "", lambda _percent, _doing: None)

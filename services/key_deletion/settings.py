@@ -23,7 +23,7 @@ class KeyDeletionSettings:
     max_task_rows: int = 1_000
     max_task_bytes: int = 1 << 20
     """Serialized bytes of a task's largest message, each row counted at the most that it can take."""
-    max_tasks_in_flight: int = 32
+    max_tasks_in_flight: int = 64
     """Tasks that wait for an answer; what has no room waits in its table."""
     max_retries_in_flight: int = 16
     """How many of those may be groups that SCM failed before, so that they never keep new rows waiting."""

@@ -32,6 +32,10 @@ from services.storage.tables import RowCache, TableDefinition, TablesReader
 
 RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS, CHANGELOG)
 
+UNIT_BYTES = 256 * 1024
+"""Of messages that one unit of work takes in. What comes of a message goes out when its unit is written: with 30 claims
+of a thousand rows in one unit, the services behind wait for the last of them, and then this one for theirs."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -214,14 +218,19 @@ class Runner:
 
     def _take_in(self, records: Sequence[LogRecord]) -> None:
         waiting: list[_Input] = []
+        size_bytes = 0
         for record in records:
             decoded = self._decode(record)
             if isinstance(decoded, Message) and self.service.stands_alone(decoded):
                 self._run(waiting)
                 self._run([(record, decoded)])
-                waiting = []
-            else:
-                waiting.append((record, decoded))
+                waiting, size_bytes = [], 0
+                continue
+            if size_bytes + len(record.value) > UNIT_BYTES and waiting:
+                self._run(waiting)
+                waiting, size_bytes = [], 0
+            waiting.append((record, decoded))
+            size_bytes += len(record.value)
         self._run(waiting)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:

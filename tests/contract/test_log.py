@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -264,7 +265,7 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         broker.start()
         sink.send("orders", 0, b"again", FINGERPRINT)
         _retry(sink)
-        assert [record.value for record in take(source, 1)] == [b"again"]
+        assert [record.value for record in _taken_again(source)] == [b"again"]
         source.close()
         sink.close()
 
@@ -279,6 +280,14 @@ def _retry(sink: KafkaSink) -> None:
         else:
             return
     pytest.fail("the broker did not come back")
+
+
+def _taken_again(source: Source) -> list[LogRecord]:
+    """As the loop does: the client may tell once more that nobody answered, after somebody does again."""
+    for _ in range(100):
+        with contextlib.suppress(RetryableError):
+            return take(source, 1)
+    pytest.fail("the source did not go on")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from services.runtime import loop
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import RetryableError
 from services.runtime.log import Sink, Source
@@ -186,3 +187,21 @@ def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
     assert not first
     assert others.count(True) == 1
     assert others[-1]
+
+
+def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [len(record.value) for record in log.memory.partitions[METADATA_PROGRESS.name, 0]]
+    monkeypatch.setattr(loop, "UNIT_BYTES", 2 * max(sizes))
+    store, service = MemoryStore(), Recorder()
+    service.stands_alone = lambda message: False  # type: ignore[method-assign]
+    writes: list[int] = []
+    runner = Runner(service, 0, store, log, log.memory.clock, after_write=lambda: writes.append(len(service.noted)))
+    assert runner.step() == len(sizes)
+    assert writes == [2, 4, 6, 8, 10]
+    assert service.noted == list(range(1, 11))
+    monkeypatch.setattr(loop, "UNIT_BYTES", 1)  # what is larger is alone, and taken in all the same
+    writes.clear()
+    again = Recorder()
+    again.stands_alone = lambda message: False  # type: ignore[method-assign]
+    Runner(again, 0, MemoryStore(), log, log.memory.clock, after_write=lambda: writes.append(len(again.noted))).step()
+    assert writes == list(range(1, 11))
