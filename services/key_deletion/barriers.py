@@ -14,13 +14,13 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
     """The barrier once its twin was here; until then it is kept in a table, and None is said.
 
     A repeat of one that has passed waits for a twin that may never come; the next round of its request takes its
-    place, so that a request leaves one row at most.
+    place, so that a request leaves one row at most. It does not take the place of a later round, which others wait for.
     """
     table = work.table(BARRIER_TABLE)
     twin_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
     own_key, twin_key = barrier_key(topic, barrier.barrier_id), barrier_key(twin_topic, barrier.barrier_id)
-    twin = table.get(twin_key)
-    if twin is not None and twin.round > barrier.round:
+    own, twin = table.get(own_key), table.get(twin_key)
+    if any(known is not None and known.round > barrier.round for known in (own, twin)):
         return None
     if twin is None or twin.round < barrier.round:
         table.put(own_key, barrier)
