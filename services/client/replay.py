@@ -130,17 +130,17 @@ class Replay:
 
     def hold(self, volume: str, bucket: str, state: records.CollectorState) -> None:
         """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
-        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        names = _physical_names(volume, bucket)
         self._order(volume, records.SetCollector(*names, state, "as the workload was told"))
 
     def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
         """Limit what of a bucket may be claimed within an hour, or take its limits away."""
-        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        names = _physical_names(volume, bucket)
         self._order(volume, records.SetBreaker(*names, limits))
 
     def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
         """Let a bucket go on if its breaker has tripped; says why it had."""
-        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        names = _physical_names(volume, bucket)
         lines = self.plane.metadata(self._shards[volume]).collector(*names)
         trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
         self._order(volume, records.ResetBreaker(*names, "as the workload was told"))
@@ -244,7 +244,7 @@ class Replay:
 
     def _held_back(self, volume: str, bucket: str) -> Line:
         """How much of a bucket waits because the collector may not claim it; nothing when it may."""
-        names = physical_name("volume", volume), physical_name("bucket", bucket)
+        names = _physical_names(volume, bucket)
         lines = self.plane.metadata(self._shards[volume]).collector(*names)
         line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
         if line.effective_state is records.CollectorState.RUNNING:
@@ -266,7 +266,7 @@ def _diff_line(entry: DiffEntry) -> list[str]:
 
 def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
     """Chain, snapshots and listings of one bucket."""
-    volume_name, bucket_name = physical_name("volume", volume), physical_name("bucket", bucket)
+    volume_name, bucket_name = _physical_names(volume, bucket)
     reads = plane.metadata(shard)
     row: BucketRow = reads.bucket(volume_name, bucket_name)
     snapshots = plane.snapshots(shard).snapshots(volume_name, bucket_name)
@@ -320,8 +320,12 @@ def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot
             return entries
 
 
+def _physical_names(volume: str, bucket: str) -> tuple[str, str]:
+    return physical_name("volume", volume), physical_name("bucket", bucket)
+
+
 def _names(operation: Any) -> tuple[str, str]:
-    return physical_name("volume", operation.volume), physical_name("bucket", operation.bucket)
+    return _physical_names(operation.volume, operation.bucket)
 
 
 _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {

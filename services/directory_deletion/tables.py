@@ -35,11 +35,6 @@ FIRST, BEYOND = b"", b"\xff"
 _64_BITS = (1 << 64) - 1
 
 
-def tree_rows_prefix(bucket_id: int) -> bytes:
-    """All rows of a bucket in treeTable."""
-    return b"/%d/" % bucket_id
-
-
 def tree_row_key(bucket_id: int, death: int, object_id: int) -> bytes:
     """treeTable."""
     return b"/%d/%016x/%016x" % (bucket_id, death, object_id & _64_BITS)

@@ -37,11 +37,12 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings, backoff_ms
-from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key, tree_rows_prefix
+from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
+from services.domain.table_keys import bucket_id_prefix
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done
 from services.runtime.due import AT_ONCE, UNSET, DueQueue
@@ -123,7 +124,7 @@ class Trees:
         bucket it is of. No other row is read.
         """
         is_everything = WHOLE_SHARD in bucket_ids
-        for first in [FIRST] if is_everything else [tree_rows_prefix(bucket_id) for bucket_id in bucket_ids]:
+        for first in [FIRST] if is_everything else [bucket_id_prefix(bucket_id) for bucket_id in bucket_ids]:
             for key, row in work.table(TREE_TABLE).scan(first, BEYOND if is_everything else prefix_end(first)):
                 self._enlist_anew(key, row)
         for key in [*self._held_back.members(), *self._unscheduled]:

@@ -256,6 +256,16 @@ def _beginning_on_its_way(store: Store, log: MemoryLog) -> tuple[str, int, bytes
     return beginning
 
 
+def _leave_waiting(store: Store, log: MemoryLog, number: int) -> None:
+    """A start that takes in a command, and ends before anybody has acknowledged what came of it."""
+    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
+    runner.step()
+    runner._sink = runner._outbox._sink = _OnTheWay(log)
+    _append(log, number, CreateTag("vol", "bucket", "none", f"t{number}", "ann", "", 0))
+    with pytest.raises(RetryableError):
+        runner.step()
+
+
 def test_a_beginning_that_comes_behind_a_later_one_is_left_out() -> None:
     log, store = MemoryLog(VirtualClock()), MemoryStore()
     _run(store, log, range(1, 4))
@@ -274,7 +284,7 @@ def test_a_beginning_that_comes_behind_a_later_one_is_left_out() -> None:
         assert _rows(copy) == expected
 
 
-def test_a_start_that_another_has_come_before_is_tried_again() -> None:
+def test_a_start_that_another_has_come_before_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     log, store = MemoryLog(VirtualClock()), MemoryStore()
     late = _beginning_on_its_way(store, log)
     sink = log.open_sink()
@@ -284,7 +294,7 @@ def test_a_start_that_another_has_come_before_is_tried_again() -> None:
         log.append(*late)
         sent(*message)
 
-    sink.send = send_behind  # type: ignore[assignment,method-assign]
+    monkeypatch.setattr(sink, "send", send_behind)
     started = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
     with pytest.raises(RetryableError, match="came too late"):
         started.catch_up(store, sink)
@@ -297,12 +307,7 @@ def test_a_start_that_another_has_come_before_is_tried_again() -> None:
 def test_what_waits_is_acknowledged_before_a_start_begins() -> None:
     log, store = MemoryLog(VirtualClock()), MemoryStore()
     _run(store, log, range(1, 4))
-    runner = Runner(SnapshotsService(), 0, store, log, log.clock)
-    runner.step()
-    runner._sink = runner._outbox._sink = _OnTheWay(log)
-    _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
-    with pytest.raises(RetryableError):
-        runner.step()
+    _leave_waiting(store, log, 4)
     # As a sink may: what was sent last has arrived, and what was sent before it has not.
     with pytest.raises(RetryableError):
         Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log).catch_up(store, _OnTheWay(log, arriving=1))
@@ -613,12 +618,7 @@ class TestWhatIsMissing:
         log, store = MemoryLog(VirtualClock()), MemoryStore()
         _run(store, log, range(1, 4))
         older = _copied(store)
-        runner = Runner(SnapshotsService(), 0, store, log, log.clock)
-        runner.step()
-        runner._sink = runner._outbox._sink = _OnTheWay(log)
-        _append(log, 4, CreateTag("vol", "bucket", "none", "t4", "ann", "", 0))
-        with pytest.raises(RetryableError):
-            runner.step()
+        _leave_waiting(store, log, 4)
         found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
         assert found.find_loss(store) is None
         Runner(SnapshotsService(), 0, older, log, log.clock).close()

@@ -30,7 +30,8 @@ class Recorder:
     inputs: Sequence[Topic] = (METADATA_PROGRESS,)
     tables: Sequence[TableDefinition[Any]] = (NOTES, *RUNTIME_TABLES)
 
-    def __init__(self) -> None:
+    def __init__(self, every_so_many_alone: int = 3) -> None:
+        self._every_so_many_alone = every_so_many_alone
         self.noted: list[int] = []
         self.fails_at = 0
         self.failure: BaseException = RetryableError("not now")
@@ -41,7 +42,7 @@ class Recorder:
         self.noted = [row.round for _, row in tables.table(NOTES).scan(b"", b"\xff")]
 
     def stands_alone(self, message: Message) -> bool:
-        return bool(message.record.txn % 3 == 0)
+        return bool(message.record.txn % self._every_so_many_alone == 0)
 
     def apply(self, message: Message, work: Work) -> None:
         txn = message.record.txn
@@ -192,8 +193,7 @@ def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
 def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [len(record.value) for record in log.memory.partitions[METADATA_PROGRESS.name, 0]]
     monkeypatch.setattr(loop, "UNIT_BYTES", 2 * max(sizes))
-    store, service = MemoryStore(), Recorder()
-    service.stands_alone = lambda message: False  # type: ignore[method-assign]
+    store, service = MemoryStore(), Recorder(every_so_many_alone=100)
     writes: list[int] = []
     runner = Runner(service, 0, store, log, log.memory.clock, after_write=lambda: writes.append(len(service.noted)))
     assert runner.step() == len(sizes)
@@ -201,7 +201,6 @@ def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monk
     assert service.noted == list(range(1, 11))
     monkeypatch.setattr(loop, "UNIT_BYTES", 1)  # what is larger is alone, and taken in all the same
     writes.clear()
-    again = Recorder()
-    again.stands_alone = lambda message: False  # type: ignore[method-assign]
+    again = Recorder(every_so_many_alone=100)
     Runner(again, 0, MemoryStore(), log, log.memory.clock, after_write=lambda: writes.append(len(again.noted))).step()
     assert writes == list(range(1, 11))

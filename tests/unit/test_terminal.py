@@ -7,6 +7,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,8 +80,8 @@ def test_json_says_the_same_in_escapes_of_its_own(capsys: pytest.CaptureFixture[
 
 
 def test_a_table_on_a_terminal_has_no_such_letter_either(capsys: pytest.CaptureFixture[str]) -> None:
-    def terminal(**options: object) -> Console:
-        return Console(force_terminal=True, color_system=None, width=200, **options)  # type: ignore[arg-type]
+    def terminal(**options: Any) -> Console:
+        return Console(force_terminal=True, color_system=None, width=200, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output, "Console", terminal)

@@ -154,7 +154,7 @@ def _print(finished: FinishedAudit) -> None:
             ((one.bucket, one.figure, one.kept, one.recounted) for one in report.differences[:MAX_SHOWN]),
             numbers=["KEPT", "RECOUNTED"],
         )
-    say("", f"{verdict_text(report)}", "")
+    say("", verdict_text(report), "")
 
 
 def _bucket_cells(bucket: BucketAudit) -> list[str]:

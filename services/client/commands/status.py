@@ -157,7 +157,7 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
     }.items():
-        say("", f"{title}")
+        say("", title)
         print_fields((f"  {name}", value) for name, value in fields)
 
 

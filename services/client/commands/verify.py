@@ -101,7 +101,7 @@ def _print(report: VerifyReport) -> None:
         )
     if report.examples:
         _print_examples(report)
-    say("", f"{verdict_text(report)}", "")
+    say("", verdict_text(report), "")
 
 
 def _print_examples(report: VerifyReport) -> None:
