@@ -16,7 +16,7 @@ import structlog
 
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
-from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
+from schemas.topics import DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, changelog_of
 from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
@@ -129,6 +129,7 @@ class Runner:
         self._after_write = after_write
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
+        self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
         self._sink = log.open_sink()
         self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
         self._holds_messages = holds_messages or _never
@@ -234,9 +235,9 @@ class Runner:
         self._run(waiting)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
-        topic = BY_NAME[record.topic]
+        topic, decoder = self._inputs[record.topic]
         try:
-            decoded = codec(topic.record).decode_message(record.value, record.fingerprint)
+            decoded = decoder.decode_message(record.value, record.fingerprint)
         except DecodeError as error:
             if topic is SNAPSHOT_CHAIN:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
