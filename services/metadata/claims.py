@@ -72,23 +72,26 @@ class _Claim:
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
         identities = _Identities(self._transaction)
-        keys = _read_ahead(self._deleted, names, identities) if names.kind is DeletedKind.KEY else []
+        keys = _read_ahead(self._deleted, names, identities) if names.kind is DeletedKind.KEY else None
         bucket_id = None
         for place, row in enumerate(rows(names)):
-            identity = identities.of(row[0])
             if row[0] != bucket_id:
                 bucket_id = row[0]
-                self._is_held_back = is_held_back(self._transaction, bucket_id)
-                self._was_in_shadow = has_counted(self._transaction, bucket_id)
-                self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
-            if identity is None:
-                self.gone.append(RowName(names.kind, *row))
-            elif names.kind is DeletedKind.KEY:
+                self._take_up(bucket_id)
+            if keys is not None:
                 self._key(row, keys[place])
+            elif (identity := identities.of(bucket_id)) is None:
+                self.gone.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.RENAME_ENTRY:
                 self._rename_entry(RowName(names.kind, *row), identity)
             else:
                 self._directory(RowName(names.kind, *row), identity)
+
+    def _take_up(self, bucket_id: int) -> None:
+        """Rows of this bucket follow."""
+        self._is_held_back = is_held_back(self._transaction, bucket_id)
+        self._was_in_shadow = has_counted(self._transaction, bucket_id)
+        self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
 
     def _is_held(self, birth: int, death: int) -> bool:
         """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
@@ -227,10 +230,11 @@ class _Identities:
 
 def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> list[bytes]:
     """Read the rows of one kind together; says their keys, of a bucket that never was a key without a row."""
-    keys = []
-    for bucket_id, object_id, _, death in rows(names):
-        identity = identities.of(bucket_id)
-        keys.append(b"" if identity is None else garbage_key(identity.volume_id, bucket_id, death, object_id))
+    keys, bucket_id, identity = [], None, None
+    for row_bucket_id, object_id, _, death in rows(names):
+        if row_bucket_id != bucket_id:
+            bucket_id, identity = row_bucket_id, identities.of(row_bucket_id)
+        keys.append(b"" if identity is None else garbage_key(identity.volume_id, row_bucket_id, death, object_id))
     table.read_ahead(keys)
     return keys
 
