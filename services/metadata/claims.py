@@ -107,8 +107,7 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        previous_txn = snapshots.previous(death)
-        if not is_reclaimable_after(version.birth, previous_txn):
+        if self._is_held(version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         if self._is_held_back:
@@ -123,7 +122,7 @@ class _Claim:
         self._deleted.delete(key)
         if self._was_in_shadow:
             discount_encoded(self._transaction, bucket_id, row)
-        shared = self._ends.between(previous_txn, snapshots.next(version.birth))
+        shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
             forget_death(self._transaction.work, bucket_id, version, death)
         blocks = _block_fields(named, version)
