@@ -70,5 +70,11 @@ def without_rows(frame: DataFrame) -> DataFrame:
     return DataFrame(session._jsparkSession.internalCreateDataFrame(nothing, frame._jdf.schema(), False), session)
 
 
+def partition_count(frame: DataFrame) -> int:
+    """In how many parts the rows of a frame come that was handed in."""
+    count: int = _rows(frame).getNumPartitions()
+    return count
+
+
 def _rows(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().logical().rdd()

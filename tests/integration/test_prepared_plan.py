@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
-from streaming.prepared_plan import PreparedPlan, without_rows
+from streaming.batch_plans import PARTITIONS_OF_ONE_TASK, BatchPlans
+from streaming.prepared_plan import PreparedPlan, partition_count, without_rows
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
@@ -21,6 +22,10 @@ BATCHES: list[Batch] = [
     [(1, 10)],
     [(number % 3, number) for number in range(100)],
 ]
+MESSAGE_TYPE = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>"
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +66,14 @@ def test_a_kept_plan_says_what_a_new_one_says(session: SparkSession, is_coalesce
 def test_a_plan_that_observes_nothing_is_refused(session: SparkSession) -> None:
     with pytest.raises(ValueError, match="CollectMetrics"):
         PreparedPlan(frame(session, []).where("weight > 0"))
+
+
+def test_little_is_read_by_one_task_and_much_by_many(session: SparkSession) -> None:
+    plans = BatchPlans()
+    view = session.createDataFrame(
+        [], "shard int, bucket_id bigint, previous_cells array<bigint>, taken_cells array<bigint>"
+    )
+    for partitions, tasks in ((1, 1), (PARTITIONS_OF_ONE_TASK, 1), (PARTITIONS_OF_ONE_TASK + 1, 2)):
+        messages = session.createDataFrame(session.sparkContext.parallelize([], partitions), MESSAGE_TYPE)
+        assert partition_count(messages) == partitions
+        assert partition_count(plans.over(messages, view, "array(0L)").frame) == tasks
