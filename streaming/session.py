@@ -25,7 +25,7 @@ _SETTINGS = {
     # One plan for every batch, compiled once; planning again after each stage costs more than it saves here.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "true",
-    # The newer write path of the Kafka connector: only there are a batch's counts observed while it is written.
+    # The newer write path of the Kafka connector.
     "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     # A map of hashed groups: a batch has a group for some thousand offsets, far more than the default allows.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
