@@ -1706,7 +1706,9 @@ class DeletedBlocksRow:
 
     deletion_txn: int
     container_id: int
-    blocks: tuple[BlockRun, ...]
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
     retry_count: int
 
 
