@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from schemas import codec as codecs
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
-from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.runtime import loop
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import RetryableError
@@ -204,3 +205,12 @@ def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monk
     again = Recorder(every_so_many_alone=100)
     Runner(again, 0, MemoryStore(), log, log.memory.clock, after_write=lambda: writes.append(len(again.noted))).step()
     assert writes == list(range(1, 11))
+
+
+def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A codec takes a millisecond to make, and a command that touches some tables for the first time needs several."""
+    monkeypatch.setattr(codecs, "_CODECS", {})
+    service = Recorder()
+    Runner(service, 0, MemoryStore(), log, VirtualClock())
+    made = set(codecs._CODECS)
+    assert {table.record for table in service.tables} | {topic.record for topic in BY_NAME.values()} <= made
