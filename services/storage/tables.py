@@ -241,6 +241,7 @@ class UnitOfWork:
         self._definitions: dict[str, TableDefinition[Any]] = {}
         self._pending: dict[str, dict[bytes, Any]] = {}
         self._journal: list[_Change] = []
+        self._changes = 0
 
     def table(self, definition: TableDefinition[V]) -> Table[V]:
         """One table, as this unit of work has left it."""
@@ -255,6 +256,7 @@ class UnitOfWork:
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
+        self._changes += len(self._journal)
         self._journal.clear()
 
     def undo_message(self) -> None:
@@ -267,6 +269,10 @@ class UnitOfWork:
         self._journal.clear()
         for table in self._tables.values():
             table.changes_undone()
+
+    def changes(self) -> int:
+        """How many changes its messages have made, each time that they have changed a row."""
+        return self._changes + len(self._journal)
 
     def is_changed(self) -> bool:
         """Whether there is anything to write."""
