@@ -46,9 +46,10 @@ from services.plane.broker_topics import create_topics
 from services.plane.plane_lock import log_of_stopped_plane
 from services.plane.shard_databases import database_directory, new_database, open_database
 from services.plane.stack import TOPIC_SETTINGS
-from services.plane.verify_run import read_records, verify_shard
+from services.plane.verify_run import verify_shard
 from services.runtime.clock import SystemClock
 from services.runtime.kafka import KafkaLog
+from services.runtime.log_reads import all_records
 from services.runtime.loop import Runner
 from services.storage.tables import TablesReader
 from tests.rebuild_at_scale import send
@@ -85,7 +86,7 @@ def _name(key: int) -> str:
 
 
 def _said(log: KafkaLog, topic: Topic) -> Iterator[Any]:
-    for record in read_records(log, topic.name, 0, 0, log.end_offset(topic.name, 0)):
+    for record in all_records(log, topic.name, 0):
         yield codec(topic.record).decode_message(record.value, record.fingerprint)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from schemas.codec import DecodeError, codec
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER
-from services.client.errors import UnreachableError
 from services.ledger.rows import LedgerError, LedgerRow, ledger_rows
 from services.runtime.log import Log
-
-POLL_SECONDS = 10.0
-RECORDS_PER_POLL = 500
+from services.runtime.log_reads import all_records
 
 
 class Place(NamedTuple):
@@ -87,21 +85,7 @@ def read_ledger(
 
 
 def _messages(log: Log, shard: int) -> Iterator[LedgerRows]:
-    name, decode = LEDGER.name, codec(LedgerRows).decode_message
-    offset, end = log.first_offset(name, shard), log.end_offset(name, shard)
-    if offset >= end:
-        return
-    source = log.open_source([name], shard, {name: offset})
-    try:
-        while offset < end:
-            records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-            if not records:
-                raise UnreachableError(f"{name} did not come within {POLL_SECONDS:g} seconds: see that the broker runs")
-            for record in records:
-                offset = record.offset + 1
-                try:
-                    yield decode(record.value, record.fingerprint)
-                except DecodeError:
-                    continue
-    finally:
-        source.close()
+    decode = codec(LedgerRows).decode_message
+    for record in all_records(log, LEDGER.name, shard):
+        with contextlib.suppress(DecodeError):
+            yield decode(record.value, record.fingerprint)

@@ -18,8 +18,9 @@ from schemas.records import ShardState
 from schemas.topics import METADATA_COMMANDS
 from services.metadata.sent_numbers import Highest, highest_of, sent_numbers
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.errors import InvariantError, RetryableError
+from services.runtime.errors import InvariantError
 from services.runtime.log import Log, LogAround, LogRecord, Source
+from services.runtime.log_reads import records_between
 from services.runtime.positions import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader
@@ -28,7 +29,6 @@ LOOKED_AT_RECORDS = 2_000
 """Of each topic at a start: the messages of one unit of work. Units of more commands than that only a setting makes."""
 CLOCK_SLACK_MS = 1_000
 """By so much clocks of a cluster's brokers may differ. No broker is back, and has lost its tail, sooner than that."""
-POLL_RECORDS, POLL_SECONDS = 10_000, 10.0
 _FOREVER_MS = 1 << 62
 
 
@@ -129,20 +129,9 @@ class StartCheckedLog(LogAround):
         found, offset = None, self._position()
         if offset >= demand.offset:
             return None
-        source = self._log.open_source([METADATA_COMMANDS.name], self._shard, {METADATA_COMMANDS.name: offset})
-        try:
-            while offset < demand.offset:
-                records = source.poll(POLL_RECORDS, POLL_SECONDS)
-                if not records:
-                    raise RetryableError(
-                        f"{METADATA_COMMANDS.name}, partition {self._shard}, does not come from offset {offset} on: "
-                        f"see that the broker runs; it is tried again"
-                    )
-                offset = records[-1].offset + 1
-                older = [one.offset for one in records if one.timestamp_ms <= demand.log_time_ms < _FOREVER_MS]
-                found = older[-1] if older else found
-        finally:
-            source.close()
+        for record in records_between(self._log, METADATA_COMMANDS.name, self._shard, offset, demand.offset):
+            if record.timestamp_ms <= demand.log_time_ms < _FOREVER_MS:
+                found = record.offset
         return found
 
     def _state(self) -> ShardState | None:

@@ -43,6 +43,7 @@ from services.runtime.changelog import changelog_of
 from services.runtime.clock import SystemClock
 from services.runtime.last_reads import last_read
 from services.runtime.log import Log, LogRecord
+from services.runtime.log_reads import all_records, records_between
 from services.runtime.outbox import OUTBOX
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Message
@@ -56,8 +57,6 @@ LEAP = 1_000_000
 """Beyond the highest that is found: what only clients saw, who keep nothing that could be looked at."""
 FAR_AHEAD = 1 << 40
 """A position beyond every end, until the command is in the log: nobody starts on it."""
-POLL_SECONDS = 10.0
-RECORDS_PER_POLL = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def _is_chain_whole(log: Log, store: Store, shard: int) -> bool:
 
 def _markers(log: Log, store: Store, shard: int) -> Iterator[tuple[bytes, bytes | None]]:
     topic = SNAPSHOT_CHAIN.name
-    for record in read_records(log, topic, shard, log.first_offset(topic, shard)):
+    for record in all_records(log, topic, shard):
         yield record.value, record.fingerprint
     for _, row in TablesReader(store).table(OUTBOX).scan(b"", b"\xff" * 9):
         for run in row.runs:
@@ -194,7 +193,7 @@ def _is_there(log: Log, shard: int, row: PositionRow) -> bool:
     offset = row.next_offset - 1
     if row.last_read is None or offset < log.first_offset(row.topic, shard):
         return True
-    found = next(read_records(log, row.topic, shard, offset), None)
+    found = next(records_between(log, row.topic, shard, offset, log.end_offset(row.topic, shard)), None)
     return found is not None and found.offset == offset and last_read(found) == row.last_read
 
 
@@ -205,7 +204,7 @@ def _grown_from(log: Log, shard: int, row: PositionRow) -> int:
     which every service but metadata knows to ignore, or none of it; metadata goes on behind all of it anyway.
     """
     read_ms = row.last_read.timestamp_ms if row.last_read else 0
-    for record in read_records(log, row.topic, shard, log.first_offset(row.topic, shard)):
+    for record in all_records(log, row.topic, shard):
         if record.timestamp_ms >= read_ms or record.offset + 1 >= row.next_offset:
             return record.offset
     return log.end_offset(row.topic, shard)
@@ -259,7 +258,8 @@ def _leap(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
         _set_position(store, log, METADATA_COMMANDS.name, command.offset + FAR_AHEAD)
         _append(log, record)
         # Once more, with the time that the log has given it.
-        _require_accepted(next(read_records(log, METADATA_COMMANDS.name, shard, command.offset)), store)
+        sent = records_between(log, METADATA_COMMANDS.name, shard, command.offset, command.offset + 1)
+        _require_accepted(next(sent), store)
     _set_position(store, log, METADATA_COMMANDS.name, command.offset)
     _carry_out(log, store, shard)
     reached = _stored_state(store)
@@ -288,7 +288,7 @@ def _carry_out(log: Log, store: RocksStore, shard: int) -> None:
 def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostTail | None:
     """The command that a call before this one, which was cut off, has put at the end of the log."""
     end = log.end_offset(METADATA_COMMANDS.name, shard)
-    for record in read_records(log, METADATA_COMMANDS.name, shard, max(0, end - 1)):
+    for record in records_between(log, METADATA_COMMANDS.name, shard, max(0, end - 1), end):
         try:
             body = codec(MetadataCommand).decode_message(record.value, record.fingerprint).body
         except DecodeError:
@@ -371,21 +371,3 @@ def _judges_numbers(home: Path, shard: int) -> Highest:
             finally:
                 store.close()
     return found
-
-
-def read_records(log: Log, topic: str, shard: int, first: int) -> Iterator[LogRecord]:
-    """Every record from an offset to the present end."""
-    end = log.end_offset(topic, shard)
-    if first >= end:
-        return
-    source = log.open_source([topic], shard, {topic: first})
-    try:
-        while first < end:
-            records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-            if not records:
-                raise StackError(f"{topic} did not come within {POLL_SECONDS:g} seconds: see that the broker runs.")
-            for record in records:
-                first = record.offset + 1
-                yield record
-    finally:
-        source.close()

@@ -14,7 +14,7 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.errors import StackError
 from services.plane.stack_settings import METADATA
-from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY
+from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop import RUNTIME_TABLES
 from services.runtime.positions import POSITIONS
 from services.snapshots.service import SnapshotsService

@@ -10,7 +10,7 @@ metadata.replies is read beside the log, as far as there are undeletes: each is 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +24,10 @@ from services.ledger.replay import LogReplay, UnknownCommandError
 from services.ledger.report import VerifyReport
 from services.ledger.strangers import Signed
 from services.ledger.verify import Verification
-from services.plane.errors import StackError
 from services.runtime.errors import DeepcleanError
 from services.runtime.log import Log, LogRecord
+from services.runtime.log_reads import records_between
 
-POLL_SECONDS = 10.0
-RECORDS_PER_POLL = 2_000
 RECORDS_PER_REPORT = 20_000
 
 
@@ -179,30 +177,8 @@ def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
 def _messages(log: Log, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
     """Messages of a partition from one offset up to another, with what they say; None if they cannot be read."""
     decode = codec(topic.record).decode_message
-    for record in read_records(log, topic.name, shard, first, end):
+    for record in records_between(log, topic.name, shard, first, end):
         try:
             yield record, decode(record.value, record.fingerprint)
         except DecodeError:
             yield record, None
-
-
-def read_records(log: Log, topic: str, shard: int, first: int, end: int) -> Iterator[LogRecord]:
-    """Records of a partition from one offset up to another.
-
-    Raises:
-        StackError: they do not come.
-    """
-    if first >= end:
-        return
-    source = log.open_source([topic], shard, {topic: first})
-    try:
-        while first < end:
-            records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-            if not records:
-                raise StackError(f"{topic} did not come within {POLL_SECONDS:g} seconds: see that the broker runs.")
-            for record in records:
-                first = record.offset + 1
-                if record.offset < end:
-                    yield record
-    finally:
-        source.close()

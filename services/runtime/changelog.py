@@ -17,65 +17,52 @@ compacted: it reaches back as far as the oldest backup that needs it (``deepclea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from itertools import chain
 from uuid import uuid4
 
 import structlog
 
-from schemas.codec import DecodeError, codec
-from schemas.records import ChangelogRow, OutboxRow, OutboxRun, RowChange, StateChange
+from schemas.codec import codec
+from schemas.records import ChangelogRow, StateChange
 from schemas.topics import CHANGELOGS, Topic
-from services.runtime.errors import PositionError, RetryableError
-from services.runtime.log import Log, LogRecord, Sink
-from services.runtime.outbox import OUTBOX, row_key
+from services.runtime.changelog_table import (
+    ALL_KEYS,
+    CHANGELOG,
+    CHANGELOG_KEY,
+    ChangelogWriter,
+    base_of,
+    encoded_row,
+)
+from services.runtime.changelog_units import (
+    BEGINNING,
+    Base,
+    Told,
+    Unit,
+    decoded,
+    digest_of,
+    in_force,
+    parts_of,
+    row_changes,
+    runs_of,
+    up_to,
+    whole_units,
+)
+from services.runtime.errors import PositionError
+from services.runtime.log import Log, Sink
+from services.runtime.log_reads import all_records, records_between
+from services.runtime.outbox import OUTBOX
 from services.runtime.positions import POSITIONS
 from services.runtime.service import OutgoingMessage, Work, fitting
 from services.storage.store import Store
-from services.storage.tables import TableDefinition, TablesReader
+from services.storage.tables import TablesReader
 
-CHANGELOG = TableDefinition("changelog", ChangelogRow)
-CHANGELOG_KEY = b"changelog"
 UNITS_BETWEEN_BASES = 256
 """A start reads from the base on: so many units and few more."""
-PART_BYTES = 1024 * 1024
-WRITTEN_AT_ONCE_BYTES = 8 * 1024 * 1024
-POLL_SECONDS = 10.0
-RECORDS_PER_POLL = 2_000
 _UNTOLD = 1
 """Number of a state that no change has led to: so that nobody takes the changes behind it for all there are."""
-_BEGINNING = -1
-"""Part of the beginning of a start."""
-_DIGEST_BYTES = 16
-_ITEM_BYTES = 32
-"""What a row or a message takes in a part beside its bytes and names, at most."""
-_ALL_KEYS = b"", b"\xff" * 9
-
-_Told = tuple[StateChange, bytes, int]
-"""A change, the bytes that told it, which are what a digest is over, and its offset."""
 
 logger = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class Unit:
-    """What one unit of work has changed and said."""
-
-    number: int
-    previous: bytes = b""
-    digest: bytes = b""
-    rows: list[RowChange] = field(default_factory=list)
-    messages: list[OutboxRun] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A place in the topic from which on it can be read: units up to a number are before it."""
-
-    offset: int = 0
-    number: int = 0
-    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +111,9 @@ class Changelog:
         if number - self._base.number > UNITS_BETWEEN_BASES:
             self._base = Base(self._log.end_offset(self.topic.name, self._shard), number - 1, self._start)
         unit = Unit(number, before.digest if before else b"")
-        parts = list(_parts(self._start, unit, _row_changes(work), _runs(work.messages)))
+        parts = list(parts_of(self._start, unit, row_changes(work), runs_of(work.messages)))
         messages = [self._message(part) for part in parts]
-        digest = _digest(message.value for message in messages)
+        digest = digest_of(message.value for message in messages)
         table.put(CHANGELOG_KEY, self._row_at(number, digest))
         return messages
 
@@ -159,8 +146,8 @@ class Changelog:
         self._require_base(row)
         begun_at = self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
-        writer = _Writer(store, self._topic_id)
-        for unit in self._units(row, number, _up_to(self._start, self._told(row))):
+        writer = ChangelogWriter(store, self._topic_id)
+        for unit in self._units(row, number, up_to(self._start, self._told(row))):
             if unit.number > number:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
@@ -171,7 +158,7 @@ class Changelog:
         elif row is not None:
             # However often it is started before it changes anything. Not behind its beginning: to lose that is no loss.
             moved = replace(row, base_offset=begun_at, base_number=number, base_start=self._start)
-            store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(moved)}})
+            store.write({CHANGELOG.name: {CHANGELOG_KEY: encoded_row(moved)}})
         return writer.count
 
     def _row(self, store: Store) -> ChangelogRow | None:
@@ -179,7 +166,7 @@ class Changelog:
 
     def _number_without_row(self, store: Store) -> int:
         """0 for a database that has never taken anything in; else what stands for all that was never told."""
-        positions = TablesReader(store).table(POSITIONS).scan(*_ALL_KEYS)
+        positions = TablesReader(store).table(POSITIONS).scan(*ALL_KEYS)
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
     def _begin(self, store: Store, sink: Sink) -> int:
@@ -191,23 +178,23 @@ class Changelog:
             sink.send(self.topic.name, self._shard, value, fingerprint)
         sink.flush()
         end = self._log.end_offset(self.topic.name, self._shard)
-        beginning = self._message(StateChange(self._start, end, b"", _BEGINNING, False, (), ()))
+        beginning = self._message(StateChange(self._start, end, b"", BEGINNING, False, (), ()))
         sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
         sink.flush()
         return end
 
     def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
         """Changes that wait in the outbox, and the fingerprints of their schema."""
-        for _, row in TablesReader(store).table(OUTBOX).scan(*_ALL_KEYS):
+        for _, row in TablesReader(store).table(OUTBOX).scan(*ALL_KEYS):
             for run in row.runs:
                 if run.topic == self.topic.name:
                     yield from ((value, run.fingerprint) for value in run.values)
 
-    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[_Told]) -> Iterator[Unit]:
+    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[Told]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
-        base, digest = _base_of(row), row.digest if row else b""
+        base, digest = base_of(row), row.digest if row else b""
         seen = base.number
-        for unit in _whole_units(changes):
+        for unit in whole_units(changes):
             if unit.number == number and row is not None and unit.digest != digest:
                 raise self._of_another_past(number)
             if unit.number <= seen:
@@ -236,10 +223,11 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _told(self, row: ChangelogRow | None, waiting: Iterable[_Told] = ()) -> Iterator[_Told]:
+    def _told(self, row: ChangelogRow | None, waiting: Iterable[Told] = ()) -> Iterator[Told]:
         """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
-        base, end = _base_of(row), self._log.end_offset(self.topic.name, self._shard)
-        return _in_force(base, chain(_decoded(self._records(base.offset, end)), waiting))
+        base, end = base_of(row), self._log.end_offset(self.topic.name, self._shard)
+        records = records_between(self._log, self.topic.name, self._shard, base.offset, end)
+        return in_force(base, chain(decoded(records), waiting))
 
     def _require_base(self, row: ChangelogRow | None) -> None:
         """The topic reaches from the base on; asked before anything is added to it, which would hide that it does not.
@@ -247,7 +235,7 @@ class Changelog:
         Raises:
             PositionError: it does not.
         """
-        base = _base_of(row)
+        base = base_of(row)
         if base.offset > self._log.end_offset(self.topic.name, self._shard):
             raise self._lost(base.number)
         if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
@@ -256,24 +244,6 @@ class Changelog:
                 f"{base.offset} on: it was trimmed; put a backup in its place that was taken later "
                 f"(deepclean restore-backup)"
             )
-
-    def _records(self, offset: int, end: int) -> Iterator[LogRecord]:
-        if offset == end:
-            return
-        source = self._log.open_source([self.topic.name], self._shard, {self.topic.name: offset})
-        try:
-            while offset < end:
-                records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-                if not records:
-                    raise RetryableError(
-                        f"{self._who}: {self.topic.name} did not come within {POLL_SECONDS:g} seconds: see that the "
-                        f"broker runs; it is tried again"
-                    )
-                for record in records:
-                    offset = record.offset + 1
-                    yield record
-        finally:
-            source.close()
 
     # ---- after a loss
 
@@ -310,166 +280,14 @@ class Changelog:
         if row is None:
             return
         end = self._log.end_offset(self.topic.name, self._shard)
-        records = self._records(self._log.first_offset(self.topic.name, self._shard), end)
-        numbers = (change.number for change, _, _ in _decoded(records) if change.part != _BEGINNING)
+        records = all_records(self._log, self.topic.name, self._shard)
+        numbers = (change.number for change, _, _ in decoded(records) if change.part != BEGINNING)
         number = max(row.number, max(numbers, default=0)) + 1
         self._base = Base(end, number)
-        store.write({CHANGELOG.name: {CHANGELOG_KEY: _encoded(self._row_at(number, row.digest))}})
+        store.write({CHANGELOG.name: {CHANGELOG_KEY: encoded_row(self._row_at(number, row.digest))}})
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
     """The changelog of a service's shard; None when it has none."""
     topic = CHANGELOGS.get(service)
     return None if topic is None else Changelog(service, topic, shard, log)
-
-
-class _Writer:
-    """Writes units to a database, several at once and each whole."""
-
-    def __init__(self, store: Store, topic_id: str) -> None:
-        self._store = store
-        self._topic_id = topic_id
-        self._batch: dict[str, dict[bytes, bytes | None]] = {}
-        self._size_bytes = 0
-        self._last: Unit | None = None
-        self.count = 0
-
-    @property
-    def number(self) -> int:
-        """Number of the newest unit; 0 before the first."""
-        return self._last.number if self._last else 0
-
-    def add(self, unit: Unit) -> None:
-        """One unit, behind those before it."""
-        if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
-            self._write(_base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
-        for change in unit.rows:
-            self._batch.setdefault(change.table, {})[change.key] = None if change.is_removed else change.value
-            self._size_bytes += len(change.key) + len(change.value)
-        self._last = unit
-        self.count += 1
-
-    def finish(self, base: Base) -> None:
-        """Write what was added last; the next start may read from ``base`` on."""
-        if self._last is not None:
-            self._write(base)
-
-    def _write(self, base: Base) -> None:
-        """With what the last unit said in place of all that waited to be sent."""
-        if self._last is None:
-            return
-        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, *_ALL_KEYS)}
-        if self._last.messages:
-            outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
-        last = self._last
-        row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
-        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: _encoded(row)}
-        self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
-        self._batch, self._size_bytes = {}, 0
-
-
-def _encoded(row: ChangelogRow) -> bytes:
-    return codec(ChangelogRow).encode(row)
-
-
-def _base_of(row: ChangelogRow | None) -> Base:
-    return Base(row.base_offset, row.base_number, row.base_start) if row else Base()
-
-
-def _digest(values: Iterable[bytes]) -> bytes:
-    digest = blake2b(digest_size=_DIGEST_BYTES)
-    for value in values:
-        digest.update(value)
-    return digest.digest()
-
-
-def _row_changes(work: Work) -> Iterator[RowChange]:
-    for table, rows in work.encoded().items():
-        for key, value in rows.items():
-            yield RowChange(table, key, value is None, value or b"")
-
-
-def _runs(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
-    for topic, fingerprint, value in messages:
-        yield OutboxRun(topic, fingerprint, (value,))
-
-
-def _size_bytes(one: RowChange | OutboxRun) -> int:
-    if isinstance(one, RowChange):
-        return _ITEM_BYTES + len(one.table) + len(one.key) + len(one.value)
-    return _ITEM_BYTES + len(one.topic) + len(one.fingerprint) + sum(map(len, one.values))
-
-
-def _parts(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:
-    """A unit in messages of ``PART_BYTES`` at most; what is larger by itself is alone."""
-    taken: tuple[list[RowChange], list[OutboxRun]] = [], []
-    index = size_bytes = 0
-    everything: Iterator[RowChange | OutboxRun] = chain(rows, messages)
-    for one in everything:
-        if size_bytes and size_bytes + _size_bytes(one) > PART_BYTES:
-            yield StateChange(start, unit.number, unit.previous, index, False, tuple(taken[0]), tuple(taken[1]))
-            taken, size_bytes, index = ([], []), 0, index + 1
-        if isinstance(one, RowChange):
-            taken[0].append(one)
-        else:
-            taken[1].append(one)
-        size_bytes += _size_bytes(one)
-    yield StateChange(start, unit.number, unit.previous, index, True, tuple(taken[0]), tuple(taken[1]))
-
-
-def _decoded(records: Iterable[LogRecord]) -> Iterator[_Told]:
-    """What the topic holds that can be read."""
-    decode = codec(StateChange).decode_message
-    for record in records:
-        try:
-            yield decode(record.value, record.fingerprint), record.value, record.offset
-        except DecodeError as error:
-            logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
-
-
-def _up_to(start: str, changes: Iterable[_Told]) -> Iterator[_Told]:
-    """What was told up to the beginning of a start.
-
-    Raises:
-        RetryableError: it does not count, since that of another start has come before it; or it is not there.
-    """
-    for told in changes:
-        if told[0].part == _BEGINNING and told[0].start == start:
-            return
-        yield told
-    raise RetryableError("the beginning of this start is not in its changelog, or came too late: it is tried again")
-
-
-def _in_force(base: Base, changes: Iterable[_Told]) -> Iterator[_Told]:
-    """Beginnings that count, and what was told by the start that is under way; by any as long as none is known."""
-    start, begun_at = base.start, base.offset
-    for told in changes:
-        change, _, offset = told
-        if change.part == _BEGINNING:
-            if change.number < begun_at:
-                continue  # of an earlier one, which has not seen the one that is under way
-            start, begun_at = change.start, offset + 1
-        elif start not in ("", change.start):
-            continue  # of an earlier one, which was still on its way
-        yield told
-
-
-def _whole_units(changes: Iterable[_Told]) -> Iterator[Unit]:
-    """Units that are there with all parts. One that was cut off begins again, or never existed."""
-    unit, values = Unit(0), list[bytes]()
-    for change, value, _ in changes:
-        if change.number == unit.number and change.part in range(len(values)) and value == values[change.part]:
-            continue  # sent again amid its own unit: what follows is of the first time
-        if change.part == 0:
-            if change.number < unit.number:
-                continue  # sent again amid a later one
-            unit, values = Unit(change.number, change.previous), []
-        if change.number != unit.number or change.part != len(values):
-            continue
-        unit.rows += change.rows
-        unit.messages += change.messages
-        values.append(value)
-        if change.is_last:
-            unit.digest = _digest(values)
-            yield unit
-            unit, values = Unit(unit.number), []

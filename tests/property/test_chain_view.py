@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import ChainedBucket
-from services.domain.chain_view import ChainView
-from services.domain.reclaimability import judge
+from services.domain.chain_view import ChainView, UnknownDeathError
+from services.domain.reclaimability import LifetimeError, Verdict, judge
 
 BUCKETS = (1, 2)
 
@@ -98,3 +99,27 @@ def test_the_view_judges_as_the_rule_does(given_steps: list[tuple[str, int, int]
             assert n == sum(each < death for each in ever)
             for birth in (each for each in edges if 0 < each < death):
                 assert model.view.judge(bucket, birth, death, n) is judge(birth, death, model.live[bucket])
+
+
+@given(steps, st.lists(st.tuples(st.sampled_from([0, *BUCKETS]), *[st.integers(-2, 130)] * 2, st.integers(-2, 42))))
+def test_many_rows_are_judged_as_each_alone(
+    given_steps: list[tuple[str, int, int]], lifetimes: list[tuple[int, int, int, int]]
+) -> None:
+    """Rows that no bucket can have, too: where a row alone raises an error, nothing is said of it among many."""
+    model = Model()
+    for step in given_steps:
+        model.play(*step)
+    # Beside whatever comes, lives that could have been: random ones mostly contradict the chain.
+    possible = [
+        (bucket, birth, death, model.view.snapshots_before(bucket, death))
+        for bucket in BUCKETS
+        for birth, death in pairwise(sorted({each + nudge for each in (1, *model.ever[bucket]) for nudge in (0, 1)}))
+    ]
+    rows = [*lifetimes, *possible]
+    alone: list[Verdict | None] = []
+    for row in rows:
+        try:
+            alone.append(model.view.judge(*row))
+        except (UnknownDeathError, LifetimeError):
+            alone.append(None)
+    assert model.view.judge_columns(*zip(*rows, strict=True)) == alone

@@ -27,8 +27,9 @@ from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.pure_judge import PureJudge
-from services.runtime import changelog, loop
+from services.runtime import changelog, changelog_units, loop
 from services.runtime.changelog import Changelog
+from services.runtime.changelog_units import Base, Told
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Message, OutgoingMessage, Work
@@ -166,15 +167,15 @@ def changes_told_last(patch: Patch) -> None:
 
 def any_beginning_counts(patch: Patch) -> None:
     """The beginning of a start that is over supersedes the one that is under way, when it arrives late."""
-    original = changelog._in_force
+    original = changelog_units.in_force
 
-    def in_force(base: changelog.Base, changes: Iterable[changelog._Told]) -> Iterator[changelog._Told]:
+    def in_force(base: Base, changes: Iterable[Told]) -> Iterator[Told]:
         seen_all = (
             (replace(one, number=offset) if one.part < 0 else one, value, offset) for one, value, offset in changes
         )
         return original(base, seen_all)
 
-    patch.setattr(changelog, "_in_force", in_force)
+    patch.setattr(changelog, "in_force", in_force)
 
 
 def outbox_cleared_before_acknowledgement(patch: Patch) -> None:

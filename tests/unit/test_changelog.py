@@ -37,8 +37,10 @@ from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LostTail, accept_losses, find_losses
 from services.plane.shard_databases import database_directory, new_database, positions_of
 from services.plane.trimming import plan_trims
-from services.runtime import changelog
-from services.runtime.changelog import CHANGELOG, CHANGELOG_KEY, Changelog, LostChangesError, Unit
+from services.runtime import changelog, changelog_table, changelog_units
+from services.runtime.changelog import Changelog, LostChangesError
+from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
+from services.runtime.changelog_units import Unit
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import PositionError, RetryableError, StoreError
 from services.runtime.loop import RUNTIME_TABLES, Runner
@@ -343,7 +345,7 @@ MEBIBYTE = 1024 * 1024
 @pytest.mark.parametrize("sizes", [(10, 9 * MEBIBYTE, 10), (MEBIBYTE - 200, 9 * MEBIBYTE), (100,) * 40_000])
 def test_a_part_is_no_larger_than_its_largest_row_needs(sizes: tuple[int, ...]) -> None:
     rows = [RowChange("deadLetterPlaceTable", b"key", False, bytes(size)) for size in sizes]
-    parts = list(changelog._parts("start", Unit(7, b"previous"), rows, ()))
+    parts = list(changelog_units.parts_of("start", Unit(7, b"previous"), rows, ()))
     assert [row for part in parts for row in part.rows] == rows
     assert [part.part for part in parts] == list(range(len(parts)))
     assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
@@ -354,8 +356,8 @@ def test_a_part_is_no_larger_than_its_largest_row_needs(sizes: tuple[int, ...]) 
 class TestParts:
     @pytest.fixture(autouse=True)
     def small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(changelog, "PART_BYTES", 200)
-        monkeypatch.setattr(changelog, "WRITTEN_AT_ONCE_BYTES", 50)
+        monkeypatch.setattr(changelog_units, "PART_BYTES", 200)
+        monkeypatch.setattr(changelog_table, "WRITTEN_AT_ONCE_BYTES", 50)
 
     def test_a_unit_in_parts_is_whole_again(self) -> None:
         plane = Plane()

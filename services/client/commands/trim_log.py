@@ -22,9 +22,9 @@ from services.plane.reader_positions import reader_positions
 from services.plane.trimming import Trim, plan_trims
 from services.runtime.clock import SystemClock
 from services.runtime.kafka import KafkaLog, producer_configuration
+from services.runtime.log_reads import records_between
 from services.runtime.signing import person_command
 
-POLL_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
 
 
@@ -107,20 +107,10 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
     """Offset of the newest record of the whole chain before an offset, which is read in full to find it."""
-    offset, found = log.first_offset(SNAPSHOT_CHAIN.name, shard), None
-    source = log.open_source([SNAPSHOT_CHAIN.name], shard, {SNAPSHOT_CHAIN.name: offset})
-    try:
-        while offset < until:
-            records = source.poll(10_000, POLL_SECONDS)
-            if not records:
-                raise StackError(f"{SNAPSHOT_CHAIN.name} did not come within {POLL_SECONDS:g} seconds: see the broker.")
-            for record in records:
-                offset = record.offset + 1
-                marker = codec(SnapshotChainRecord).decode_message(record.value, record.fingerprint)
-                if isinstance(marker.body, FullChain) and record.offset < until:
-                    found = record.offset
-    finally:
-        source.close()
+    topic, decode, found = SNAPSHOT_CHAIN.name, codec(SnapshotChainRecord).decode_message, None
+    for record in records_between(log, topic, shard, log.first_offset(topic, shard), until):
+        if isinstance(decode(record.value, record.fingerprint).body, FullChain):
+            found = record.offset
     return found
 
 

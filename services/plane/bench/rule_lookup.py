@@ -32,6 +32,7 @@ KINDS = 3
 ROUNDS = 3
 SPARK_ROWS_PER_SECOND = 1_000_000
 FIFTY = Target(50, is_of_ratio=True)
+_Verdicts = list[Verdict | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class _Case:
 
     shard: LoadedShard
     view: ChainView
+    messages: Sequence[DeletedEntries]
     entries: Sequence[DeletedEntry]
+    """The rows of the messages, in their order."""
     names: Sequence[str]
 
 
@@ -51,8 +54,8 @@ def measure_rule_lookup(conditions: Conditions) -> Sequence[Figure]:
     the entries each is held by both snapshots, by one, by none; keys are chosen anywhere. The look-up gets the name's
     row from the previous snapshot's checkpoint and, where that has the version, from the one before it, as Ozone's
     filters do, but without their look-up of renames; it is given the names and open checkpoints. Both must say the
-    same. The services' rule is ChainView.judge, Spark's its column over the same entries many times over. One thread
-    in this process, by its own processor time; Spark by the clock on all cores.
+    same. The services' rule is ChainView.judge_columns, Spark's its column over the same entries many times over. One
+    thread in this process, by its own processor time; Spark by the clock on all cores.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     try:
@@ -90,20 +93,21 @@ def _load(conditions: Conditions, shard: LoadedShard) -> _Case:
     numbers = [*random.sample(range(keys), min(each, keys)), *range(keys, keys + len(SNAPSHOTS) * each)]
     random.shuffle(numbers)
     shard.apply(_deletes(numbers))
-    entries = [entry for message in shard.said(DELETED_ENTRIES) for entry in _of_message(message)]
-    return _Case(shard, view, entries, [flat_name(number) for number in numbers])
+    messages = [message for message in map(_entries, shard.said(DELETED_ENTRIES)) if message.rows.object_ids]
+    entries = [entry for message in messages for entry in deleted_entries(message)]
+    return _Case(shard, view, messages, entries, [flat_name(number) for number in numbers])
 
 
 def _deletes(numbers: Sequence[int]) -> Iterator[NamespaceCommand]:
     return (DeleteKey(VOLUME, BUCKET, flat_name(number)) for number in numbers)
 
 
-def _of_message(message: object) -> list[DeletedEntry]:
+def _entries(message: object) -> DeletedEntries:
     assert isinstance(message, DeletedEntries)  # noqa: S101  nothing else is on the topic
-    return deleted_entries(message) if message.rows.object_ids else []
+    return message
 
 
-def _rate(count: int, judge_all: Callable[[], list[Verdict]]) -> tuple[list[Verdict], float]:
+def _rate(count: int, judge_all: Callable[[], _Verdicts]) -> tuple[_Verdicts, float]:
     """The verdicts, and how many a second: the median of some rounds, after one that only warms up."""
     verdicts, rates = judge_all(), []
     for _ in range(ROUNDS):
@@ -113,17 +117,22 @@ def _rate(count: int, judge_all: Callable[[], list[Verdict]]) -> tuple[list[Verd
     return verdicts, median(rates)
 
 
-def _judged(case: _Case) -> list[Verdict]:
-    judge = case.view.judge
-    return [judge(one.bucket_id, one.birth, one.death, one.snapshots_before_death) for one in case.entries]
+def _judged(case: _Case) -> _Verdicts:
+    """A message at a time, as the second judge does."""
+    verdicts: _Verdicts = []
+    for one in case.messages:
+        names = one.rows
+        columns = (names.bucket_ids, names.births, names.deaths, one.snapshots_before_death)
+        verdicts += case.view.judge_columns(*columns)
+    return verdicts
 
 
-def _looked_up(case: _Case) -> list[Verdict]:
+def _looked_up(case: _Case) -> _Verdicts:
     """In each snapshot, from the newest back, whether the name has this very version there."""
     before, previous = (case.shard.store.open_checkpoint(name) for name in SNAPSHOTS)
     try:
         in_previous, in_before = (TablesReader(view).table(KEY_TABLE) for view in (previous, before))
-        verdicts = []
+        verdicts: _Verdicts = []
         for entry, name in zip(case.entries, case.names, strict=True):
             key = flat_key(VOLUME, BUCKET, name)
             row = in_previous.get(key)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 WARM = "warm"
 POLL_SECONDS = 0.05
 STALLED_SECONDS = 120.0
+ANSWER_SECONDS = 900.0
+"""A snapshot may be asked for behind millions of commands; a process that ends is noticed at once."""
 _MOST_WARM_KEYS = 100_000
 
 
@@ -51,7 +53,7 @@ class SharedPlane:
         self.is_for_held = is_for_held
         conditions.say("starting the plane")
         self.stack = Stack(conditions.scratch("plane")).start()
-        self.client: KafkaPlane = self.stack.client()
+        self.client = KafkaPlane(self.stack.address, answer_seconds=ANSWER_SECONDS, check=self.stack.require_running)
         self.producer = BulkProducer(self.stack.address.bootstrap_servers)
         self.maker = CommandMaker()
         self._buckets = 0

@@ -1,0 +1,70 @@
+"""The row in which a database keeps how far it has come in its changelog, and how units bring it further."""
+
+from __future__ import annotations
+
+from schemas.codec import codec
+from schemas.records import ChangelogRow, OutboxRow
+from services.runtime.changelog_units import Base, Unit
+from services.runtime.outbox import OUTBOX, row_key
+from services.storage.store import Store
+from services.storage.tables import TableDefinition, TablesReader
+
+CHANGELOG = TableDefinition("changelog", ChangelogRow)
+CHANGELOG_KEY = b"changelog"
+ALL_KEYS = b"", b"\xff" * 9
+WRITTEN_AT_ONCE_BYTES = 8 * 1024 * 1024
+
+
+def base_of(row: ChangelogRow | None) -> Base:
+    """From where on a database has to read; from the beginning for one that was never written to."""
+    return Base(row.base_offset, row.base_number, row.base_start) if row else Base()
+
+
+class ChangelogWriter:
+    """Brings a database further by units, several at once and each whole."""
+
+    def __init__(self, store: Store, topic_id: str) -> None:
+        self._store = store
+        self._topic_id = topic_id
+        self._batch: dict[str, dict[bytes, bytes | None]] = {}
+        self._size_bytes = 0
+        self._last: Unit | None = None
+        self.count = 0
+
+    @property
+    def number(self) -> int:
+        """Number of the newest unit; 0 before the first."""
+        return self._last.number if self._last else 0
+
+    def add(self, unit: Unit) -> None:
+        """One unit, behind those before it."""
+        if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
+            self._write(base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
+        for change in unit.rows:
+            self._batch.setdefault(change.table, {})[change.key] = None if change.is_removed else change.value
+            self._size_bytes += len(change.key) + len(change.value)
+        self._last = unit
+        self.count += 1
+
+    def finish(self, base: Base) -> None:
+        """Write what was added last; the next start may read from ``base`` on."""
+        if self._last is not None:
+            self._write(base)
+
+    def _write(self, base: Base) -> None:
+        """With what the last unit said in place of all that waited to be sent."""
+        if self._last is None:
+            return
+        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, *ALL_KEYS)}
+        if self._last.messages:
+            outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
+        last = self._last
+        row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
+        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: encoded_row(row)}
+        self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
+        self._batch, self._size_bytes = {}, 0
+
+
+def encoded_row(row: ChangelogRow) -> bytes:
+    """The one row of the table, as it is stored."""
+    return codec(ChangelogRow).encode(row)

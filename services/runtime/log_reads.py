@@ -1,0 +1,42 @@
+"""Reading a stretch of a partition once, from one offset to another, beside the loop that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.runtime.errors import RetryableError
+from services.runtime.log import Log, LogRecord
+
+POLL_SECONDS = 10.0
+RECORDS_PER_POLL = 2_000
+
+
+def records_between(log: Log, topic: str, partition: int, first: int, end: int) -> Iterator[LogRecord]:
+    """Records of a partition from offset ``first`` up to ``end``, without it.
+
+    Raises:
+        PositionError: ``first`` is outside the partition.
+        RetryableError: they do not come.
+    """
+    if first >= end:
+        return
+    source = log.open_source([topic], partition, {topic: first})
+    try:
+        while first < end:
+            records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
+            if not records:
+                raise RetryableError(
+                    f"{topic}, partition {partition}, did not come from offset {first} on within {POLL_SECONDS:g} "
+                    f"seconds: see that the broker runs"
+                )
+            for record in records:
+                first = record.offset + 1
+                if first <= end:
+                    yield record
+    finally:
+        source.close()
+
+
+def all_records(log: Log, topic: str, partition: int) -> Iterator[LogRecord]:
+    """Records of a partition from its beginning to its present end; raises as ``records_between`` does."""
+    return records_between(log, topic, partition, log.first_offset(topic, partition), log.end_offset(topic, partition))
