@@ -87,8 +87,10 @@ def consumer_configuration(
         # With the default of a second, a reader that was once full stands idle until that second is over.
         "fetch.queue.backoff.ms": 10,
         # What is fetched ahead stands before a rare message of another topic: less of it, and nobody waits long.
-        "queued.min.messages": 20_000,
+        "queued.min.messages": 10_000,
         "queued.max.messages.kbytes": 32_768,
+        # One answer comes on top of that. Unpacked it is several times as large, with 500 bytes more a message.
+        "fetch.message.max.bytes": 262_144,
     }
 
 

@@ -7,7 +7,6 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 when a shard had to stop (the last line
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import logging
 import signal
@@ -31,6 +30,7 @@ from services.runtime.hosted_shard import HostedShard, ServiceParts
 from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
+from services.runtime.memory import calm_garbage_collector, share_arenas
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
@@ -38,8 +38,6 @@ from services.storage.store import Store
 
 HOUSE_SECONDS = 5.0
 SIGNAL_SECONDS = 0.2
-GARBAGE_THRESHOLDS = (50_000, 20, 100)
-"""A batch makes some ten objects for each message and keeps them until it is written; none of them are in cycles."""
 
 BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
 
@@ -148,6 +146,7 @@ class ServiceProcess:
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
     """Run a service as its command line and environment say; returns the exit code."""
     keep_files_private()
+    share_arenas()
     try:
         settings = read_settings(name, arguments)
         configure_logging(name, settings.log_level)
@@ -169,7 +168,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     signals: SimpleQueue[int] = SimpleQueue()
     for expected in (signal.SIGTERM, signal.SIGINT):
         signal.signal(expected, lambda number, _: signals.put(number))
-    _calm_garbage_collector()
+    calm_garbage_collector()
     if settings.crash_at or settings.clock_offset_seconds:
         logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
     for reason in set_aside():
@@ -178,13 +177,6 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     status = process.run(signals)
     logger.info("ended", status=status)
     return status
-
-
-def _calm_garbage_collector() -> None:
-    """Look for cycles rarely, and never again among what the start has made: a tenth of all processor time else."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def configure_logging(service: str, level: str) -> None:

@@ -14,7 +14,7 @@ from services.plane.bench.offered import Offered
 from services.plane.bench.shared_plane import SharedPlane, shared_plane
 
 NAME = "sustained"
-LOAD = 0.8
+LOAD = 0.9
 """What is offered, of what the plane does in a burst."""
 PUT_AT_ONCE = 200_000
 RATE = Target(20_000)
@@ -26,8 +26,8 @@ Backlog = list[tuple[float, int]]
 def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
     """Deletions a second freed for the whole run (``--seconds 300`` for five minutes), and whether a backlog grows.
 
-    The whole plane runs. First a burst tells how fast it frees; then deletes of keys put before are offered at four
-    fifths of that rate, by a schedule that waits for nothing. Backlog is what was sent and is not freed; it is bounded
+    The whole plane runs. First a burst tells how fast it frees; then deletes of keys put before are offered at nine
+    tenths of that rate, by a schedule that waits for nothing. Backlog is what was sent and is not freed; it is bounded
     when its peak in the last third of the run is at most twice that in the middle third, before which the plane finds
     its pace.
     """
