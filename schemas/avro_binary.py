@@ -300,7 +300,7 @@ class Union(Kind):
             branch.write(value, out)
 
 
-def read_all(kind: Kind, data: bytes) -> tuple[object, int]:
+def read_all(kind: Kind, data: bytes) -> tuple[Any, int]:
     """The value that some bytes begin with, and how many of them it takes.
 
     Raises:

@@ -121,7 +121,11 @@ class Codec(Generic[R]):
         Raises:
             DecodeError: the bytes end early, or a value is out of its range.
         """
-        return self._read_first(body)[0]
+        try:
+            record: R = avro_binary.read_all(self._kind, body)[0]
+        except DecodeError as error:
+            raise self._not_one(error) from error
+        return record
 
     def decode(self, body: bytes) -> R:
         """The record in Avro bytes that the newest schema wrote.
@@ -129,7 +133,11 @@ class Codec(Generic[R]):
         Raises:
             DecodeError: the bytes end early or late, or a value is out of its range.
         """
-        record, length = self._read_first(body)
+        try:
+            found: tuple[R, int] = avro_binary.read_all(self._kind, body)
+        except DecodeError as error:
+            raise self._not_one(error) from error
+        record, length = found
         if length < len(body):
             raise DecodeError(f"{len(body) - length} bytes follow after a {self.record_class.__name__}")
         return record
@@ -164,13 +172,8 @@ class Codec(Generic[R]):
             raise DecodeError(f"{len(body)} bytes are none of an older {self.record_class.__name__}")
         return target.getvalue()
 
-    def _read_first(self, body: bytes) -> tuple[R, int]:
-        """The record that the bytes begin with, and how many bytes it takes."""
-        try:
-            record, length = avro_binary.read_all(self._kind, body)
-        except DecodeError as error:
-            raise DecodeError(f"not a {self.record_class.__name__}: {error}") from error
-        return typing.cast(R, record), length
+    def _not_one(self, error: DecodeError) -> DecodeError:
+        return DecodeError(f"not a {self.record_class.__name__}: {error}")
 
 
 _CODECS: dict[type[Any], Codec[Any]] = {}

@@ -1,4 +1,4 @@
-"""What the job makes of one batch: columns that decode, judge and encode, made once and used for every batch.
+"""What the job makes of one batch: columns that decode, judge and encode, made once and used for every plan.
 
 A message holds many rows, by columns; it is read whole, then each row is judged. The batch is grouped by shard and by a
 stretch of offsets, so that one shuffle of little more than the rows to be purged gives whole messages. A message that
@@ -15,7 +15,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation, functions
+from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.functions import col, lit, when
 
@@ -108,10 +108,11 @@ class BatchPlan:
             ).alias("headers"),
         ]
 
-    def messages(self, batch: DataFrame, view: DataFrame, versions: str, observation: Observation) -> DataFrame:
+    def messages(self, batch: DataFrame, view: DataFrame, versions: str) -> DataFrame:
         """All that is to be sent but for the barriers, as the Kafka sink wants it.
 
-        ``versions`` is a Spark array with the chain version of each shard's view, as text.
+        ``versions`` is a Spark array with the chain version of each shard's view, as text. What is observed on the way
+        is for ``batch_outcome``.
         """
         read = batch.select(*self._placed).select(*self._numbered).select(*self._decoded).select(*self._checked)
         entries = read.select(*self._exploded).select(*self._rows)
@@ -121,7 +122,7 @@ class BatchPlan:
             col("entries.*"), col("previous_cells"), col("taken_cells"), version.alias("view_version")
         ).select(*self._judged)
         grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
-        return grouped.observe(observation, *self._observed).select("shard", self._message).select(*self._sent)
+        return grouped.observe("outcome", *self._observed).select("shard", self._message).select(*self._sent)
 
 
 def batch_outcome(observed: Mapping[str, Any]) -> BatchOutcome:

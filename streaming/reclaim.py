@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.access import STREAMING, group_prefix
@@ -31,7 +31,8 @@ from schemas.credentials import KafkaCredentials
 from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
 from schemas.topics import DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.row_columns import NO_ROWS
-from streaming.batch import BatchOutcome, BatchPlan, PlacedBarrier, batch_outcome
+from streaming.batch import BatchOutcome, PlacedBarrier, batch_outcome
+from streaming.batch_plans import BatchPlans
 from streaming.chain import ChainReader
 from streaming.errors import PrematureError, StreamingError, TryAgainError
 from streaming.inputs import made_anew
@@ -119,7 +120,7 @@ class ReclaimJob:
         self._session = session
         self._options = options
         self._metrics = metrics
-        self._plan = BatchPlan()
+        self._plans = BatchPlans()
         self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
         self._view = ViewTable(session, self._chain.views)
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
@@ -228,10 +229,9 @@ class ReclaimJob:
     def _judge(self, batch: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
         view = self._follow_chain()
-        observation = Observation(f"batch-{batch_id}")
-        messages = self._plan.messages(batch, view, self._view.versions(), observation)
-        messages.write.format("kafka").mode("append").options(**self._sink_options()).save()
-        outcome = batch_outcome(observation.get)
+        planned = self._plans.over(batch, view, self._view.versions())
+        planned.frame.write.format("kafka").mode("append").options(**self._sink_options()).save()
+        outcome = batch_outcome(planned.observed())
         if outcome.premature:
             raise PrematureError(
                 f"{outcome.premature} entries know of more of the snapshot chain than gc.snapshot-chain holds: see "

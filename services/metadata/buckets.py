@@ -33,7 +33,7 @@ from services.storage.store import prefix_end
 
 def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
     """A bucket by its name, to change something in it: not while it is being rolled back."""
-    row = bucket_row(work, volume, bucket)
+    row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket)) or bucket_row(work, volume, bucket)
     if row.rollback_snapshot_id:
         raise CommandError(
             ErrorCode.BUCKET_BUSY, f"bucket {volume}/{bucket} is being rolled back; try again when that is done"

@@ -7,6 +7,7 @@ after that nothing can be undone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from schemas.codec import codec
 from schemas.records import (
@@ -34,6 +35,7 @@ from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
 from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
 from services.metadata.shadow import count_version, discount_encoded, has_counted, is_in_shadow
+from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     DELETED_TABLE,
@@ -42,6 +44,7 @@ from services.metadata.tables import (
 )
 from services.metadata.transaction import Transaction
 from services.runtime.errors import InvariantError
+from services.storage.tables import Table
 
 _KEY_HEAD = codec(KeyHead)
 _KEY_NAMES = codec(KeyNames)
@@ -59,39 +62,44 @@ class _Claim:
         self.gone: list[RowName] = []
         self.refused: list[RowName] = []
         self.held_back: list[RowName] = []
+        self._deleted = transaction.work.table(DELETED_TABLE)
+        self._reclaim = transaction.work.table(RECLAIM_TABLE)
+        # Of the bucket at hand:
         self._is_held_back = self._was_in_shadow = False
+        self._snapshots = SnapshotList.of(())
         self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
         identities = _Identities(self._transaction)
+        keys = _read_ahead(self._deleted, names, identities) if names.kind is DeletedKind.KEY else None
         bucket_id = None
-        for row in rows(names):
-            identity = identities.of(row[0])
+        for place, row in enumerate(rows(names)):
             if row[0] != bucket_id:
                 bucket_id = row[0]
-                self._is_held_back = is_held_back(self._transaction, bucket_id)
-                self._was_in_shadow = has_counted(self._transaction, bucket_id)
-            if identity is None:
+                self._take_up(bucket_id)
+            if keys is not None:
+                self._key(row, keys[place])
+            elif (identity := identities.of(bucket_id)) is None:
                 self.gone.append(RowName(names.kind, *row))
-            elif names.kind is DeletedKind.KEY:
-                self._key(row, identity)
             elif names.kind is DeletedKind.RENAME_ENTRY:
                 self._rename_entry(RowName(names.kind, *row), identity)
             else:
                 self._directory(RowName(names.kind, *row), identity)
 
-    def _is_held(self, bucket_id: int, birth: int, death: int) -> bool:
-        """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
-        snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
-        return not is_reclaimable_after(birth, snapshots.previous(death))
+    def _take_up(self, bucket_id: int) -> None:
+        """Rows of this bucket follow."""
+        self._is_held_back = is_held_back(self._transaction, bucket_id)
+        self._was_in_shadow = has_counted(self._transaction, bucket_id)
+        self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
 
-    def _key(self, named: Row, identity: BucketIdentity) -> None:
-        bucket_id, object_id, birth, death = named
-        work = self._transaction.work
-        key = garbage_key(identity.volume_id, bucket_id, death, object_id)
-        row = work.table(DELETED_TABLE).get_encoded(key)
-        snapshots = self._transaction.snapshots.of(work, bucket_id)
+    def _is_held(self, birth: int, death: int) -> bool:
+        """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
+        return not is_reclaimable_after(birth, self._snapshots.previous(death))
+
+    def _key(self, named: Row, key: bytes) -> None:
+        bucket_id, _, birth, death = named
+        row, snapshots = self._deleted.get_encoded(key), self._snapshots
         # Its name is asked for only where a snapshot, dropped since, may have held it.
         is_noted = bool(snapshots.rows) and birth <= snapshots.rows[-1].txn
         version = None if row is None else (_KEY_NAMES if is_noted else _KEY_HEAD).decode_head(row)
@@ -99,7 +107,7 @@ class _Claim:
             self._claimed_before(named, key)
             return
         # The row's key holds its death: it is the row's own.
-        if self._is_held(bucket_id, version.birth, death):
+        if self._is_held(version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         if self._is_held_back:
@@ -111,15 +119,15 @@ class _Claim:
             self._is_held_back = True
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
-        work.table(DELETED_TABLE).delete(key)
+        self._deleted.delete(key)
         if self._was_in_shadow:
             discount_encoded(self._transaction, bucket_id, row)
         shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
-            forget_death(work, bucket_id, version, death)
+            forget_death(self._transaction.work, bucket_id, version, death)
         blocks = _block_fields(named, version)
         claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
-        work.table(RECLAIM_TABLE).put_encoded(key, claimed)
+        self._reclaim.put_encoded(key, claimed)
         self._sums.add(bucket_id, version.size_bytes)
         self.groups.append((*named, *blocks))
 
@@ -131,7 +139,7 @@ class _Claim:
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
-        row = self._transaction.work.table(RECLAIM_TABLE).get_encoded(key)
+        row = self._reclaim.get_encoded(key)
         claimed = None if row is None else _KEY_HEAD.decode_head(row)
         if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
@@ -144,7 +152,7 @@ class _Claim:
         row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
         if row is None:
             self.gone.append(name)
-        elif self._is_held(name.bucket_id, row.birth, row.death):
+        elif self._is_held(row.birth, row.death):
             self.refused.append(name)
         elif self._is_held_back:
             self.held_back.append(name)
@@ -219,6 +227,17 @@ class _Identities:
         return self._identity
 
 
+def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> list[bytes]:
+    """Read the rows of one kind together; says their keys, of a bucket that never was a key without a row."""
+    keys, bucket_id, identity = [], None, None
+    for row_bucket_id, object_id, _, death in rows(names):
+        if row_bucket_id != bucket_id:
+            bucket_id, identity = row_bucket_id, identities.of(row_bucket_id)
+        keys.append(b"" if identity is None else garbage_key(identity.volume_id, row_bucket_id, death, object_id))
+    table.read_ahead(keys)
+    return keys
+
+
 def _block_fields(named: Row, version: KeyHead | KeyNames) -> tuple[int, int, int, int, int]:
     """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
     run = version.blocks
@@ -241,12 +260,8 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
     ledger, sums = Ledger(), _Sums()
     for names in command.rows:
-        for named in rows(names):
-            bucket_id, object_id, birth, death = named
-            identity = identities.of(bucket_id)
-            if identity is None:
-                continue
-            key = garbage_key(identity.volume_id, bucket_id, death, object_id)
+        for named, key in zip(rows(names), _read_ahead(claimed_rows, names, identities), strict=True):
+            bucket_id, _, birth, _ = named
             row = claimed_rows.get_encoded(key)
             if row is None:
                 continue

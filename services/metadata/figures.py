@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from schemas.records import AccountRow, BucketRow
 from services.domain.table_keys import bucket_id_key, bucket_key
-from services.metadata.batch_sums import BatchSums
+from services.metadata.batch_sums import Amounts, BatchSums
 from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
 from services.runtime.service import Work
 
@@ -21,26 +21,26 @@ class BucketFigures:
     def __init__(self) -> None:
         self._used: BatchSums[int] = BatchSums()
         self._accounts: BatchSums[int] = BatchSums()
-        self._stored: BatchSums[None] = BatchSums()
+        self._stored_bytes = self._kept_stored_bytes = 0
         self._last_txn: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
         self._used.clear()
         self._accounts.clear()
-        self._stored.clear()
+        self._stored_bytes = self._kept_stored_bytes = 0
         self._last_txn.clear()
 
     def undo_message(self) -> None:
         """The present message was not applied."""
         self._used.undo_message()
         self._accounts.undo_message()
-        self._stored.undo_message()
+        self._stored_bytes = self._kept_stored_bytes
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Bytes and names that have become live."""
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
-        self._stored.add(None, (size_bytes,))
+        self._stored_bytes += size_bytes
 
     def bury(self, bucket_id: int, size_bytes: int, *, has_row: bool) -> None:
         """One key or directory has died; without a row in a garbage table it is just gone."""
@@ -66,12 +66,11 @@ class BucketFigures:
         """SCM has confirmed claimed versions."""
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
         self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
-        self._stored.add(None, (-size_bytes,))
+        self._stored_bytes -= size_bytes
 
     def moved_stored(self) -> int:
         """By how much this batch has changed the bytes of the shard that are put and not freed."""
-        moved = self._stored.of(None)
-        return moved[0] if moved else 0
+        return self._stored_bytes
 
     def moved_live(self) -> tuple[int, int]:
         """Bytes and names that the present message has taken off the live figures."""
@@ -93,11 +92,10 @@ class BucketFigures:
 
     def keep_message(self, txn: int) -> None:
         """The present message was applied at a txn."""
-        for bucket_id, _ in self._used.message():
+        for bucket_id, _ in self._used.keep_message():
             self._last_txn[bucket_id] = txn
-        self._used.keep_message()
         self._accounts.keep_message()
-        self._stored.keep_message()
+        self._kept_stored_bytes = self._stored_bytes
 
     def write(self, work: Work) -> None:
         """Write the changed figures."""
@@ -116,7 +114,7 @@ class BucketFigures:
             accounts.put(key, after)
         self.clear()
 
-    def _write_used(self, work: Work, bucket_id: int, moved: list[int]) -> None:
+    def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
         """Correct a bucket's row; one that was deleted has no figures to correct."""
         bucket = _bucket_of(work, bucket_id)
         if bucket is None:

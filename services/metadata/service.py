@@ -90,7 +90,7 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
-_ALWAYS_ANSWERED = (records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker)
+_ALWAYS_ANSWERED = frozenset({records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker})
 """Whoever reads the log again cannot tell without the answer whether it came in time."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
@@ -101,7 +101,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
-_ALONE = (records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail)
+_ALONE = frozenset({records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail})
 
 
 class MetadataService:
@@ -155,12 +155,16 @@ class MetadataService:
     def apply(self, message: Message, work: Work) -> None:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
+        kind = type(command.body)
         if isinstance(command.body, records.AcceptLostTail):
             lost_tail.check_place(command.body, message.offset)
         log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
-        transaction = self._begin(work, log_time_ms)
+        transaction = self._transaction
+        if transaction is None or transaction.work is not work:
+            transaction = self._transaction = self._new_transaction(work)
+        transaction.begin(self._counters, log_time_ms)
         try:
-            if type(command.body) in _CLIENT_HANDLERS:
+            if kind in _CLIENT_HANDLERS:
                 self._apply_client_command(message, transaction)
             else:
                 if self._signers.is_on:
@@ -175,34 +179,29 @@ class MetadataService:
                 self._tell_collectors(work)
         self._counters.log_time_ms = log_time_ms
 
-    def _begin(self, work: Work, log_time_ms: int) -> Transaction:
-        """The next transaction; one object serves a whole batch."""
-        transaction = self._transaction
-        if transaction is None or transaction.work is not work:
-            transaction = self._transaction = Transaction(
-                work,
-                self._counters,
-                self._snapshots,
-                self._space,
-                self._figures,
-                self._written,
-                self._entries,
-                self._directories,
-                signers=self._signers,
-                collectors=self._collectors,
-            )
-        transaction.begin(self._counters, log_time_ms)
-        return transaction
+    def _new_transaction(self, work: Work) -> Transaction:
+        """One object serves a whole batch, one command after the other."""
+        return Transaction(
+            work,
+            self._counters,
+            self._snapshots,
+            self._space,
+            self._figures,
+            self._written,
+            self._entries,
+            self._directories,
+            signers=self._signers,
+            collectors=self._collectors,
+        )
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
         work, command = transaction.work, message.record
+        kind = type(command.body)
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
             raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
-        expected = _NAMED_SENDERS.get(type(command.body))
+        expected = _NAMED_SENDERS.get(kind)
         if expected is not None and command.sender != expected:
-            raise InvalidMessageError(
-                f"{type(command.body).__name__} comes from {expected}, not from {command.sender!r}"
-            )
+            raise InvalidMessageError(f"{kind.__name__} comes from {expected}, not from {command.sender!r}")
         if self._signers.is_on and (denial := self._denial(message, transaction)):
             # Not remembered: otherwise a stranger could use up a client's numbers.
             if command.wants_reply:
@@ -216,7 +215,7 @@ class MetadataService:
                 return
         outcome = self._carry_out(command, transaction)
         encoded = b""
-        if command.wants_reply or isinstance(command.body, _ALWAYS_ANSWERED):
+        if command.wants_reply or kind in _ALWAYS_ANSWERED:
             encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:

@@ -144,6 +144,7 @@ class Runner:
         self._after_write = after_write
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
+        self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
         self._sink = log.open_sink()
         self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
         self._holds_messages = holds_messages or _never
@@ -249,9 +250,9 @@ class Runner:
         self._run(waiting)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
-        topic = BY_NAME[record.topic]
+        topic, decoder = self._inputs[record.topic]
         try:
-            decoded = codec(topic.record).decode_message(record.value, record.fingerprint)
+            decoded = decoder.decode_message(record.value, record.fingerprint)
         except DecodeError as error:
             if topic is SNAPSHOT_CHAIN:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error

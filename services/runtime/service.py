@@ -82,7 +82,8 @@ class Work(UnitOfWork):
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
-        super().begin_message()
+        self._changes += len(self._journal)
+        self._journal.clear()
         self._messages_before = len(self.messages)
 
     def undo_message(self) -> None:

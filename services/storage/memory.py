@@ -72,6 +72,10 @@ class MemoryStore(MemoryReader):
         self._checkpoints: dict[str, dict[str, MemoryFamily]] = {}
         self._checkpointed = checkpointed
 
+    def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
+        """The values of some keys, in their order."""
+        return [self.get(family, key) for key in keys]
+
     def write(self, batch: Batch) -> None:
         """Write a batch."""
         for family, rows in batch.items():

@@ -22,6 +22,13 @@ from services.storage.tables import TableDefinition
 MEBIBYTE = 1 << 20
 READ_ONLY_MEMTABLE_BYTES = 64 * 1024
 """The least that RocksDB takes."""
+ARENA_BLOCK_BYTES = 64 * 1024
+"""What a memtable grows by. A dozen families are written in every unit of work, most of them a row or two: with a
+megabyte for each (RocksDB's own choice) and a filter of each (0.8 MB at a ratio of 0.05), they were over the limit of
+all memtables together before they held much, and nearly every unit of work had something flushed.
+"""
+MEMTABLE_FILTER_SHARE = 0.005
+"""Of a memtable, for a filter of its keys: 40 kB are 16 bits for each of 20,000 keys, as many as it ever holds."""
 FILTER_PART_BYTES = 8 * 1024
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
@@ -31,7 +38,7 @@ PREFIX_BYTES_PER_SEPARATOR = 8
 class RocksOptions:
     """The limits of one database and of the checkpoints that are open beside it."""
 
-    memtables_bytes: int = 16 * MEBIBYTE
+    memtables_bytes: int = 8 * MEBIBYTE
     """Over all families. A checkpoint first writes them out, so this bounds what a snapshot costs."""
     block_cache_bytes: int = 64 * MEBIBYTE
     max_open_files: int = 512
@@ -49,7 +56,7 @@ class RocksOptions:
         options.set_db_write_buffer_size(self.memtables_bytes)
         # Not atomic_flush: it halves what a checkpoint costs, and makes bulk writes four times slower (measured).
         # So a family that is hardly written would hold the write-ahead log for ever, if nothing bounded that.
-        options.set_max_total_wal_size(4 * self.memtables_bytes)
+        options.set_max_total_wal_size(8 * self.memtables_bytes)
         # The tail of a batch that was never acknowledged is cut off; anything else stops the start.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_max_open_files(self.max_open_files)
@@ -67,15 +74,9 @@ class RocksOptions:
         return options
 
     def read_only_family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
-        """Options of one column family of a checkpoint: as ``family``, with next to no room for what is written.
-
-        RocksDB gives every family that it opens a memtable with a Bloom filter as large as its ratio says, read-only
-        or not: 16 open checkpoints of 7 families took 94 MB for filters of nothing.
-        """
+        """Options of one column family of a checkpoint: as ``family``, with next to no room for what is written."""
         options = self.family(definition, cache)
         options.set_write_buffer_size(READ_ONLY_MEMTABLE_BYTES)
-        options.set_memtable_prefix_bloom_ratio(0.0)
-        options.set_memtable_whole_key_filtering(False)
         return options
 
     def family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
@@ -98,11 +99,12 @@ class RocksOptions:
         options.set_bottommost_compression_type(DBCompressionType.zstd())
         options.set_level_compaction_dynamic_level_bytes(True)
         options.set_write_buffer_size(self.memtables_bytes)
-        options.set_memtable_whole_key_filtering(True)
-        options.set_memtable_prefix_bloom_ratio(0.05)
+        options.set_arena_block_size(ARENA_BLOCK_BYTES)
         if definition is not None and definition.prefix_separators:
             length = PREFIX_BYTES_PER_SEPARATOR * definition.prefix_separators
             options.set_prefix_extractor(SliceTransform.create_max_len_prefix(length))
+            options.set_memtable_whole_key_filtering(True)
+            options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_SHARE)
         return options
 
 

@@ -93,7 +93,10 @@ class RocksView:
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """The value of a key, or None."""
-        rows = self._rows_of(family)
+        families = self._families
+        if families is None:  # never "not found": that would be an answer
+            raise _closed(self.path)
+        rows = families.get(family)
         if rows is None:
             return None
         try:

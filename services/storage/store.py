@@ -32,6 +32,10 @@ class Reader(Protocol):
 class Store(Reader, Protocol):
     """One database: one writer, any number of readers beside it."""
 
+    def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
+        """The values of some keys, in their order: cheaper than one by one."""
+        ...
+
     def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing of it, durable when this returns."""
         ...

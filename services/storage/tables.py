@@ -6,7 +6,6 @@ fails half way is undone alone.
 
 from __future__ import annotations
 
-import typing
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -135,7 +134,7 @@ class Table(Generic[V]):
     def __init__(
         self,
         definition: TableDefinition[V],
-        reader: Reader,
+        reader: Store,
         pending: dict[bytes, V | bytes | None],
         journal: list[_Change],
         cache: dict[bytes, V | None] | None,
@@ -148,12 +147,14 @@ class Table(Generic[V]):
         self._journal = journal
         self._cache = cache
         self._keys = _KeysInOrder(pending)
+        self._read_ahead: dict[bytes, bytes | None] = {}
 
     def get(self, key: bytes) -> V | None:
         """The row of a key as this unit of work has left it, or None."""
         pending: Any = self._pending.get(key, _ABSENT)
         if pending is not _ABSENT:
-            return self._codec.decode(pending) if isinstance(pending, bytes) else typing.cast("V | None", pending)
+            changed: V | None = self._codec.decode(pending) if isinstance(pending, bytes) else pending
+            return changed
         if self._cache is not None:
             cached = self._cache.get(key, _ABSENT)
             if cached is not _ABSENT:
@@ -168,8 +169,16 @@ class Table(Generic[V]):
         """The encoded row of a key, or None: for a row that is passed on as it is. Not for cached tables."""
         value = self._pending.get(key, _ABSENT)
         if value is _ABSENT:
-            return self._reader.get(self._name, key)
+            value = self._read_ahead.get(key, _ABSENT)
+            return self._reader.get(self._name, key) if value is _ABSENT else value
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
+
+    def read_ahead(self, keys: list[bytes]) -> None:
+        """Read committed rows together that ``get_encoded`` is about to ask for; those of the last time are forgotten.
+
+        Nobody else writes them while a unit of work is under way, and what it has changed itself is looked at first.
+        """
+        self._read_ahead = dict(zip(keys, self._reader.get_many(self._name, keys), strict=True))
 
     def decode(self, encoded: bytes) -> V:
         """A row of this table."""

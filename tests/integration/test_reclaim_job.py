@@ -52,12 +52,13 @@ from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.home import jars_directory
 from streaming.batch import DEAD_LETTER_BYTES
+from streaming.batch_plans import PARTITIONS_OF_ONE_TASK
 from streaming.chain import ChainReader
 from streaming.errors import ChainError, TopicError
 from streaming.inputs import TOPIC_IDS_FILE, check_inputs
 from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from streaming.metrics import ReclaimMetrics
-from streaming.reclaim import ReclaimJob, ReclaimOptions
+from streaming.reclaim import MESSAGES_PER_TASK, ReclaimJob, ReclaimOptions
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(180)]
@@ -302,6 +303,32 @@ def test_an_entry_is_judged_with_every_marker_that_was_there_before_it(stand: St
             read = wire.settle()
             assert rows(read) == [named(free)]
             assert read[PURGE_KEYS][-1].chain_version == version
+
+
+def test_a_batch_that_many_tasks_read_says_what_a_little_one_says(stand: Stand) -> None:
+    """More messages than one task reads wait at the start: rows come together by a shuffle then."""
+    wire, bucket_id = stand.wire, stand.wire.new_bucket()
+    version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100))
+    many = MESSAGES_PER_TASK * PARTITIONS_OF_ONE_TASK + 1
+    entries = [
+        DeletedEntry(bucket_id, number, DeletedKind.KEY, 99 + number % 2 * 2, 200, 1, version, 9, number % 3)
+        for number in range(many)
+    ]
+    little = entries[:5]
+    offsets = wire.send(*entries)
+    with stand.running() as registry:
+        read = wire.settle()
+        offsets_of_little = wire.send(*little)
+        read_of_little = wire.settle()
+    judged = {
+        verdict: registry.get_sample_value("deepclean_streaming_entries_judged_total", {"verdict": verdict})
+        for verdict in ("held", "reclaimable")
+    }
+    assert judged == {"held": 51 + 3, "reclaimable": 50 + 2}
+    for one, at, sent in ((read, offsets, entries), (read_of_little, offsets_of_little, little)):
+        expected = judge_batch([LoggedEntry(*pair) for pair in zip(at, sent, strict=True)], wire.views[0])
+        assert sorted(rows(one), key=repr) == sorted(row_names(purge.rows for purge in expected.purge_keys), key=repr)
+        assert swept(one[SWEEP_RESULTS]) == swept(expected.sweep_results)
 
 
 def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:

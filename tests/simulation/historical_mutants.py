@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
-from schemas.records import BucketIdentity
 from services.domain import chain_view
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.row_columns import Row
-from services.domain.table_keys import garbage_from
 from services.metadata import claims, garbage, keys, tree
 from services.metadata.figures import BucketFigures
 from services.metadata.garbage import bury_key, death_now
 from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
-from services.metadata.tables import DELETED_TABLE, FILE_TABLE, KEY_TABLE
+from services.metadata.tables import FILE_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime import loop
 from services.runtime.service import Work
@@ -96,20 +94,19 @@ def rows_known_by_their_object_alone(patch: Patch) -> None:
     """A claim takes whatever version of its object is dead: they share a name, not a lifetime."""
     original = claims._Claim._key
 
-    def key(self: Any, named: Row, identity: BucketIdentity) -> None:
+    def key(self: Any, named: Row, db_key: bytes) -> None:
         bucket_id, object_id, birth, death = named
-        start = garbage_from(identity.volume_id, bucket_id, 0)
-        end = garbage_from(identity.volume_id, bucket_id, 1 << 63)
-        for _, row in self._transaction.work.table(DELETED_TABLE).scan(start, end):
-            if row.key.object_id == object_id and not self._is_held(bucket_id, birth, death):
+        prefix = db_key[: db_key.find(b"/", db_key.find(b"/", 1) + 1) + 1]
+        for found, row in self._deleted.scan(prefix, prefix + b"\xff"):
+            if row.key.object_id == object_id and not self._is_held(birth, death):
                 held = type(self)._is_held
                 type(self)._is_held = lambda *_: False
                 try:
-                    original(self, (bucket_id, object_id, row.key.birth, row.death), identity)
+                    original(self, (bucket_id, object_id, row.key.birth, row.death), found)
                 finally:
                     type(self)._is_held = held
                 return
-        original(self, named, identity)
+        original(self, named, db_key)
 
     patch.setattr(claims._Claim, "_key", key)
 

@@ -16,7 +16,7 @@ from services.domain.chain_view import ChainView
 from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
 from services.domain.space_matrix import NOBODY
-from services.domain.table_keys import garbage_from, garbage_key, object_txn
+from services.domain.table_keys import garbage_key, object_txn
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
@@ -211,23 +211,21 @@ def death_from_the_message(patch: Patch) -> None:
     """A claim finds its row by object and birth, and judges it by the death that the message tells."""
     original = claims._Claim._key
 
-    def key(self: Any, named: Row, identity: records.BucketIdentity) -> None:
+    def key(self: Any, named: Row, db_key: bytes) -> None:
         bucket_id, object_id, birth, death = named
-        work = self._transaction.work
-        start = garbage_from(identity.volume_id, bucket_id, 0)
-        end = garbage_from(identity.volume_id, bucket_id, 1 << 63)
-        for _, row in work.table(DELETED_TABLE).scan(start, end):
+        prefix = db_key[: db_key.find(b"/", db_key.find(b"/", 1) + 1) + 1]
+        for found, row in self._deleted.scan(prefix, prefix + b"\xff"):
             if row.key.birth == birth and row.key.object_id == object_id:
-                if not self._is_held(bucket_id, row.key.birth, death):
+                if not self._is_held(row.key.birth, death):
                     held = type(self)._is_held
                     type(self)._is_held = lambda *_: False
                     try:
-                        original(self, (bucket_id, object_id, birth, row.death), identity)
+                        original(self, (bucket_id, object_id, birth, row.death), found)
                     finally:
                         type(self)._is_held = held
                     return
                 break
-        original(self, named, identity)
+        original(self, named, db_key)
 
     patch.setattr(claims._Claim, "_key", key)
 
