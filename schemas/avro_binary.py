@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64
 
 LONG_MIN: Final = -(2**63)
@@ -73,11 +73,22 @@ def _whole(value: Any) -> i64:
 
 
 def _write_long(out: BytesWriter, number: i64) -> None:
+    """Its bytes are put together in one word, and written at once: to append one takes 15 ns, since it is made a Python
+    number for it. A word takes seven of them, so that it is never negative.
+    """
     bits: i64 = (number << 1) ^ (number >> 63)
+    word: i64 = 0
+    shift: i64 = 0
     while bits & -0x80:
-        out.append((bits & 0x7F) | 0x80)
+        word |= ((bits & 0x7F) | 0x80) << shift
         bits = (bits >> 7) & 0x01FFFFFFFFFFFFFF
-    out.append(bits)
+        shift += 8
+        if shift == 56:
+            write_i64_le(out, word)
+            out.truncate(len(out) - 1)
+            word = shift = 0
+    write_i64_le(out, word | bits << shift)
+    out.truncate(len(out) - 7 + (shift >> 3))
 
 
 def _take(source: Source) -> bytes:

@@ -1630,6 +1630,16 @@ class StoreRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSweepPage:
+    """A page of a sweep of which not every row was judged yet."""
+
+    page: int
+    sent_rows: int
+    judged_rows: int
+    judged_parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SweepRow:
     """sweepTable: a sweep on its way."""
 
@@ -1644,9 +1654,7 @@ class SweepRow:
     page: int
     next_table: int
     next_key: bytes
-    sent_rows: int
-    judged_rows: int
-    judged_parts: tuple[int, ...]
+    open_pages: tuple[OpenSweepPage, ...]
     reclaimable_rows: int
     unexpanded_directories: int
     due_ms: int
@@ -1698,7 +1706,9 @@ class DeletedBlocksRow:
 
     deletion_txn: int
     container_id: int
-    blocks: tuple[BlockRun, ...]
+    first_local_ids: tuple[int, ...]
+    block_counts: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
     retry_count: int
 
 

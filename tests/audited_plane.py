@@ -109,7 +109,7 @@ def _change(store: MemoryStore, run: BlockRun, row: bytes | None) -> None:
     )
     store.write(
         {
-            INVENTORY_TABLE.name: {inventory_key(run): row},
+            INVENTORY_TABLE.name: {inventory_key(run.container_id, run.first_local_id): row},
             SCM_STATE_TABLE.name: {STATE_KEY: codec(ScmState).encode(changed)},
         }
     )

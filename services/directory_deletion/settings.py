@@ -12,7 +12,11 @@ class DirectoryDeletionSettings:
     max_page_entries: int = 500
     """Children that one page of an expansion moves."""
     max_page_bytes: int = 256 << 10
-    max_expansions_in_flight: int = 256
+    max_expansions_in_flight: int = 1_000
+    """Most directories were expanded with one above them and only have to be asked for, but each question stands behind
+    the claims in metadata's log, about a second. Full pages are half a million files, six seconds for metadata, and
+    a client's command may wait behind them.
+    """
     max_purge_rows: int = 1_000
     """Rows of one command to purge."""
     max_purge_bytes: int = 1 << 20

@@ -190,10 +190,11 @@ class KeyDeletionService:
             if row_count(found.rows):
                 self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
                 self._pace.started(row_count(found.rows), now_ms)
-        # While rows are held back, or wait for room, a sweep would only send them once more.
-        if self._held_back_by is None and self._tasks.has_room:
+        # While rows are held back, or wait for room, a sweep would only send them once more, or more of them.
+        is_all_claimed = self._held_back_by is None and self._tasks.has_room
+        if is_all_claimed:
             self._stores.tick(now_ms, view, work)
-        self._sweeps.tick(now_ms, work, may_start=self._held_back_by is None)
+        self._sweeps.tick(now_ms, work, may_start=is_all_claimed)
 
     def end_batch(self, work: Work) -> None:
         """Report."""

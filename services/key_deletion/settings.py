@@ -33,9 +33,10 @@ class KeyDeletionSettings:
     answer_timeout_ms: int = 600_000
     """When an answer is this late the question is asked again: a net, since no message is lost."""
     max_sweeps_in_flight: int = 8
+    max_sweep_pages_in_flight: int = 8
+    """Pages over all sweeps whose rows are not judged yet. One of each sweep is always on its way; more are asked for
+    while nothing waits to be claimed. A page at a time would spend the time of a drop on waiting for the judges."""
     max_sweep_page_rows: int = 20_000
-    """A page is judged to its end before the next one is asked for, and Spark takes 20 messages of a thousand at once
-    without waiting for more: smaller pages spend the time of a drop on waiting."""
     max_sweep_page_bytes: int = 1 << 20
     first_sweep_again_ms: int = 1_000
     """Pause before a store that was not clean is swept again; each sweep doubles it."""

@@ -1,7 +1,8 @@
 """Sweeps: sending the garbage rows of a store through the judges again, page after page.
 
 A store has one sweep at most, queued or on its way. One that is needed again, over more rows, replaces it: the new
-one covers the ranges of both.
+one covers the ranges of both. A sweep has one page on its way or more: where a page begins, metadata says with the one
+before, long before that one is judged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from schemas.records import MetadataCommand, SweepPage, SweepPageSent, SweepResult, SweepRow
+from schemas.records import MetadataCommand, OpenSweepPage, SweepPage, SweepPageSent, SweepResult, SweepRow
 from schemas.topics import METADATA_COMMANDS
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings
@@ -121,9 +122,7 @@ class Sweeps:
             page=_QUEUED,
             next_table=0,
             next_key=b"",
-            sent_rows=_UNANSWERED,
-            judged_rows=0,
-            judged_parts=(),
+            open_pages=(),
             reclaimable_rows=0,
             unexpanded_directories=0,
             due_ms=UNSET if pause_ms else AT_ONCE,
@@ -152,30 +151,29 @@ class Sweeps:
 
     def page_sent(self, answer: SweepPageSent, work: Work) -> SweepRow | None:
         """Metadata has sent a page's rows; says the sweep if that was its end."""
-        row = self._expected(answer.sweep_id, answer.page)
-        if row is None or row.sent_rows != _UNANSWERED:
+        row, page = self._open_page(answer.sweep_id, answer.page)
+        if row is None or page is None or page.sent_rows != _UNANSWERED:
             return None
         row = replace(
             row,
-            sent_rows=answer.rows,
             unexpanded_directories=row.unexpanded_directories + answer.unexpanded_directories,
             next_table=answer.next_table,
             next_key=answer.next_key,
         )
-        return self._advance(row, work)
+        return self._advance(row, replace(page, sent_rows=answer.rows), work)
 
     def judged(self, result: SweepResult, work: Work) -> SweepRow | None:
         """A part of a page was judged; says the sweep if that was its end. A part that came twice counts once."""
-        row = self._expected(result.sweep_id, result.sweep_page)
-        if row is None or result.first_offset in row.judged_parts:
+        row, page = self._open_page(result.sweep_id, result.sweep_page)
+        if row is None or page is None or result.first_offset in page.judged_parts:
             return None
-        row = replace(
-            row,
-            judged_rows=row.judged_rows + result.judged_rows,
-            judged_parts=(*row.judged_parts, result.first_offset),
-            reclaimable_rows=row.reclaimable_rows + result.reclaimable_rows,
+        page = replace(
+            page,
+            judged_rows=page.judged_rows + result.judged_rows,
+            judged_parts=(*page.judged_parts, result.first_offset),
         )
-        return self._advance(row, work)
+        row = replace(row, reclaimable_rows=row.reclaimable_rows + result.reclaimable_rows)
+        return self._advance(row, page, work)
 
     def make_due(self, work: Work) -> None:
         """End every pause now."""
@@ -186,7 +184,12 @@ class Sweeps:
         self._pauses_ms.clear()
 
     def tick(self, now_ms: int, work: Work, *, may_start: bool = True) -> None:
-        """Set the times of what this unit of work has changed, begin again what is late, start what is due."""
+        """Set the times of what this unit of work has changed, begin again what is late, start what is due.
+
+        ``may_start`` also lets sweeps that are on their way ask for pages ahead.
+        """
+        if may_start:
+            self._ask_ahead(work)
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)
         for key, pause_ms in self._pauses_ms.items():
@@ -206,7 +209,7 @@ class Sweeps:
         self._metrics.sweeps_open.labels(shard).set(len(self._rows))
 
     def _start(self, key: bytes, now_ms: int, work: Work) -> None:
-        row = replace(self._rows[key], sweep_id=next_number(SWEEP, work, now_ms), page=1)
+        row = replace(self._rows[key], sweep_id=next_number(SWEEP, work, now_ms))
         self._running[row.sweep_id] = key
         self._ask(row, work)
         self._schedule(key, now_ms, work)
@@ -218,16 +221,32 @@ class Sweeps:
         self.remove(row, work)
         self.queue(row.bucket_id, row.snapshot_id, RowRange.of(row), row.reset_version, work)
 
-    def _advance(self, row: SweepRow, work: Work) -> SweepRow | None:
-        """Go on to the next page once every row of this one is judged."""
-        key = sweep_key(row.bucket_id, row.snapshot_id)
-        self._unscheduled[key] = None
-        if row.sent_rows == _UNANSWERED or row.judged_rows < row.sent_rows:
-            self._put(replace(row, due_ms=UNSET), work)
+    def _ask_ahead(self, work: Work) -> None:
+        """Have the rows of the next page read while those of the ones before are judged."""
+        running = [self._rows[self._running[sweep_id]] for sweep_id in sorted(self._running)]
+        room = self._settings.max_sweep_pages_in_flight - sum(len(row.open_pages) for row in running)
+        for row in running:
+            if room <= 0:
+                return
+            if row.open_pages[-1].sent_rows != _UNANSWERED and row.next_table < _NO_MORE_TABLES:
+                self._ask(row, work)
+                self._unscheduled[sweep_key(row.bucket_id, row.snapshot_id)] = None
+                room -= 1
+
+    def _advance(self, row: SweepRow, page: OpenSweepPage, work: Work) -> SweepRow | None:
+        """Close a page once every row of it is judged; with none left open, go on to the next one or end."""
+        self._unscheduled[sweep_key(row.bucket_id, row.snapshot_id)] = None
+        is_judged = page.sent_rows != _UNANSWERED and page.judged_rows >= page.sent_rows
+        others = [one for one in row.open_pages if one.page != page.page]
+        open_pages = others if is_judged else sorted((*others, page), key=lambda one: one.page)
+        row = replace(row, open_pages=tuple(open_pages), due_ms=UNSET)
+        if is_judged:
+            count_done(work)
+        if open_pages:
+            self._put(row, work)
             return None
-        count_done(work)
         if row.next_table < _NO_MORE_TABLES:
-            self._ask(replace(row, page=row.page + 1, sent_rows=_UNANSWERED, judged_rows=0, judged_parts=()), work)
+            self._ask(row, work)
             return None
         is_clean = not row.reclaimable_rows and not row.unexpanded_directories
         self._metrics.sweeps.labels("clean" if is_clean else "found").inc()
@@ -235,10 +254,13 @@ class Sweeps:
         return row
 
     def _ask(self, row: SweepRow, work: Work) -> None:
-        self._put(replace(row, due_ms=UNSET), work)
+        """Ask for the next page."""
+        number = row.page + 1
+        asked = OpenSweepPage(number, _UNANSWERED, 0, ())
+        self._put(replace(row, page=number, open_pages=(*row.open_pages, asked), due_ms=UNSET), work)
         page = SweepPage(
             sweep_id=row.sweep_id,
-            page=row.page,
+            page=number,
             bucket_id=row.bucket_id,
             after_death=row.after_death,
             until_death=row.until_death,
@@ -261,11 +283,12 @@ class Sweeps:
         self._put(row, work)
         self._timeouts.set(key, row.due_ms)
 
-    def _expected(self, sweep_id: int, page: int) -> SweepRow | None:
-        """The sweep of a number if this is its present page."""
+    def _open_page(self, sweep_id: int, number: int) -> tuple[SweepRow | None, OpenSweepPage | None]:
+        """The sweep of a number, and its page of a number if that is open."""
         key = self._running.get(sweep_id)
         row = None if key is None else self._rows[key]
-        return row if row is not None and row.page == page else None
+        pages = () if row is None else row.open_pages
+        return row, next((page for page in pages if page.page == number), None)
 
     def _put(self, row: SweepRow, work: Work) -> None:
         key = sweep_key(row.bucket_id, row.snapshot_id)

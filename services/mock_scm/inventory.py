@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import structlog
 
+from schemas.codec import codec
 from schemas.records import (
     BlockGroups,
     BlockRun,
@@ -16,8 +18,7 @@ from schemas.records import (
     InventoryRow,
     ScmState,
 )
-from services.domain.row_columns import BlockGroup, check_lengths, group_columns
-from services.mock_scm.metrics import GroupOutcome
+from services.domain.row_columns import check_lengths, group_columns, group_rows
 from services.mock_scm.tables import (
     CONTAINER_TABLE,
     DELETED_BLOCKS_TABLE,
@@ -33,6 +34,8 @@ from services.storage.tables import TablesReader
 
 logger = structlog.get_logger(__name__)
 
+_BLOCK_RUN = codec(BlockRun)
+_INVENTORY_ROW = codec(InventoryRow)
 NO_STATE = ScmState(0, 0, 0, 0, 0, 0, 0)
 MAX_NUMBER = 2**63 - 1
 """Of an id or a figure. Figures that only ever grow stay there."""
@@ -41,6 +44,19 @@ MAX_NUMBER = 2**63 - 1
 def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
     """The counters of the shard."""
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What became of the groups of one deletion."""
+
+    deleted: int
+    absent: int
+    mismatched: frozenset[int]
+    """Their places."""
+    deleted_bytes: int
+    log_keys: tuple[bytes, ...]
+    """Keys of the rows that were written to the deletedBlocks log."""
 
 
 def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[int, int | None]:
@@ -52,13 +68,14 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
         InvalidMessageError: not every version has its place in all lists.
     """
     state = scm_state(work)
-    runs = [run for run in _runs(written) if run.first_local_id > state.mark_local_id]
+    runs = [run for run in _runs(written) if run[0] > state.mark_local_id]
     if not runs:
         return 0, None
     inventory = work.table(INVENTORY_TABLE)
-    for run in runs:
-        inventory.put(inventory_key(run), InventoryRow(written.bucket_id, run))
-    size_bytes, block_count = sum(run.size_bytes for run in runs), sum(run.block_count for run in runs)
+    for first_local_id, *sizes in runs:
+        key = inventory_key(written.container_id, first_local_id)
+        inventory.put_encoded(key, _encoded_row(written.bucket_id, written.container_id, first_local_id, *sizes))
+    size_bytes, block_count = sum(run[3] for run in runs), sum(run[1] for run in runs)
     if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
         raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
     before = _container(written.container_id, work)
@@ -73,7 +90,7 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     newest_container_id = state.container_id + 1 if is_full else state.container_id
     _put_state(
         ScmState(
-            last_local_id(runs[-1]),
+            runs[-1][0] + runs[-1][1] - 1,
             newest_container_id,
             state.deletion_txn,
             state.inventory_bytes + size_bytes,
@@ -86,28 +103,13 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     return size_bytes, newest_container_id if is_full else None
 
 
-def _runs(written: BlocksWritten) -> list[BlockRun]:
+def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
+    """First local id, number of blocks, size of each, size of all."""
     columns = (written.first_local_ids, written.block_counts, written.block_sizes_bytes, written.sizes_bytes)
     if len({len(column) for column in columns}) > 1:
         raise InvalidMessageError("the lists of written blocks are not as long as each other: each version is in all")
-    runs = [BlockRun(written.container_id, *values) for values in zip(*columns, strict=True)]
-    for run in runs:
-        check_run(run)
-    return runs
-
-
-def check_run(run: BlockRun) -> None:
-    """Refuse a run that cannot be: what has no blocks, no size, or ids beyond the last one.
-
-    Raises:
-        InvalidMessageError: it is such a run.
-    """
-    if (
-        min(run.container_id, run.first_local_id) < 0
-        or min(run.block_count, run.block_size_bytes, run.size_bytes) < 1
-        or last_local_id(run) > MAX_NUMBER
-    ):
-        raise InvalidMessageError(f"no blocks are like this: {run}")
+    _check_runs((written.container_id,), *columns)
+    return list(zip(*columns, strict=True))
 
 
 def check_groups(groups: BlockGroups) -> None:
@@ -116,45 +118,79 @@ def check_groups(groups: BlockGroups) -> None:
     Raises:
         InvalidMessageError: there is such a run.
     """
-    check_lengths(*group_columns(groups))
-    if not groups.first_local_ids:
+    columns = group_columns(groups)
+    check_lengths(*columns)
+    _check_runs(*columns[4:])
+
+
+def _check_runs(
+    container_ids: Sequence[int],
+    first_local_ids: Sequence[int],
+    block_counts: Sequence[int],
+    block_sizes_bytes: Sequence[int],
+    sizes_bytes: Sequence[int],
+) -> None:
+    """Refuse runs that cannot be: what has no blocks, no size, or ids beyond the last one."""
+    if not first_local_ids:
         return
-    lasts = [first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True)]
-    least_id = min((*groups.container_ids, *groups.first_local_ids))
-    least_size = min((*groups.block_counts, *groups.block_sizes_bytes, *groups.sizes_bytes))
-    if least_id < 0 or least_size < 1 or max(lasts) > MAX_NUMBER:
-        raise InvalidMessageError("there is a group whose blocks cannot be: no blocks, no size, or ids beyond the last")
+    last_local_id = max(first + count - 1 for first, count in zip(first_local_ids, block_counts, strict=True))
+    least_id = min((*container_ids, *first_local_ids))
+    least_size = min((*block_counts, *block_sizes_bytes, *sizes_bytes))
+    if least_id < 0 or least_size < 1 or last_local_id > MAX_NUMBER:
+        raise InvalidMessageError("there are blocks that cannot be: of no number, no size, or with ids beyond the last")
 
 
-def last_local_id(run: BlockRun) -> int:
-    """Local id of a run's last block."""
-    return run.first_local_id + run.block_count - 1
+@cache
+def _encoded_bucket_id(bucket_id: int) -> bytes:
+    """What an encoded inventory row begins with: in Avro a record is its fields, one after the other."""
+    run = BlockRun(0, 0, 1, 1, 1)
+    return _INVENTORY_ROW.encode(InventoryRow(bucket_id, run)).removesuffix(_BLOCK_RUN.encode(run))
 
 
-def remove_groups(groups: Iterable[BlockGroup], work: Work) -> tuple[list[GroupOutcome], list[bytes]]:
-    """Take groups out of the inventory and write the deletedBlocks log: one row, with the next delTxnId, a container.
+def _encoded_row(
+    bucket_id: int, container_id: int, first_local_id: int, block_count: int, block_size_bytes: int, size_bytes: int
+) -> bytes:
+    """An inventory row as it is stored, without a record for it: to compare the bytes costs half of reading them."""
+    return _encoded_bucket_id(bucket_id) + _BLOCK_RUN.encode_fields(
+        {
+            "container_id": container_id,
+            "first_local_id": first_local_id,
+            "block_count": block_count,
+            "block_size_bytes": block_size_bytes,
+            "size_bytes": size_bytes,
+        }
+    )
 
-    Says what became of each group, and the keys of the log's rows. A group that is not there was deleted before.
+
+def remove_groups(groups: BlockGroups, refused: Collection[int], work: Work) -> Removal:
+    """Take groups out of the inventory, but for the refused places, and write the deletedBlocks log: one row, with the
+    next delTxnId, a container. A group that is not there was deleted before.
     """
     table = work.table(INVENTORY_TABLE)
-    outcomes = []
-    removed: dict[int, list[BlockRun]] = {}
-    for group in groups:
-        key = inventory_key(group.blocks)
-        row = table.get(key)
+    removed: dict[int, list[tuple[int, int, int]]] = {}
+    deleted = absent = deleted_bytes = 0
+    mismatched = []
+    for place, (bucket_id, _, _, _, *blocks) in enumerate(group_rows(groups)):
+        if place in refused:
+            continue
+        container_id, first_local_id, block_count, _, size_bytes = blocks
+        key = inventory_key(container_id, first_local_id)
+        row = table.get_encoded(key)
         if row is None:
-            outcomes.append(GroupOutcome.ABSENT)
-        elif row.blocks != group.blocks or row.bucket_id != group.bucket_id:
-            outcomes.append(GroupOutcome.MISMATCHED)
-            logger.error("group does not match the inventory: kept", group=group, inventory=row)
+            absent += 1
+        elif row != _encoded_row(bucket_id, *blocks):
+            mismatched.append(place)
+            logger.error("group does not match the inventory: kept", group=blocks, inventory=table.decode(row))
         else:
             table.delete(key)
-            outcomes.append(GroupOutcome.DELETED)
-            removed.setdefault(group.blocks.container_id, []).append(group.blocks)
-    return outcomes, _log_deletion(removed, work) if removed else []
+            deleted += 1
+            deleted_bytes += size_bytes
+            removed.setdefault(container_id, []).append((first_local_id, block_count, size_bytes))
+    log_keys = _log_deletion(removed, work) if removed else ()
+    return Removal(deleted, absent, frozenset(mismatched), deleted_bytes, tuple(log_keys))
 
 
-def _log_deletion(removed: dict[int, list[BlockRun]], work: Work) -> list[bytes]:
+def _log_deletion(removed: dict[int, list[tuple[int, int, int]]], work: Work) -> list[bytes]:
     state = scm_state(work)
     deletion_txn = state.deletion_txn
     size_bytes = block_count = 0
@@ -162,9 +198,11 @@ def _log_deletion(removed: dict[int, list[BlockRun]], work: Work) -> list[bytes]
     for container_id, runs in sorted(removed.items()):
         deletion_txn += 1
         keys.append(number_key(deletion_txn))
-        work.table(DELETED_BLOCKS_TABLE).put(keys[-1], DeletedBlocksRow(deletion_txn, container_id, tuple(runs), 0))
-        size_bytes += sum(run.size_bytes for run in runs)
-        block_count += sum(run.block_count for run in runs)
+        first_local_ids, block_counts, sizes_bytes = zip(*runs, strict=True)
+        row = DeletedBlocksRow(deletion_txn, container_id, first_local_ids, block_counts, sizes_bytes, 0)
+        work.table(DELETED_BLOCKS_TABLE).put(keys[-1], row)
+        size_bytes += sum(sizes_bytes)
+        block_count += sum(block_counts)
     _put_state(
         replace(
             state,
@@ -188,8 +226,8 @@ def carry_out(key: bytes, work: Work) -> None:
     _put_container(
         replace(
             container,
-            block_count=container.block_count - sum(run.block_count for run in row.blocks),
-            used_bytes=container.used_bytes - sum(run.size_bytes for run in row.blocks),
+            block_count=container.block_count - sum(row.block_counts),
+            used_bytes=container.used_bytes - sum(row.sizes_bytes),
         ),
         work,
     )

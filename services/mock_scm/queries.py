@@ -44,7 +44,7 @@ class InventoryPage:
 def exist(tables: TablesReader, runs: Iterable[BlockRun]) -> list[bool]:
     """For each run of blocks whether it is in the store."""
     table = tables.table(INVENTORY_TABLE)
-    rows = ((run, table.get(inventory_key(run))) for run in runs)
+    rows = ((run, table.get(inventory_key(run.container_id, run.first_local_id))) for run in runs)
     return [row is not None and row.blocks == run for run, row in rows]
 
 

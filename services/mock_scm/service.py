@@ -8,8 +8,6 @@ too, carry that out in a later unit of work.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -145,31 +143,30 @@ class MockScmService:
         _insert(self._waiting, key)
 
     def _delete(self, command: DeleteBlocks, work: Work) -> None:
-        groups = block_groups(command.groups)
-        refused = self._refused(groups, command.attempt)
-        tried = [place for place in range(len(groups)) if place not in refused]
-        outcomes, logged = inventory.remove_groups((groups[place] for place in tried), work)
-        self._logged += logged
-        kept = {place for place, outcome in zip(tried, outcomes, strict=True) if outcome is GroupOutcome.MISMATCHED}
-        failed = sorted(refused | kept)
-        self._count(command, refused, dict(zip(tried, outcomes, strict=True)))
-        answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(failed)))
+        refused = self._refused(command)
+        removal = inventory.remove_groups(command.groups, refused, work)
+        self._logged += removal.log_keys
+        self._count(removal, len(refused))
+        answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(sorted(refused | removal.mismatched))))
         for _ in range(2 if self.switches.answers_twice else 1):
             work.send(SCM_REPLIES, answer)
 
-    def _count(self, command: DeleteBlocks, refused: set[int], outcomes: dict[int, GroupOutcome]) -> None:
-        counted = Counter(outcomes.values())
-        counted[GroupOutcome.FAILED] += len(refused)
-        for outcome, groups in counted.items():
+    def _count(self, removal: inventory.Removal, refused: int) -> None:
+        for outcome, groups in (
+            (GroupOutcome.DELETED, removal.deleted),
+            (GroupOutcome.ABSENT, removal.absent),
+            (GroupOutcome.MISMATCHED, len(removal.mismatched)),
+            (GroupOutcome.FAILED, refused),
+        ):
             self._metrics.groups.labels(outcome.value).inc(groups)
-        deleted = (place for place, outcome in outcomes.items() if outcome is GroupOutcome.DELETED)
-        self._metrics.deleted_bytes.inc(sum(command.groups.sizes_bytes[place] for place in deleted))
+        self._metrics.deleted_bytes.inc(removal.deleted_bytes)
 
-    def _refused(self, groups: Sequence[BlockGroup], attempt: int) -> set[int]:
+    def _refused(self, command: DeleteBlocks) -> set[int]:
         """Places of the groups that it was told to fail."""
         if not (self.switches.is_failing or self.switches.failing_buckets or self.switches.fail_share):
             return set()
-        return {place for place, group in enumerate(groups) if self._is_failing(group, attempt)}
+        groups = block_groups(command.groups)
+        return {place for place, group in enumerate(groups) if self._is_failing(group, command.attempt)}
 
     def _is_failing(self, group: BlockGroup, attempt: int) -> bool:
         if self.switches.is_failing or group.bucket_id in self.switches.failing_buckets:

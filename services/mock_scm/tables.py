@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
-from schemas.records import BlockRun, DeleteBlocks
+from schemas.records import DeleteBlocks
 from services.storage.tables import TableDefinition
 
 INVENTORY_TABLE = TableDefinition("inventoryTable", records.InventoryRow)
@@ -49,9 +49,9 @@ def number_key(number: int) -> bytes:
     return b"%016x" % number
 
 
-def inventory_key(run: BlockRun) -> bytes:
+def inventory_key(container_id: int, first_local_id: int) -> bytes:
     """inventoryTable."""
-    return b"%016x/%016x" % (run.container_id, run.first_local_id)
+    return b"%016x/%016x" % (container_id, first_local_id)
 
 
 def deletion_key(order: int, command: DeleteBlocks) -> bytes:

@@ -16,7 +16,7 @@ import structlog
 
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
-from schemas.topics import DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
+from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.runtime.changelog import Changelog, changelog_of
 from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.clock import Clock
@@ -36,6 +36,9 @@ RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS, CHANGELOG
 UNIT_BYTES = 256 * 1024
 """Of messages that one unit of work takes in. What comes of a message goes out when its unit is written: with 30 claims
 of a thousand rows in one unit, the services behind wait for the last of them, and then this one for theirs."""
+UNIT_CHANGES = 30_000
+"""Of rows after which a unit of work takes in no more: for the same reason, where short messages change very much, as
+the pages of an expansion do, each of some fifty bytes and five hundred files."""
 
 logger = structlog.get_logger(__name__)
 
@@ -101,6 +104,16 @@ def _summary(records: Sequence[LogRecord]) -> BatchSummary:
     )
 
 
+def _make_codecs(service: Service) -> None:
+    """Have the codecs of all that the service keeps and anybody sends: each takes a millisecond to make, and the first
+    message of its kind would wait for it.
+    """
+    for table in (*service.tables, *RUNTIME_TABLES):
+        codec(table.record)
+    for topic in BY_NAME.values():
+        codec(topic.record)
+
+
 class Runner:
     """Runs one shard of one service."""
 
@@ -126,6 +139,7 @@ class Runner:
         self._clock = clock
         self._max_batch_messages = max_batch_messages
         self._probe = probe
+        _make_codecs(service)
         self._metrics = metrics or NoMetrics()
         self._after_write = after_write
         self._cache = RowCache()
@@ -225,7 +239,7 @@ class Runner:
             decoded = self._decode(record)
             if isinstance(decoded, Message) and self.service.stands_alone(decoded):
                 self._run(waiting)
-                self._run([(record, decoded)])
+                self._run_unit([(record, decoded)])
                 waiting, size_bytes = [], 0
                 continue
             if size_bytes + len(record.value) > UNIT_BYTES and waiting:
@@ -246,17 +260,24 @@ class Runner:
         return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
 
     def _run(self, inputs: Sequence[_Input]) -> None:
-        """One unit of work. Messages that cannot be written together are taken one by one, and the guilty put aside.
+        """A unit of work; more than one when the messages change very much."""
+        left = inputs[self._run_unit(inputs) :]
+        while left:
+            left = left[self._run_unit(left) :]
+
+    def _run_unit(self, inputs: Sequence[_Input]) -> int:
+        """One unit of work; says how many messages it has taken in. Messages that cannot be written together are taken
+        one by one, and the guilty put aside.
 
         Nothing should come to that, since what cannot be applied is found out when it is applied. If it does, one
         message must not keep the service from all that come behind it, now and after each start.
         """
-        work, batch = Work(self.shard, self.store, self._cache), _summary([record for record, _ in inputs])
+        work = Work(self.shard, self.store, self._cache)
         self._metrics.batch_started()
         try:
-            self._carry_out(inputs, work, batch)
-            if not work.is_changed() and not work.messages and not inputs:
-                return
+            taken, batch = self._carry_out(inputs, work)
+            if not work.is_changed() and not work.messages and not taken:
+                return 0
             self._settle()
             added = self._write(work, batch)
         except _TROUBLE_OF_THE_MACHINE:
@@ -267,18 +288,27 @@ class Runner:
             logger.exception("a unit of work failed", service=self.service.name, messages=len(inputs))
             self.service.restore(TablesReader(self.store))
             self._run_apart(inputs, error)
-            return
+            return len(inputs)
         self._written(added, batch)
+        return taken
 
-    def _carry_out(self, inputs: Sequence[_Input], work: Work, batch: BatchSummary) -> None:
-        """Apply some messages and what is due."""
+    def _carry_out(self, inputs: Sequence[_Input], work: Work) -> tuple[int, BatchSummary]:
+        """Apply as many messages as one unit of work may, and do what is due; says how many, and what they were."""
         work.is_caught_up = not self._awaited_ends
+        taken, dead_letters = 0, Counter[str]()
         for record, decoded in inputs:
-            self._apply(record, decoded, work, batch)
+            if work.changes() >= UNIT_CHANGES:
+                break
+            taken += 1
+            if not self._is_applied(record, decoded, work):
+                dead_letters[record.topic] += 1
+        batch = _summary([record for record, _ in inputs[:taken]])
+        batch.dead_letters.update(dead_letters)
         work.is_caught_up = not self._awaited_behind(batch)
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
+        return taken, batch
 
     def _awaited_behind(self, batch: BatchSummary) -> dict[str, int]:
         """Ends of the log at the start that are still to be reached once a batch is written."""
@@ -297,7 +327,8 @@ class Runner:
         self._settle()
         self._written(self._write(work, batch), batch)
 
-    def _apply(self, record: LogRecord, decoded: Message | DecodeError, work: Work, batch: BatchSummary) -> None:
+    def _is_applied(self, record: LogRecord, decoded: Message | DecodeError, work: Work) -> bool:
+        """Apply a message; says whether it was, rather than put aside."""
         work.begin_message()
         try:
             if isinstance(decoded, DecodeError):
@@ -308,7 +339,8 @@ class Runner:
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()
             self._put_aside(record, error, work)
-            batch.dead_letters[record.topic] = batch.dead_letters.get(record.topic, 0) + 1
+            return False
+        return True
 
     def _put_aside(self, record: LogRecord, error: Exception, work: Work) -> None:
         logger.warning(

@@ -6,8 +6,10 @@ fails half way is undone alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from schemas.codec import codec
@@ -86,6 +88,46 @@ class RowCache:
     max_rows: int = 50_000
 
 
+class _KeysInOrder:
+    """The keys of some pending rows in order, so that a scan looks at those of its range alone.
+
+    A large unit of work scans after every few rows that it changes. New keys make a sorted run of their own; runs are
+    merged when they are as long as each other, so there are few, and a key is moved a few times only.
+    """
+
+    def __init__(self, pending: dict[bytes, Any]) -> None:
+        self._pending = pending
+        self._runs: list[list[bytes]] = []
+        self._count = 0
+
+    def between(self, start: bytes, end: bytes) -> list[bytes]:
+        """Every key with start <= key < end, in order."""
+        self._take_in_new()
+        found: list[bytes] = []
+        for run in self._runs:
+            first = bisect_left(run, start)
+            found += run[first : bisect_left(run, end, first)]
+        found.sort()
+        return found
+
+    def _take_in_new(self) -> None:
+        """A dict keeps its keys in the order in which they came: the new ones are its last."""
+        new = len(self._pending) - self._count
+        if not new:
+            return
+        run = sorted(islice(reversed(self._pending), new))
+        while self._runs and len(self._runs[-1]) <= 2 * len(run):
+            run += self._runs.pop()
+            run.sort()
+        self._runs.append(run)
+        self._count = len(self._pending)
+
+    def start_over(self) -> None:
+        """Some keys are gone again."""
+        self._runs.clear()
+        self._count = 0
+
+
 class Table(Generic[V]):
     """One table within a unit of work."""
 
@@ -104,6 +146,7 @@ class Table(Generic[V]):
         self._pending = pending
         self._journal = journal
         self._cache = cache
+        self._keys = _KeysInOrder(pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
 
     def get(self, key: bytes) -> V | None:
@@ -169,8 +212,9 @@ class Table(Generic[V]):
             yield key, value if isinstance(value, bytes) else self._codec.encode(value)
 
     def _scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V | bytes]]:
-        pending = {key: value for key, value in self._pending.items() if start <= key < end}
-        waiting = sorted(pending, reverse=True)
+        waiting = self._keys.between(start, end)
+        pending = {key: self._pending[key] for key in waiting}
+        waiting.reverse()
         for key, raw in self._reader.scan(self._name, start, end):
             while waiting and waiting[-1] < key:
                 added = waiting.pop()
@@ -182,6 +226,10 @@ class Table(Generic[V]):
             added = waiting.pop()
             if (value := pending[added]) is not None:
                 yield added, value
+
+    def changes_undone(self) -> None:
+        """What a message has changed was taken back."""
+        self._keys.start_over()
 
     def changed_keys(self) -> Collection[bytes]:
         """Keys of the rows that this unit of work has set or removed so far."""
@@ -202,6 +250,7 @@ class UnitOfWork:
         self._definitions: dict[str, TableDefinition[Any]] = {}
         self._pending: dict[str, dict[bytes, Any]] = {}
         self._journal: list[_Change] = []
+        self._changes = 0
 
     def table(self, definition: TableDefinition[V]) -> Table[V]:
         """One table, as this unit of work has left it."""
@@ -216,6 +265,7 @@ class UnitOfWork:
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
+        self._changes += len(self._journal)
         self._journal.clear()
 
     def undo_message(self) -> None:
@@ -226,6 +276,12 @@ class UnitOfWork:
             else:
                 rows[key] = before
         self._journal.clear()
+        for table in self._tables.values():
+            table.changes_undone()
+
+    def changes(self) -> int:
+        """How many changes its messages have made, each time that they have changed a row."""
+        return self._changes + len(self._journal)
 
     def is_changed(self) -> bool:
         """Whether there is anything to write."""

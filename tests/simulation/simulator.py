@@ -592,7 +592,7 @@ class Simulation:
         inventory = self.plane.tables("mock_scm", shard.model.shard).table(INVENTORY_TABLE)
         for row in row_names(finish.rows):
             run = shard.model.runs[shard.model.put_numbers[row.birth]]
-            if inventory.get(inventory_key(run)) is not None and not self.restores:
+            if inventory.get(inventory_key(run.container_id, run.first_local_id)) is not None and not self.restores:
                 raise SafetyError(f"shard {shard.model.shard}: finished before SCM has confirmed: {row}")
 
     def _watch_inventory(self, shard: _Shard) -> None:
@@ -607,7 +607,7 @@ class Simulation:
             run: BlockRun | None = shard.model.runs.get(number)
             if run is None or local_id_txn(run.first_local_id) > local_id_txn(state.mark_local_id):
                 continue
-            if inventory.get(inventory_key(run)) is None:
+            if inventory.get(inventory_key(run.container_id, run.first_local_id)) is None:
                 version = shard.model.names.versions[number]
                 raise SafetyError(f"shard {shard.model.shard}: SCM has lost the blocks of a held version: {version}")
 

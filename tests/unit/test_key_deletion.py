@@ -24,6 +24,7 @@ from schemas.records import (
     FinishRows,
     FullChain,
     MetadataProgress,
+    OpenSweepPage,
     PurgeKeys,
     RowName,
     RowsClaimed,
@@ -62,6 +63,7 @@ SETTINGS = KeyDeletionSettings(
     longest_retry_ms=400,
     answer_timeout_ms=10_000,
     max_sweeps_in_flight=2,
+    max_sweep_pages_in_flight=3,
     first_sweep_again_ms=1_000,
     safety_sweep_interval_ms=3_600_000,
 )
@@ -425,7 +427,8 @@ class TestSweeps:
         assert flags(clean(desk, page)) == [("s2", 2)]
         assert not desk.rows(SWEEP_TABLE)
 
-    def test_pages_follow_one_another_once_all_parts_are_judged(self, desk: Desk) -> None:
+    def test_pages_follow_one_another_once_all_parts_are_judged(self) -> None:
+        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
         (page,) = pages(desk.give(take(1, 500, 1)))
         assert not desk.give(result(page, 2, first_offset=10)), "the judge was faster than the answer"
         assert not desk.give(sent_page(page, 5, next_table=1))
@@ -439,6 +442,37 @@ class TestSweeps:
         assert not desk.give(sent_page(second, 1), sent_page(second, 0))
         assert flags(desk.give(result(second, 1, first_offset=20))) == [("s1", 1)]
         assert not desk.give(result(second, 1, first_offset=20))
+
+    def test_pages_are_asked_for_ahead_and_judged_in_any_order(self, desk: Desk) -> None:
+        (first,) = pages(desk.give(take(1, 500, 1)))
+        second = only(desk.give(sent_page(first, 2, next_table=1)), SweepPage)
+        assert (second.page, second.start_table, second.start_key) == (2, 1, b"key")
+        desk.restart()
+        third = only(desk.give(sent_page(second, 1, next_table=2)), SweepPage)
+        assert (third.sweep_id, third.page, third.start_table) == (first.sweep_id, 3, 2)
+        assert not desk.give(sent_page(third, 1, next_table=3)), "three are not judged, and no more may be"
+        fourth = only(desk.give(result(second, 1, first_offset=12, found=1)), SweepPage)
+        assert not desk.give(result(second, 1, first_offset=12), sent_page(second, 1)), "of a page that is judged"
+        assert not desk.give(sent_page(fourth, 0), result(third, 1, first_offset=13), result(first, 1, first_offset=10))
+        desk.restart()
+        assert not desk.give(result(first, 1, first_offset=10)), "the same part again"
+        assert desk.rows(SWEEP_TABLE)[0].open_pages == (OpenSweepPage(1, 2, 1, (10,)),)
+        assert not desk.give(result(first, 1, first_offset=11))
+        assert only(desk.wait(1_000), SweepPage).page == 1, "something was found: swept again"
+
+    def test_no_page_is_asked_for_ahead_while_rows_wait_to_be_claimed(self, desk: Desk) -> None:
+        """What a sweep finds waits behind them, and whatever is deleted meanwhile would wait behind that."""
+        (first,) = pages(desk.give(take(1, 500, 1)))
+        claims = bodies(desk.give(purge(*rows(*range(45)), version=1, before=1)), ClaimRows)
+        assert not desk.give(sent_page(first, 1, next_table=1))
+        sent = desk.give(*(claimed(claim, gone=named(claim)) for claim in claims))
+        assert [page.page for page in pages(sent)] == [2]
+
+    def test_no_sweep_starts_while_rows_wait_to_be_claimed(self, desk: Desk) -> None:
+        """Metadata has them where the sweep would find them again."""
+        claims = bodies(desk.give(purge(*rows(*range(45)))), ClaimRows)
+        assert not pages(desk.give(take(1, 500, 1)))
+        assert only(desk.give(*(claimed(claim, gone=named(claim)) for claim in claims)), SweepPage).page == 1
 
     def test_a_store_is_swept_until_nothing_is_found(self, desk: Desk) -> None:
         (page,) = pages(desk.give(take(1, 500, 1)))

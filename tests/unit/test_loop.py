@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from schemas import codec as codecs
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
-from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.runtime import loop
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import RetryableError
 from services.runtime.log import Sink, Source
-from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.loop import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.service import Message, Work
 from services.storage.memory import MemoryStore
@@ -204,3 +205,52 @@ def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monk
     again = Recorder(every_so_many_alone=100)
     Runner(again, 0, MemoryStore(), log, log.memory.clock, after_write=lambda: writes.append(len(again.noted))).step()
     assert writes == list(range(1, 11))
+
+
+def test_a_unit_of_work_ends_when_it_has_changed_enough(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "UNIT_CHANGES", 4)  # each message changes one row
+    store, service = MemoryStore(), Recorder(every_so_many_alone=100)
+    service.fails_at, service.failure = 2, ValueError("never")
+    writes: list[int] = []
+    metrics = Written()
+    runner = Runner(
+        service,
+        0,
+        store,
+        log,
+        log.memory.clock,
+        metrics=metrics,
+        after_write=lambda: writes.append(runner.positions()[METADATA_PROGRESS.name]),
+    )
+    assert runner.step() == 10
+    assert writes == [5, 9, 10], "one was put aside, and has changed nothing"
+    assert service.noted == [1, *range(3, 11)]
+    assert metrics.messages == [5, 4, 1]
+    assert metrics.dead_letters == [1, 0, 0]
+    monkeypatch.setattr(loop, "UNIT_CHANGES", 1)
+    again = Recorder(every_so_many_alone=100)
+    again.fails_at_end = True
+    Runner(again, 0, MemoryStore(), log, log.memory.clock).step()
+    assert again.noted == list(range(1, 11)), "where a unit of few fails, too"
+
+
+class Written(NoMetrics):
+    """Notes what each unit of work has taken in and put aside."""
+
+    def __init__(self) -> None:
+        self.messages: list[int] = []
+        self.dead_letters: list[int] = []
+
+    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
+        del waiting_messages
+        self.messages.append(sum(batch.messages.values()))
+        self.dead_letters.append(sum(batch.dead_letters.values()))
+
+
+def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A codec takes a millisecond to make, and a command that touches some tables for the first time needs several."""
+    monkeypatch.setattr(codecs, "_CODECS", {})
+    service = Recorder()
+    Runner(service, 0, MemoryStore(), log, VirtualClock())
+    made = set(codecs._CODECS)
+    assert {table.record for table in service.tables} | {topic.record for topic in BY_NAME.values()} <= made

@@ -1,0 +1,84 @@
+"""A unit of work reads what it has changed: its scans are those of a map that its messages have changed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.records import PositionRow
+from services.storage.memory import MemoryStore
+from services.storage.tables import RowCache, TableDefinition, UnitOfWork
+
+TABLE = TableDefinition("table", PositionRow)
+KEYS = st.binary(min_size=1, max_size=2)
+STEPS = st.one_of(
+    st.tuples(st.just("put"), KEYS, st.integers(0, 9)),
+    st.tuples(st.just("delete"), KEYS, st.none()),
+    st.tuples(st.just("scan"), KEYS, KEYS),
+    st.tuples(st.sampled_from(["keep message", "undo message", "write"]), st.none(), st.none()),
+)
+
+
+def _row(number: int) -> PositionRow:
+    return PositionRow("topic", "id", number)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_scans_are_those_of_a_map(steps: list[tuple[str, bytes, object]]) -> None:
+    store, cache = MemoryStore(), RowCache()
+    work = UnitOfWork(store, cache)
+    rows: dict[bytes, int] = {}
+    kept: dict[bytes, int] = {}
+    for step, key, value in steps:
+        if step == "put" and isinstance(value, int):
+            work.table(TABLE).put(key, _row(value))
+            rows[key] = value
+        elif step == "delete":
+            work.table(TABLE).delete(key)
+            rows.pop(key, None)
+        elif step == "scan" and isinstance(value, bytes):
+            found = [(at, row.next_offset) for at, row in work.table(TABLE).scan(key, value)]
+            assert found == sorted((at, number) for at, number in rows.items() if key <= at < value)
+        elif step == "undo message":
+            work.undo_message()
+            rows = dict(kept)
+        elif step in ("keep message", "write"):
+            work.begin_message()
+            kept = dict(rows)
+            if step == "write":
+                work.write()
+                work = UnitOfWork(store, cache)
+
+
+@given(st.sets(KEYS, min_size=1), KEYS, KEYS)
+def test_a_scan_shows_what_was_there_when_it_began(keys: set[bytes], first: bytes, second: bytes) -> None:
+    work = UnitOfWork(MemoryStore(), RowCache())
+    for key in keys:
+        work.table(TABLE).put(key, _row(1))
+    found = []
+    for key, _ in work.table(TABLE).scan(b"", b"\xff\xff\xff"):
+        found.append(key)
+        work.table(TABLE).delete(first)
+        work.table(TABLE).put(second, _row(2))
+    assert found == sorted(keys)
+
+
+class _Counted(bytes):
+    """A key that counts how often keys are compared."""
+
+    comparisons = 0
+
+    def __lt__(self, other: bytes) -> bool:
+        _Counted.comparisons += 1
+        return bytes.__lt__(self, other)
+
+
+def test_a_scan_looks_at_its_range_alone() -> None:
+    """An expansion scans after each handful of rows that it has moved, and its unit of work moves many thousands."""
+    table = UnitOfWork(MemoryStore(), RowCache()).table(TABLE)
+    _Counted.comparisons = 0
+    for number in range(4_000):
+        table.put(_Counted(b"%08d" % (number * 7919 % 4_000)), _row(number))
+        if number % 10 == 9:
+            assert len(list(table.scan(_Counted(b"00000100"), _Counted(b"00000104")))) <= 4
+    assert _Counted.comparisons < 60 * 4_000
