@@ -60,11 +60,9 @@ def bury_key(
     death: Death,
     *,
     is_overwritten: bool = False,
-) -> KeyStart | KeyNames:
+) -> KeyStart:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
-    work = transaction.work
-    live = transaction.snapshots.of(work, bucket_id).live_txns
-    key = _KEY_NAMES.decode_head(row) if live else _KEY_START.decode_head(row)
+    work, key = transaction.work, _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
     transaction.figures.bury(bucket_id, key.size_bytes, has_row=has_blocks)
     if not has_blocks:
@@ -80,9 +78,11 @@ def bury_key(
         },
     )
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
     held_by = holders(key.birth, death.txn, live) if live else NOBODY
-    if held_by != NOBODY and isinstance(key, KeyNames):
-        note_death(work, bucket_id, key, death.txn)
+    if held_by != NOBODY:
+        # Its name is asked for only here: most of what dies was born after the newest snapshot.
+        note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
     transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
     transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
     return key
