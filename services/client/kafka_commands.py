@@ -336,7 +336,7 @@ def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
 def _producer_settings(bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None) -> dict[str, Any]:
     return {
         **producer_configuration(bootstrap_servers, client_id, credentials),
-        "linger.ms": 2,
+        "linger.ms": 0.5,  # an answer is waited for; what comes within it shares a batch
         "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
     }
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+from pathlib import Path
+
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -33,6 +38,28 @@ def test_metrics_health_readiness_and_added_routes_are_served() -> None:
     server.stop()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{server.url}/healthz", trust_env=False)
+
+
+def connections_of(port: int) -> list[bool]:
+    """Of each connection to a server in this process whether it sends small answers at once."""
+    at_once = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile, or it only listens
+            if not str(link.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(link.name))) as one:
+                if one.family == socket.AF_INET and one.getsockname()[1] == port and one.getpeername():
+                    at_once.append(bool(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+    return at_once
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    server = HttpServer(http_app(CollectorRegistry(), list, list, [Route("/hello", hello)]), "127.0.0.1", 0)
+    server.start()
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        assert client.get("/hello").text == "hello"
+        assert connections_of(server.port) == [True]
+    server.stop()
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
