@@ -353,6 +353,22 @@ def test_the_logs_are_kept_only_when_something_did_not_start(
     assert bool(list(tmp_path.glob("*/broker/broker.log"))) == isinstance(error, StackError)
 
 
+def test_rows_run_in_their_own_order_however_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def noting(name: str) -> Benchmark:
+        def measure(_: Conditions) -> list[Figure]:
+            ran.append(name)
+            return []
+
+        return Benchmark(name, measure)
+
+    for name in ("what-if", "drop"):
+        monkeypatch.setitem(BENCHMARKS, name, noting(name))
+    assert list(run_benchmarks(["drop", "what-if"], 1.0, lambda _: None)) == []
+    assert ran == ["what-if", "drop"]
+
+
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
     result = CliRunner().invoke(app, ["bench", "--only", "speed"])
     assert result.exit_code == 2
