@@ -235,21 +235,24 @@ class ChainView:
         """``judge`` for the rows of a message; None where it raises an error, which it then tells.
 
         What follows from bucket and n alone is asked for once, and the rule itself stands here in full: a call for each
-        row costs several times what the row does.
+        row costs several times what the row does. A row between the bounds has 0 <= previous <= last_taken < death.
         """
+        reclaimable, exclusive, shared = Verdict.RECLAIMABLE, Verdict.EXCLUSIVE_TO_PREVIOUS, Verdict.SHARED
         verdicts: list[Verdict | None] = []
-        bounds_of: dict[tuple[int, int], _Bounds] = {}
+        of_bucket = of_before = -1
+        before_previous, previous, last_taken, next_taken = _NO_DEATH
         for bucket_id, birth, death, before in zip(bucket_ids, births, deaths, snapshots_before_death, strict=True):
-            bounds = bounds_of.get((bucket_id, before))
-            if bounds is None:
-                bounds = bounds_of[bucket_id, before] = self._bounds(bucket_id, before)
-            before_previous, previous, last_taken, next_taken = bounds
-            if not (0 < birth < death and last_taken < death < next_taken):
+            if before != of_before or bucket_id != of_bucket:
+                of_bucket, of_before = bucket_id, before
+                before_previous, previous, last_taken, next_taken = self._bounds(bucket_id, before)
+            if not last_taken < death < next_taken:
                 verdicts.append(None)
             elif birth > previous:
-                verdicts.append(Verdict.RECLAIMABLE)
+                verdicts.append(reclaimable if birth < death else None)
+            elif birth > before_previous:
+                verdicts.append(exclusive)
             else:
-                verdicts.append(Verdict.EXCLUSIVE_TO_PREVIOUS if birth > before_previous else Verdict.SHARED)
+                verdicts.append(shared if birth > 0 else None)
         return verdicts
 
     def _bounds(self, bucket_id: int, snapshots_before_death: int) -> _Bounds:
