@@ -122,6 +122,8 @@ class Faults:
     """Offset from which on a reader does not see a topic."""
     holes: set[tuple[str, int, str, bytes]] = field(default_factory=set)
     """Messages that one reader never sees, however often they are sent."""
+    seen: dict[Place, int] = field(default_factory=dict)
+    """Offset up to which a reader was ever handed a topic, whatever copy of its database it has gone back to since."""
     crashes: int = 0
     sinks: dict[Address, list[FaultySink]] = field(default_factory=dict)
     """By service what it publishes with."""
@@ -235,6 +237,8 @@ class FaultySource:
         end = self._faults.visible_until((name, shard, topic), len(records))
         taken = records[offset : min(end, offset + max(limit, 0))]
         self._next_offsets[topic] = offset + len(taken)
+        place = (name, shard, topic)
+        self._faults.seen[place] = max(self._faults.seen.get(place, 0), offset + len(taken))
         if not self._faults.holes:
             return taken
         return [record for record in taken if (name, shard, topic, record.value) not in self._faults.holes]

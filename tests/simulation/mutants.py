@@ -22,9 +22,11 @@ from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import changed_rows, checkpoints, claims, expansion, rollback, undelete
+from services.metadata import service as metadata_service
+from services.metadata.changed_rows import note_changes
 from services.metadata.garbage import Death
 from services.metadata.sent_entries import SentEntries
-from services.metadata.snapshot_lists import SnapshotList
+from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.pure_judge import PureJudge
 from services.runtime import changelog, changelog_units, loop
@@ -373,7 +375,14 @@ def deletes_ignore_tags(patch: Patch) -> None:
 
 def moved_directories_unnoticed(patch: Patch) -> None:
     """What happens to directories is not noted among the changes that diffs read."""
-    patch.setattr(changed_rows, "_LETTERS", changed_rows._LETTERS[:2])
+    original, letters = note_changes, changed_rows._LETTERS
+
+    def without_directories(work: Work, snapshots: SnapshotLists) -> None:
+        with pytest.MonkeyPatch.context() as while_noting:  # who reads asks for all of them
+            while_noting.setattr(changed_rows, "_LETTERS", letters[:2])
+            original(work, snapshots)
+
+    patch.setattr(metadata_service, "note_changes", without_directories)
 
 
 def _late_chain(reader: str) -> FaultMix:
@@ -497,7 +506,7 @@ MUTANTS = {
     "an undelete that ignores snapshots": Mutant(undelete_ignores_snapshots, FaultMix(), _ANY, runs=200),
     "an undelete of half a tree": Mutant(undelete_ignores_the_expansion, FaultMix(), _ANY, runs=200),
     "a restored service decides again": Mutant(older_copies_decide_again, FaultMix(restore=0.1), _ANY),
-    "changes told last": Mutant(changes_told_last, FaultMix(restore=0.3, crash=0.3), _ANY, runs=200),
+    "changes told last": Mutant(changes_told_last, FaultMix(restore=0.3, crash=0.3), _ANY, runs=600),
     "any beginning counts": Mutant(any_beginning_counts, FaultMix(unacknowledged=0.3, crash=0.2, restore=0.1), _ANY),
     "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), (DefectError,)),
 }

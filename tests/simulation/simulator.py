@@ -393,7 +393,7 @@ class Simulation:
         records = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
         value = records[offset].value
         first = next(record.offset for record in records if record.value == value)
-        if first < self.plane.position(asked_by, shard.model.shard, METADATA_PROGRESS.name):
+        if first < self.faults.seen.get((asked_by, shard.model.shard, METADATA_PROGRESS.name), 0):
             return  # he has had it
         shard.lost_answers += 1
         self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
@@ -404,7 +404,7 @@ class Simulation:
             return
         place = (self.loses_change, shard.model.shard, METADATA_PROGRESS.name)
         told = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
-        if any(one.value == told[offset].value for one in told[: self.plane.position(*place)]):
+        if any(one.value == told[offset].value for one in told[: self.faults.seen.get(place, 0)]):
             return  # it was heard already
         self.faults.holes.add((*place, told[offset].value))
         self.lost_changes += 1
