@@ -15,6 +15,8 @@ from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.runtime.signing import Signer
 
+ANSWER_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class PlaneAddress:
@@ -40,7 +42,7 @@ class KafkaPlane:
         self,
         address: PlaneAddress,
         *,
-        answer_seconds: float = 60.0,
+        answer_seconds: float = ANSWER_SECONDS,
         settle_seconds: float = 900.0,
         max_unanswered: int = 20_000,
         check: Callable[[], None] = lambda: None,

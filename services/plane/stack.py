@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 from typing import IO, NoReturn, Self
 
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
-from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
 from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
 from services.plane.broker_cluster import BrokerCluster
 from services.plane.broker_security import administrator_of
@@ -189,9 +189,9 @@ class Stack:
         assert self._broker is not None  # noqa: S101  it is started
         return self._broker
 
-    def client(self) -> KafkaPlane:
+    def client(self, *, answer_seconds: float = ANSWER_SECONDS) -> KafkaPlane:
         """A new client, which notices at once when a process of this plane ends."""
-        return KafkaPlane(self.address, check=self.require_running)
+        return KafkaPlane(self.address, answer_seconds=answer_seconds, check=self.require_running)
 
     def _start_broker(self) -> None:
         ports = self._choose_ports()

@@ -82,8 +82,7 @@ class Work(UnitOfWork):
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
-        self._changes += len(self._journal)
-        self._journal.clear()
+        super().begin_message()
         self._messages_before = len(self.messages)
 
     def undo_message(self) -> None:

@@ -53,7 +53,7 @@ class SharedPlane:
         self.is_for_held = is_for_held
         conditions.say("starting the plane")
         self.stack = Stack(conditions.scratch("plane")).start()
-        self.client = KafkaPlane(self.stack.address, answer_seconds=ANSWER_SECONDS, check=self.stack.require_running)
+        self.client: KafkaPlane = self.stack.client(answer_seconds=ANSWER_SECONDS)
         self.producer = BulkProducer(self.stack.address.bootstrap_servers)
         self.maker = CommandMaker()
         self._buckets = 0
