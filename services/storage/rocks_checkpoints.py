@@ -135,9 +135,8 @@ class Checkpoints:
         try:
             if making.exists():
                 shutil.rmtree(making)
-            Checkpoint(database).create_checkpoint(str(making))
+            Checkpoint(database).create_checkpoint(str(making))  # its files and names are on disk when this returns
             self.inside()
-            sync_directory(making)
             making.rename(complete)
             sync_directory(self.directory)
         except StoreError:

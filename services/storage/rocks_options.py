@@ -30,6 +30,8 @@ all memtables together before they held much, and nearly every unit of work had 
 MEMTABLE_FILTER_SHARE = 0.005
 """Of a memtable, for a filter of its keys: 40 kB are 16 bits for each of 20,000 keys, as many as it ever holds."""
 FILTER_PART_BYTES = 8 * 1024
+LEVEL_BASE_BYTES = 32 * MEBIBYTE
+TABLE_FILE_BYTES = 16 * MEBIBYTE
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -38,7 +40,7 @@ PREFIX_BYTES_PER_SEPARATOR = 8
 class RocksOptions:
     """The limits of one database and of the checkpoints that are open beside it."""
 
-    memtables_bytes: int = 8 * MEBIBYTE
+    memtables_bytes: int = 12 * MEBIBYTE
     """Over all families. A checkpoint first writes them out, so this bounds what a snapshot costs."""
     block_cache_bytes: int = 64 * MEBIBYTE
     max_open_files: int = 512
@@ -54,9 +56,9 @@ class RocksOptions:
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_db_write_buffer_size(self.memtables_bytes)
-        # Not atomic_flush: it halves what a checkpoint costs, and makes bulk writes four times slower (measured).
-        # So a family that is hardly written would hold the write-ahead log for ever, if nothing bounded that.
-        options.set_max_total_wal_size(8 * self.memtables_bytes)
+        # All families are written out together: a checkpoint then waits for one flush instead of one for each family,
+        # and no family that is hardly written holds the write-ahead log.
+        options.set_atomic_flush(True)
         # The tail of a batch that was never acknowledged is cut off; anything else stops the start.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_max_open_files(self.max_open_files)
@@ -95,9 +97,13 @@ class RocksOptions:
         blocks.set_block_size(16 * 1024)
         options = _raw_options()
         options.set_block_based_table_factory(blocks)
+        # Not ZSTD below: rows live for weeks at most, and it is a third of what compaction costs.
         options.set_compression_type(DBCompressionType.lz4())
-        options.set_bottommost_compression_type(DBCompressionType.zstd())
+        # Levels and files as small as the memtables. With RocksDB's own (256 and 64 MiB) a table of up to 256 MiB was
+        # one level of a few files, all of which were written again for every fourth flush.
         options.set_level_compaction_dynamic_level_bytes(True)
+        options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES)
+        options.set_target_file_size_base(TABLE_FILE_BYTES)
         options.set_write_buffer_size(self.memtables_bytes)
         options.set_arena_block_size(ARENA_BLOCK_BYTES)
         if definition is not None and definition.prefix_separators:
