@@ -43,7 +43,7 @@ MESSAGES_PER_BATCH = 250
 """A message holds a thousand entries at most."""
 FULL_BATCH_MESSAGES = 100
 """A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
-LONGEST_WAIT_MS = 500
+LONGEST_WAIT_MS = 800
 """A batch costs processor time however little it holds: under load fewer and fuller ones do more."""
 MESSAGES_PER_TASK = 50
 PUBLISH_SECONDS = 60.0

@@ -32,6 +32,8 @@ MEMTABLE_FILTER_SHARE = 0.005
 FILTER_PART_BYTES = 8 * 1024
 LEVEL_BASE_BYTES = 32 * MEBIBYTE
 TABLE_FILE_BYTES = 16 * MEBIBYTE
+FILES_BEFORE_COMPACTION = 8
+"""Flushed files of a family before they are merged: twice RocksDB's own, since they are small and have filters."""
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -104,6 +106,7 @@ class RocksOptions:
         options.set_level_compaction_dynamic_level_bytes(True)
         options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES)
         options.set_target_file_size_base(TABLE_FILE_BYTES)
+        options.set_level_zero_file_num_compaction_trigger(FILES_BEFORE_COMPACTION)
         options.set_write_buffer_size(self.memtables_bytes)
         options.set_arena_block_size(ARENA_BLOCK_BYTES)
         if definition is not None and definition.prefix_separators:
