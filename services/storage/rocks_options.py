@@ -28,7 +28,7 @@ megabyte for each (RocksDB's own choice) and a filter of each (0.8 MB at a ratio
 all memtables together before they held much, and nearly every unit of work had something flushed.
 """
 MEMTABLE_FILTER_SHARE = 0.005
-"""Of a memtable, for a filter of its keys: 40 kB are 16 bits for each of 20,000 keys, as many as it ever holds."""
+"""Of a memtable, for a filter of its keys: 60 kB are 16 bits for each of 30,000 keys, as many as it ever holds."""
 FILTER_PART_BYTES = 8 * 1024
 LEVEL_BASE_BYTES = 32 * MEBIBYTE
 TABLE_FILE_BYTES = 16 * MEBIBYTE

@@ -41,7 +41,7 @@ from services.plane.bench.run import BENCHMARKS, run_benchmarks
 from services.plane.bench.shards import MODELLED, count_at, modelled_deletions, rate_together
 from services.plane.bench.shared_plane import Burst
 from services.plane.bench.sizes import SizeError, Sizes
-from services.plane.bench.sustained import backlog_figure
+from services.plane.bench.sustained import backlog_figure, offered_rate
 from services.plane.errors import StackError
 from services.runtime.clock import VirtualClock
 
@@ -248,12 +248,22 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentile([3.0], 0.99) == 3.0
 
 
-@pytest.mark.parametrize(("last", "is_bounded"), [(900, True), (1_000, True), (1_001, False)])
-def test_a_backlog_is_bounded_when_its_last_third_is_at_most_twice_the_middle_one(last: int, is_bounded: bool) -> None:
+@pytest.mark.parametrize(("last", "is_bounded"), [(500, True), (600, True), (601, False)])
+def test_a_backlog_is_bounded_when_its_last_third_is_hardly_above_the_middle_one(last: int, is_bounded: bool) -> None:
     backlog = [(1.0, 5_000), (10.0, 300), (19.0, 500), (20.0, 100), (29.0, last)]
     figure = backlog_figure(backlog, 30.0)
     assert (figure.value, figure.is_met) == (last, is_bounded)
     assert figure.details["first_third_deletions"] == 5_000
+
+
+def test_a_backlog_that_grows_all_the_time_is_not_bounded() -> None:
+    figure = backlog_figure([(float(second), 100 * second) for second in range(1, 31)], 30.0)
+    assert figure.is_met is False
+
+
+@pytest.mark.parametrize(("burst", "offered"), [(10_000, 9_000), (20_100, 18_090), (20_200, 20_200), (30_000, 20_200)])
+def test_just_above_the_target_is_offered_to_a_plane_that_can_do_it_in_a_burst(burst: int, offered: int) -> None:
+    assert offered_rate(burst) == pytest.approx(offered)
 
 
 class TestGrowth:
