@@ -390,24 +390,23 @@ class Simulation:
         asked_by = _ASKED_BY.get(type(body))
         if asked_by is None or shard.lost_answers or not self.faults.are_on or self.faults.random.random() < 0.8:
             return
-        records = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
-        value = records[offset].value
-        first = next(record.offset for record in records if record.value == value)
-        if first < self.faults.seen.get((asked_by, shard.model.shard, METADATA_PROGRESS.name), 0):
-            return  # he has had it
-        shard.lost_answers += 1
-        self.faults.holes.add((asked_by, shard.model.shard, METADATA_PROGRESS.name, value))
+        shard.lost_answers += self._hide(shard, asked_by, offset)
 
     def _lose_change(self, shard: _Shard, offset: int, body: Any) -> None:
         """One service never hears of a change of the collector: metadata has to tell all of it again."""
         if not isinstance(body, records.CollectorChanged) or body.is_whole or self.operating.random() < 0.5:
             return
-        place = (self.loses_change, shard.model.shard, METADATA_PROGRESS.name)
+        self.lost_changes += self._hide(shard, self.loses_change, offset)
+
+    def _hide(self, shard: _Shard, reader: str, offset: int) -> bool:
+        """Hide what metadata told at an offset from a reader, unless he was handed it, or the same, before."""
+        place = (reader, shard.model.shard, METADATA_PROGRESS.name)
         told = self.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
-        if any(one.value == told[offset].value for one in told[: self.faults.seen.get(place, 0)]):
-            return  # it was heard already
-        self.faults.holes.add((*place, told[offset].value))
-        self.lost_changes += 1
+        value = told[offset].value
+        if any(one.value == value for one in told[: self.faults.seen.get(place, 0)]):
+            return False
+        self.faults.holes.add((*place, value))
+        return True
 
     def resume(self) -> None:
         """Go on with the faults after a quiet time."""

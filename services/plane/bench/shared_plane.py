@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataCommand, Settle
 from schemas.topics import METADATA_COMMANDS
-from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand
 from services.plane.bench.bulk import VOLUME, BulkProducer, CommandMaker, flat_deletes, flat_puts
 from services.plane.bench.conditions import Conditions
@@ -53,7 +52,7 @@ class SharedPlane:
         self.is_for_held = is_for_held
         conditions.say("starting the plane")
         self.stack = Stack(conditions.scratch("plane")).start()
-        self.client: KafkaPlane = self.stack.client(answer_seconds=ANSWER_SECONDS)
+        self.client = self.stack.client(answer_seconds=ANSWER_SECONDS)
         self.producer = BulkProducer(self.stack.address.bootstrap_servers)
         self.maker = CommandMaker()
         self._buckets = 0

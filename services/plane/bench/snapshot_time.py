@@ -32,7 +32,7 @@ from services.plane.errors import StackError
 NAME = "snapshot-time"
 BUCKET = "flat"
 SNAPSHOTS_PER_SECOND = 4
-"""Over all sizes. One right after the other would measure what trimming the one does to the next."""
+"""Over all sizes: at a pace, rather than as fast as they go."""
 LEAST_ROUNDS = 3
 FIFTY = Target(50, is_upper=True)
 FLAT = Target(1.5, is_of_ratio=True, is_upper=True)

@@ -67,7 +67,8 @@ def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
 
 def offered_rate(burst_rate: float) -> float:
     """Deletes a second to offer to a plane that is so fast in a burst."""
-    return RATE.bound * BEYOND if burst_rate >= RATE.bound * BEYOND else LOAD * burst_rate
+    wanted = BEYOND * RATE.bound
+    return wanted if burst_rate >= wanted else LOAD * burst_rate
 
 
 def _burst_rate(conditions: Conditions, plane: SharedPlane) -> float:
