@@ -221,6 +221,15 @@ class DeleteKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteKeys:
+    """Delete many keys of a bucket at once, each as DeleteKey does; what cannot be deleted is left and named."""
+
+    volume: str
+    bucket: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RenameKey:
     """Give a key (or, in a tree, a directory) another path."""
 
@@ -505,6 +514,7 @@ class MetadataCommand:
         | SetCollector
         | SetBreaker
         | ResetBreaker
+        | DeleteKeys
     )
     sender: str = ""
     wants_reply: bool = True
@@ -517,11 +527,20 @@ class MetadataCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLeft:
+    """A key that DeleteKeys did not delete."""
+
+    key: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """What a client may want to know of a command that changed the namespace."""
 
     object_id: int
     blocks: BlockRun | None = None
+    left: tuple[KeyLeft, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from schemas.records import (
     DeleteConsumer,
     DeleteDirectory,
     DeleteKey,
+    DeleteKeys,
     DeleteSnapshot,
     DeleteTag,
     DeleteVolume,
@@ -82,6 +83,7 @@ NamespaceCommand = (
     | DeleteBucket
     | PutKey
     | DeleteKey
+    | DeleteKeys
     | RenameKey
     | MakeDirectory
     | DeleteDirectory

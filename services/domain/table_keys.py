@@ -8,6 +8,8 @@ from __future__ import annotations
 
 MAX_OBJECTS_PER_COMMAND = 255
 MAX_BLOCKS_PER_COMMAND = 65_535
+MAX_KEYS_PER_COMMAND = 1_000
+"""As many as S3's DeleteObjects takes."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
 _TXN_BITS = 37

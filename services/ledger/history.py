@@ -30,7 +30,8 @@ _TABLES = """
     CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
     CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
                               PRIMARY KEY (object, birth, txn)) WITHOUT ROWID;
-    CREATE TABLE trees (object INT, death INT, bucket INT, died INT, PRIMARY KEY (object, death)) WITHOUT ROWID;
+    CREATE TABLE trees (object INT, death INT, bucket INT, died INT, is_empty INT, PRIMARY KEY (object, death))
+        WITHOUT ROWID;
     CREATE TABLE claims (txn INTEGER PRIMARY KEY, time_ms INT, chain_version INT, task INT, first_judge INT,
                          second_judge INT);
     CREATE TABLE finishes (txn INTEGER PRIMARY KEY, time_ms INT);
@@ -86,10 +87,11 @@ class Asked(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A directory that was deleted: of which bucket, and at which offset."""
+    """A directory that was deleted: of which bucket, at which offset, and whether anything was in it."""
 
     bucket_id: int
     died: int
+    is_empty: bool
 
 
 class Claim(NamedTuple):
@@ -157,7 +159,10 @@ class History:
 
     def leave_tree(self, bucket_id: int, directory_id: int, now: Moment) -> None:
         """A directory is deleted: whatever is below it is not there any more, and dies."""
-        self._run("INSERT INTO trees VALUES (?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset))
+        is_empty = not self.has_children(directory_id)
+        self._run("INSERT INTO trees VALUES (?, ?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset, is_empty))
+        if is_empty:
+            return
         self._run("DROP TABLE IF EXISTS temp.tree")
         self._run(_DIRECTORIES_BELOW, (directory_id,))
         self._run(
@@ -170,23 +175,27 @@ class History:
     def tree(self, directory_id: int, death: int) -> Tree | None:
         """A directory that was deleted at a txn, unless it has come back."""
         found = self._run(
-            "SELECT bucket, died FROM trees WHERE object = ? AND death = ?", (directory_id, death)
+            "SELECT bucket, died, is_empty FROM trees WHERE object = ? AND death = ?", (directory_id, death)
         ).fetchone()
-        return None if found is None else Tree(*found)
+        return None if found is None else Tree(found[0], found[1], bool(found[2]))
 
     def bring_back_tree(self, directory_id: int, death: int, tree: Tree, now: Moment) -> None:
         """What died below a directory with it lives on; the directory itself gets its place apart.
 
-        One command deletes one directory: whatever left at its offset was below.
+        A command that deletes a directory with something in it deletes nothing else: whatever left at its offset was
+        below.
         """
         self._run("DELETE FROM trees WHERE object = ? AND death = ?", (directory_id, death))
+        if tree.is_empty:
+            return
+        place = (tree.bucket_id, tree.died)
         self._run(
-            "UPDATE entries SET until = NULL WHERE bucket = ? AND until = ? AND object <> ?", (*tree, directory_id)
+            "UPDATE entries SET until = NULL WHERE bucket = ? AND until = ? AND object <> ?", (*place, directory_id)
         )
         self._run(
             "UPDATE versions SET died = NULL, death = NULL, claim = NULL, back = ? "
             "WHERE bucket = ? AND died = ? AND finish IS NULL",
-            (now.txn, *tree),
+            (now.txn, *place),
         )
 
     def roll_back(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:

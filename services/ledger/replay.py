@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from schemas import records
 from schemas.records import BlockRun, BucketLayout, DeletedKind, MetadataCommand, MetadataReply, RowNames
 from services.domain.names import (
     MAX_CLIENT_ID_LENGTH,
+    MAX_KEY_BYTES,
     MAX_KEY_TAG_LENGTH,
     MAX_OWNER_LENGTH,
     InvalidNameError,
@@ -38,6 +40,7 @@ HOUR_MS = 3_600_000
 MAX_BYTES = 2**63 - 1
 MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
+MAX_KEYS = 1_000
 MAX_ORPHANS = 200
 
 
@@ -138,6 +141,7 @@ class LogReplay:
             records.DeleteBucket: self._delete_bucket,
             records.PutKey: self._put_key,
             records.DeleteKey: self._delete_key,
+            records.DeleteKeys: self._delete_keys,
             records.RenameKey: self._rename_key,
             records.MakeDirectory: self._make_directory,
             records.DeleteDirectory: self._delete_directory,
@@ -344,11 +348,21 @@ class LogReplay:
         return parent_id, name, None if missing or not name else self.history.find(parent_id, name)
 
     def _delete_key(self, body: records.DeleteKey) -> None:
+        self._delete_one(self._bucket(body), body.key)
+
+    def _delete_keys(self, body: records.DeleteKeys) -> None:
+        """Each for itself."""
         bucket = self._bucket(body)
+        _require(1 <= len(body.keys) <= MAX_KEYS and all(len(key.encode()) <= MAX_KEY_BYTES for key in body.keys))
+        for key in body.keys:
+            with suppress(_RefusedError):
+                self._delete_one(bucket, key)
+
+    def _delete_one(self, bucket: _Bucket, key: str) -> None:
         if bucket.is_tree:
-            self._delete_path(bucket, body.key, is_recursive=False)
+            self._delete_path(bucket, key, is_recursive=False)
         else:
-            self._delete_at(bucket, bucket.bucket_id, body.key, is_recursive=False)
+            self._delete_at(bucket, bucket.bucket_id, key, is_recursive=False)
 
     def _delete_directory(self, body: records.DeleteDirectory) -> None:
         self._delete_path(self._tree(body), body.directory, is_recursive=body.is_recursive)

@@ -1,21 +1,25 @@
-"""Keys: committing versions, deleting and renaming, in flat buckets; the tree's are in ``tree``."""
+"""Keys: committing versions, deleting (one, many) and renaming, in flat buckets; the tree's are in ``tree``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     BucketLayout,
+    BucketRow,
     Committed,
     DeleteKey,
+    DeleteKeys,
+    KeyLeft,
     KeyRow,
     PutKey,
     RenameKey,
 )
-from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
-from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, flat_key, local_id
+from services.domain.names import MAX_KEY_BYTES, MAX_KEY_TAG_LENGTH, check_key_path, check_length
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
@@ -92,16 +96,54 @@ def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     """Delete a key; in a tree also an empty directory."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
+    return Committed(_deleter(bucket)(transaction, bucket, command.key))
+
+
+def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
+    """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left and named, as Ozone's
+    deleteKeys does it, even where that is all of them.
+    """
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    _check_keys(command.keys)
+    if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        found_at = flat_key(bucket.volume, bucket.bucket, "")
+        transaction.work.table(KEY_TABLE).read_ahead([found_at + key.encode() for key in command.keys])
+    delete, left = _deleter(bucket), []
+    for key in command.keys:
+        try:
+            delete(transaction, bucket, key)
+        except CommandError as refusal:  # before it has changed anything
+            left.append(KeyLeft(key, refusal.code))
+    return Committed(0, left=tuple(left))
+
+
+def _check_keys(keys: tuple[str, ...]) -> None:
+    """That there are some and not too many, and none longer than keys are: the answer may have to name them all."""
+    if not 1 <= len(keys) <= MAX_KEYS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST, f"{len(keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed"
+        )
+    longest = max(len(key.encode()) for key in keys)
+    if longest > MAX_KEY_BYTES:
+        raise CommandError(
+            ErrorCode.INVALID_KEY_NAME, f"a key's path of {longest} bytes; at most {MAX_KEY_BYTES} are allowed"
+        )
+
+
+def _deleter(bucket: BucketRow) -> Callable[[Transaction, BucketRow, str], int]:
+    """What takes a key out of a bucket of this layout, and says the key's objectID."""
+    return tree.delete_key if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED else _delete_flat_key
+
+
+def _delete_flat_key(transaction: Transaction, bucket: BucketRow, path: str) -> int:
     table = transaction.work.table(KEY_TABLE)
-    key = flat_key(bucket.volume, bucket.bucket, command.key)
-    row = table.get_encoded(key) if command.key else None
+    key = flat_key(bucket.volume, bucket.bucket, path)
+    row = table.get_encoded(key) if path else None
     if row is None:
-        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
     table.delete(key)
     death = death_now(transaction, bucket.object_id)
-    return Committed(bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
+    return bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
 
 
 def rename_key(transaction: Transaction, command: RenameKey) -> Committed:

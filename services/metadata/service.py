@@ -67,6 +67,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = 
     records.DeleteBucket: buckets.delete_bucket,
     records.PutKey: keys.put_key,
     records.DeleteKey: keys.delete_key,
+    records.DeleteKeys: keys.delete_keys,
     records.RenameKey: keys.rename_key,
     records.MakeDirectory: tree.make_directory,
     records.DeleteDirectory: tree.delete_directory,

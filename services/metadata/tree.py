@@ -160,6 +160,11 @@ def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Comm
     return Committed(delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive))
 
 
+def delete_key(transaction: Transaction, bucket: BucketRow, path: str) -> int:
+    """Take a file or an empty directory out of the namespace; says its id."""
+    return delete_path(transaction, bucket, path, is_recursive=False)
+
+
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
     """Take a file or directory out of the namespace; says its id."""
     work = transaction.work

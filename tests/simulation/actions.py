@@ -22,7 +22,8 @@ _SIZES = (0, 1, 100, 1_000, 1_024, 5_000)
 BLOCK_BYTES = 1_024
 _WEIGHTS = {
     "put": 30,
-    "delete_key": 11,
+    "delete_key": 9,
+    "delete_keys": 3,
     "rename": 9,
     "make_directory": 4,
     "delete_directory": 8,
@@ -159,6 +160,12 @@ class Actor:
         bucket = self._bucket()
         path = self._existing(bucket, is_directory=self.random.random() < 0.1)
         self.submit(records.DeleteKey(self.volume, bucket, path))
+
+    def _delete_keys(self) -> None:
+        """Some at once: mostly there, some not, some a directory, some twice."""
+        bucket, count = self._bucket(), self.random.choice((0, 1, 2, 2, 3, 5, 8))
+        paths = [self._existing(bucket, is_directory=self.random.random() < 0.1) for _ in range(count)]
+        self.submit(records.DeleteKeys(self.volume, bucket, tuple(paths)))
 
     def _rename(self) -> None:
         bucket = self._bucket()

@@ -7,6 +7,7 @@ version has. It knows nothing of lifetimes, chains or garbage tables: who holds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -308,6 +309,8 @@ class ShardModel:
             case records.RenameKey() | records.RenameDirectory():
                 self._rename(number, body)
                 return  # has taken its txn
+            case records.DeleteKeys():
+                self._remove_many(number, body)
             case _:
                 self._remove(number, body)
         self.txn += 1
@@ -353,6 +356,15 @@ class ShardModel:
             self._dead_places[key] = (self._directory(bucket, above), name)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
+
+    def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
+        """Delete one after the other, each for itself."""
+        self.names._bucket(body.volume, body.bucket)
+        if not 1 <= len(body.keys) <= 1_000:
+            raise OperationRefusedError("INVALID_REQUEST", f"{len(body.keys)} keys")
+        for key in body.keys:
+            with suppress(OperationRefusedError):
+                self._remove(number, records.DeleteKey(body.volume, body.bucket, key))
 
     def _rename(self, number: int, body: records.RenameKey | records.RenameDirectory) -> None:
         bucket = self.names._bucket(body.volume, body.bucket)

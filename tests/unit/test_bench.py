@@ -251,13 +251,13 @@ def test_percentiles_are_values_that_were_measured() -> None:
 @pytest.mark.parametrize(("last", "is_bounded"), [(500, True), (600, True), (601, False)])
 def test_a_backlog_is_bounded_when_its_last_third_is_hardly_above_the_middle_one(last: int, is_bounded: bool) -> None:
     backlog = [(1.0, 5_000), (10.0, 300), (19.0, 500), (20.0, 100), (29.0, last)]
-    figure = backlog_figure(backlog, 30.0)
+    figure = backlog_figure("sustained", backlog, 30.0)
     assert (figure.value, figure.is_met) == (last, is_bounded)
     assert figure.details["first_third_deletions"] == 5_000
 
 
 def test_a_backlog_that_grows_all_the_time_is_not_bounded() -> None:
-    figure = backlog_figure([(float(second), 100 * second) for second in range(1, 31)], 30.0)
+    figure = backlog_figure("sustained", [(float(second), 100 * second) for second in range(1, 31)], 30.0)
     assert figure.is_met is False
 
 

@@ -106,6 +106,32 @@ def test_snapshots_are_compared(tree: CommandLine) -> None:
     assert refused.startswith("DIFF_NOT_DONE: ")
 
 
+def test_many_keys_are_deleted_at_once_and_what_is_left_is_named(tree: CommandLine, tmp_path: Path) -> None:
+    tree.run("bucket", "create", "vol1/other", "--layout", "OBJECT_STORE")
+    for number in range(3):
+        tree.run("key", "put", f"vol1/other/k{number}", "--size", "1")
+    assert tree.run("key", "delete", "vol1/tree/two", "vol1/other/k0") == "2 keys deleted, 0 left\n"
+    file = tmp_path / "keys"
+    file.write_text("vol1/tree/a/b/one\n\nvol1/other/none\nvol1/other/k1\nvol1/none/k\nvol1/tree/a\n")
+    left = tree.run("key", "delete", "vol1/other/k2", "--from-file", str(file), status=1)
+    assert left.splitlines() == [
+        "KEY_NOT_FOUND: vol1/other/none", "BUCKET_NOT_FOUND: vol1/none/k", "DIRECTORY_NOT_EMPTY: vol1/tree/a",
+    ]  # fmt: skip
+    assert [tree.json("key", "list", f"vol1/{bucket}") for bucket in ("tree", "other")] == [[], []]
+    file.write_text("")
+    assert tree.json("key", "delete", "--from-file", str(file)) == {"deleted": 0, "last_txn": 0, "left": []}
+    assert "--from-file" in tree.run("key", "delete", status=2)
+
+
+def test_more_keys_than_a_command_takes_go_in_several(tree: CommandLine, tmp_path: Path) -> None:
+    tree.run("key", "put", "vol1/tree/last", "--size", "1")
+    file = tmp_path / "keys"
+    file.write_text("\n".join(["vol1/tree/two", *(f"vol1/tree/none-{n}" for n in range(1_500)), "vol1/tree/last"]))
+    left = tree.run("key", "delete", "--from-file", str(file), status=1)
+    assert left.count("KEY_NOT_FOUND: vol1/tree/none-") == 1_500
+    assert [key["path"] for key in tree.json("key", "list", "vol1/tree")] == ["a/b/one"]
+
+
 def test_everything_that_was_made_can_be_removed(tree: CommandLine) -> None:
     tree.run("key", "rename", "vol1/tree/two", "three")
     tree.run("key", "delete", "vol1/tree/three")

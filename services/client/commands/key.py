@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 from schemas.records import DeleteKey, KeyRow, PutKey, RenameKey
+from services.client.bulk_deletes import delete_keys
 from services.client.commands.entries import (
     AllOption,
     LimitOption,
@@ -16,7 +18,15 @@ from services.client.commands.entries import (
     list_entries,
     snapshot_id_of,
 )
-from services.client.commands.output import bytes_text, print_fields, print_json, print_reply, print_table, time_text
+from services.client.commands.output import (
+    bytes_text,
+    print_fields,
+    print_json,
+    print_reply,
+    print_table,
+    say,
+    time_text,
+)
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")
@@ -39,8 +49,43 @@ def put(
 
 
 @app.command()
-def delete(context: typer.Context, key: KeyArgument, as_json: JsonOption = False) -> None:
-    """Delete a key; its blocks are freed when no snapshot holds them."""
+def delete(
+    context: typer.Context,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key, or many.")] = None,
+    from_file: Annotated[
+        typer.FileText | None,
+        typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - reads them here."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete keys; their blocks are freed when no snapshot holds them.
+
+    Many keys are deleted up to 1,000 at a time. What cannot be deleted is left and named, and the exit status is 1.
+    """
+    keys = keys or []
+    if from_file is None and len(keys) < 2:
+        if not keys:
+            raise typer.BadParameter("name keys, or a file of keys (--from-file)")
+        _delete_one(context, keys[0], as_json=as_json)
+        return
+    lines = (line.rstrip("\n") for line in from_file or ())
+    named = (key_path(text) for text in chain(keys, filter(None, lines)))
+    deleted, left, last_txn = 0, [], 0
+    with session_of(context) as session:
+        places = (((volume, bucket), name) for volume, bucket, name in named)
+        for done in delete_keys(session.connected(), session.volumes(), places):
+            deleted, last_txn = deleted + done.deleted, done.txn or last_txn
+            left += [("/".join((*done.bucket, one.key)), one.error) for one in done.left]
+    if as_json:
+        print_json({"deleted": deleted, "last_txn": last_txn, "left": [{"key": key, "error": e} for key, e in left]})
+    else:
+        say(*(f"{error}: {key}" for key, error in left), err=True)
+        say(f"{deleted:,} keys deleted, {len(left):,} left")
+    if left:
+        raise typer.Exit(1)
+
+
+def _delete_one(context: typer.Context, key: str, *, as_json: bool) -> None:
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), DeleteKey(volume, bucket, name))

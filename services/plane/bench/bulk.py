@@ -12,7 +12,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, MetadataCommand, PutKey
+from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, DeleteKeys, MetadataCommand, PutKey
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.plane.errors import StackError
@@ -24,6 +24,8 @@ MESSAGES_PER_CONSUME = 2_000
 QUEUED_MESSAGES = 400_000
 VOLUME = "bench"
 KEY_BYTES = 4_096
+KEYS_AT_ONCE = 100
+"""In a command that deletes many; ten times as many are allowed."""
 FILES_PER_DIRECTORY = 50
 DIRECTORY_LEVELS = 7
 
@@ -57,6 +59,13 @@ def flat_puts(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceComm
 def flat_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
     """Deletes of those keys, in the order in which they were put."""
     return (DeleteKey(VOLUME, bucket, flat_name(number)) for number in range(first, first + count))
+
+
+def flat_bulk_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
+    """The same keys, ``KEYS_AT_ONCE`` to a command."""
+    for start in range(first, first + count, KEYS_AT_ONCE):
+        numbers = range(start, min(start + KEYS_AT_ONCE, first + count))
+        yield DeleteKeys(VOLUME, bucket, tuple(flat_name(number) for number in numbers))
 
 
 def tree_puts(bucket: str, count: int, below: str = "") -> Iterator[NamespaceCommand]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from services.plane.bench.bulk import flat_puts
+from services.plane.bench.bulk import flat_bulk_deletes, flat_deletes, flat_puts
 from services.plane.bench.ceilings import slowest
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Ceiling, Figure, Target
-from services.plane.bench.shared_plane import Burst, SharedPlane, shared_plane
+from services.plane.bench.shared_plane import Burst, DeletesOf, SharedPlane, shared_plane
 
 NAME = "deletions"
 KEYS_PER_SECOND = 8_000
@@ -19,9 +20,27 @@ TARGET = Target(20_000)
 FREE, HELD = "free", "held"
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How keys are deleted, and beside how many snapshots."""
+
+    name: str
+    live_snapshots: int
+    deletes_of: DeletesOf
+
+
+VARIANTS = (
+    Variant(NAME, 0, flat_deletes),
+    Variant(f"{NAME}/{LIVE_SNAPSHOTS}-snapshots", LIVE_SNAPSHOTS, flat_deletes),
+    Variant(f"{NAME}/bulk", 0, flat_bulk_deletes),
+    Variant(f"{NAME}/bulk-{LIVE_SNAPSHOTS}-snapshots", LIVE_SNAPSHOTS, flat_bulk_deletes),
+)
+
+
 def measure_deletions(conditions: Conditions) -> Sequence[Figure]:
     """Deletions a second from command to freed, with the whole plane running, without and with 20 live snapshots.
 
+    Once with a command for each key (DeleteKey), once in bulk, a hundred keys to a command (DeleteKeys).
     Keys are put and the plane settles; then the deletes of all are sent, encoded before, and the clock runs from the
     first one until the store says that it has deleted the last block. With snapshots every tenth key more is held by
     them and must stay: after the clock has stopped the plane settles once more, and exactly the others are gone.
@@ -30,19 +49,19 @@ def measure_deletions(conditions: Conditions) -> Sequence[Figure]:
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)
     plane.warm()
-    return [measure_burst(conditions, plane, snapshots, ceiling) for snapshots in (0, LIVE_SNAPSHOTS)]
+    return [measure_burst(conditions, plane, variant, ceiling) for variant in VARIANTS]
 
 
-def measure_burst(conditions: Conditions, plane: SharedPlane, snapshots: int, ceiling: Ceiling) -> Figure:
-    """One of the two variants."""
-    name = f"{NAME}/{snapshots}-snapshots" if snapshots else NAME
+def measure_burst(conditions: Conditions, plane: SharedPlane, variant: Variant, ceiling: Ceiling) -> Figure:
+    """One of the variants."""
+    name, snapshots = variant.name, variant.live_snapshots
     count = conditions.count(KEYS_PER_SECOND)
     bucket = plane.make_bucket(HELD if snapshots else FREE)
     conditions.say(f"{name}: putting {count:,} keys")
     held = _hold_some(plane, bucket, count, snapshots)
     plane.send(flat_puts(bucket, count, held))
     plane.settle(name)
-    burst = plane.burst(name, bucket, count, more=held)
+    burst = plane.burst(name, bucket, count, held, variant.deletes_of)
     details = {"keys": count, "live_snapshots": snapshots, "held_keys": held, "seconds": burst.seconds}
     return Figure(name, count / burst.seconds, "deletions/s", TARGET, ceiling, {**details, **cpu_details(burst)})
 

@@ -2,40 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from schemas.records import BucketLayout
 from schemas.topics import METADATA_COMMANDS
+from services.client.plane import NamespaceCommand
 from services.plane.bench.alone import ServiceAlone, bench_broker, reached
-from services.plane.bench.bulk import BulkProducer, CommandMaker, flat_deletes, flat_puts, made_places, tree_puts
+from services.plane.bench.bulk import (
+    KEYS_AT_ONCE,
+    BulkProducer,
+    CommandMaker,
+    flat_bulk_deletes,
+    flat_deletes,
+    flat_puts,
+    made_places,
+    tree_puts,
+)
 from services.plane.bench.ceilings import slowest
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Figure, Target
 
 NAME = "metadata-commands"
 COMMANDS_PER_SECOND = 10_000
-"""How many are prepared for each second of each of the three kinds."""
-TARGETS = {"puts": Target(60_000), "deletes": Target(50_000), "tree-puts": Target(30_000)}
-FLAT, TREE = "flat", "tree"
+"""How many are prepared for each second of each kind."""
+FLAT, BULK, TREE = "flat", "bulk", "tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of command: what it does so many times, and what that should come to a second."""
+
+    name: str
+    commands_of: Callable[[int], Iterable[NamespaceCommand]]
+    keys_per_command: int = 1
+    target: Target | None = None
+
+
+KINDS = (
+    Kind("puts", lambda count: flat_puts(FLAT, count), target=Target(60_000)),
+    Kind("deletes", lambda count: flat_deletes(FLAT, count), target=Target(50_000)),
+    Kind("puts for what follows", lambda count: flat_puts(BULK, count)),
+    Kind("bulk-deletes", lambda count: flat_bulk_deletes(BULK, count), KEYS_AT_ONCE, Target(50_000)),
+    Kind("tree-puts", lambda count: tree_puts(TREE, count), target=Target(30_000)),
+)
+"""In this order; without a target it is not measured."""
 
 
 def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
-    """Commands a second applied and durable in one shard: puts, their deletes, and puts in deep trees.
+    """Commands a second applied and durable in one shard: puts, their deletes, deletes in bulk, puts in deep trees.
 
     All commands lie in Kafka before metadata starts, as a process, with nothing else running but the broker. It reads
     them, writes its RocksDB (synced) and publishes what they cause (acknowledged). Its own count of applied messages
     is read ten times a second; a kind is timed from its first command to its last, on a straight line between two
-    readings. ``cpu`` is the same in seconds of the process's own time: on a busy machine it says more.
+    readings. ``cpu`` is the same in seconds of the process's own time: on a busy machine it says more. Of deletes in
+    bulk, a hundred keys to a command, the keys are counted.
     """
     count = conditions.count(COMMANDS_PER_SECOND)
     ceiling = slowest(conditions)
     with bench_broker(conditions, NAME) as broker:
-        conditions.say(f"{NAME}: writing {3 * count:,} commands into Kafka")
+        conditions.say(f"{NAME}: writing commands about {len(KINDS) * count:,} keys into Kafka")
         producer, maker = BulkProducer(broker.bootstrap_servers), CommandMaker()
-        places = made_places({FLAT: BucketLayout.OBJECT_STORE, TREE: BucketLayout.FILE_SYSTEM_OPTIMIZED})
+        layouts = {FLAT: BucketLayout.OBJECT_STORE, BULK: BucketLayout.OBJECT_STORE}
+        ends = []
         try:
-            for commands in (places, flat_puts(FLAT, count), flat_deletes(FLAT, count), tree_puts(TREE, count)):
-                producer.send_commands(maker, commands)
+            producer.send_commands(maker, made_places({**layouts, TREE: BucketLayout.FILE_SYSTEM_OPTIMIZED}))
+            ends.append(maker.number)
+            for kind in KINDS:
+                producer.send_commands(maker, kind.commands_of(count))
+                ends.append(maker.number)
         finally:
             producer.close()
         with ServiceAlone("metadata", conditions.scratch("metadata"), broker, conditions) as metadata:
@@ -45,11 +81,13 @@ def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
                 lambda applied: conditions.say(f"{NAME}: {applied:,.0f} of {maker.number:,} applied"),
             )
     figures = []
-    for place, kind in enumerate(TARGETS):
-        start = reached(samples, len(places) + place * count)
-        end = reached(samples, len(places) + (place + 1) * count)
+    for kind, (first, last) in zip(KINDS, pairwise(ends), strict=True):
+        if kind.target is None:
+            continue
+        start, end = reached(samples, first), reached(samples, last)
         cpu_seconds = max(end.cpu_seconds - start.cpu_seconds, 1e-9)
         rate = count / max(end.at_seconds - start.at_seconds, 1e-9)
-        details = {"commands": count, "commands_per_cpu_second": count / cpu_seconds}
-        figures.append(Figure(f"{NAME}/{kind}", rate, "commands/s", TARGETS[kind], ceiling, details))
+        unit = "keys" if kind.keys_per_command > 1 else "commands"
+        details = {"commands": last - first, f"{unit}_per_cpu_second": count / cpu_seconds}
+        figures.append(Figure(f"{NAME}/{kind.name}", rate, f"{unit}/s", kind.target, ceiling, details))
     return figures

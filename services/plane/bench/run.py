@@ -26,7 +26,7 @@ from services.plane.bench.shards import measure_shards
 from services.plane.bench.sizes import Sizes
 from services.plane.bench.snapshot_time import measure_snapshot_time
 from services.plane.bench.space_reads import measure_explain, measure_what_if
-from services.plane.bench.sustained import measure_sustained
+from services.plane.bench.sustained import measure_sustained, measure_sustained_bulk
 from services.plane.bench.tree_delete import measure_tree_delete
 from services.plane.bench.verdicts import measure_verdicts
 from services.plane.errors import StackError
@@ -46,6 +46,7 @@ BENCHMARKS = {
         Benchmark("deletions", measure_deletions),
         Benchmark("latency", measure_latency),
         Benchmark("sustained", measure_sustained),
+        Benchmark("sustained-bulk", measure_sustained_bulk),
         Benchmark("tree-delete", measure_tree_delete),
         # Rows about millions of held versions: the first of them makes them, the last lets some go.
         Benchmark("memory", measure_memory),

@@ -33,6 +33,9 @@ ANSWER_SECONDS = 900.0
 """A snapshot may be asked for behind millions of commands; a process that ends is noticed at once."""
 _MOST_WARM_KEYS = 100_000
 
+DeletesOf = Callable[[str, int], Iterable[NamespaceCommand]]
+"""The commands that delete so many keys of a bucket: one by one, or many at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Burst:
@@ -104,12 +107,12 @@ class SharedPlane:
             self.settle(WARM)
             self.burst(WARM, bucket, count)
 
-    def burst(self, name: str, bucket: str, count: int, more: int = 0) -> Burst:
+    def burst(self, name: str, bucket: str, count: int, more: int = 0, deletes_of: DeletesOf = flat_deletes) -> Burst:
         """Delete the first keys of a bucket at once, and wait until so many are freed; ``more`` are deleted, and held.
 
         The commands are encoded before the clock starts.
         """
-        deletes = list(self.maker.encoded(flat_deletes(bucket, more + count)))
+        deletes = list(self.maker.encoded(deletes_of(bucket, more + count)))
         before, cpu_before = self.deleted_blocks(), self.cpu_seconds()
         sending = threading.Thread(
             target=self.producer.send, args=(METADATA_COMMANDS.name, MetadataCommand, deletes), daemon=True

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from services.plane.bench.bulk import flat_deletes, flat_puts
+from services.plane.bench.bulk import KEYS_AT_ONCE, flat_bulk_deletes, flat_deletes, flat_puts
 from services.plane.bench.ceilings import slowest
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.deletions import KEYS_PER_SECOND
 from services.plane.bench.figures import Ceiling, Figure, Target
 from services.plane.bench.offered import Offered
-from services.plane.bench.shared_plane import SharedPlane, shared_plane
+from services.plane.bench.shared_plane import DeletesOf, SharedPlane, shared_plane
 
 NAME = "sustained"
+BULK_NAME = "sustained-bulk"
 LOAD = 0.9
 """What is offered, of what the plane does in a burst that is slower than the target."""
 BEYOND = 1.01
@@ -33,35 +34,44 @@ def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
     schedule that waits for nothing: just above the target if the burst was that fast, else at nine tenths of its rate,
     since a burst knows nothing of what piles up in minutes. Backlog is what was sent and is not freed; it is bounded
     when its peak in the last third of the run is at most 1.2 times that in the middle third, before which the plane
-    finds its pace.
+    finds its pace. One command deletes one key (DeleteKey).
     """
+    return _sustain(conditions, NAME, flat_deletes, 1)
+
+
+def measure_sustained_bulk(conditions: Conditions) -> Sequence[Figure]:
+    """As ``sustained``, with a hundred keys to a command (DeleteKeys), as clients that delete much send them."""
+    return _sustain(conditions, BULK_NAME, flat_bulk_deletes, KEYS_AT_ONCE)
+
+
+def _sustain(conditions: Conditions, name: str, deletes_of: DeletesOf, keys_at_once: int) -> Sequence[Figure]:
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)
     plane.warm()
-    burst_rate = _burst_rate(conditions, plane)
+    burst_rate = _burst_rate(conditions, plane, name, deletes_of)
     per_second = offered_rate(burst_rate)
     count = conditions.count(int(per_second))
-    bucket = plane.make_bucket(NAME)
+    bucket = plane.make_bucket(name)
     for start in range(0, count, PUT_AT_ONCE):
-        conditions.say(f"{NAME}: {start:,} of {count:,} keys put")
+        conditions.say(f"{name}: {start:,} of {count:,} keys put")
         plane.send(flat_puts(bucket, min(PUT_AT_ONCE, count - start), start))
-    plane.settle(NAME)
+    plane.settle(name)
     before = plane.deleted_blocks()
-    deletes = list(plane.maker.encoded(flat_deletes(bucket, count)))
+    deletes = list(plane.maker.encoded(deletes_of(bucket, count)))
     backlog: Backlog = []
     started = time.perf_counter()
-    with Offered(plane.producer, deletes, per_second) as offered:
+    with Offered(plane.producer, deletes, per_second / keys_at_once) as offered:
 
         def note(deleted: int) -> None:
             if not offered.is_done:
-                backlog.append((time.perf_counter() - started, offered.count - (deleted - before)))
+                backlog.append((time.perf_counter() - started, offered.count * keys_at_once - (deleted - before)))
 
-        plane.await_deleted(before + count, NAME, on_poll=note)
+        plane.await_deleted(before + count, name, on_poll=note)
     seconds = time.perf_counter() - started
     details = {"deletes": count, "offered_per_second": per_second, "burst_per_second": burst_rate, "seconds": seconds}
     return [
-        Figure(NAME, count / seconds, "deletions/s", RATE, ceiling, details),
-        backlog_figure(backlog, count / per_second),
+        Figure(name, count / seconds, "deletions/s", RATE, ceiling, details),
+        backlog_figure(name, backlog, count / per_second),
     ]
 
 
@@ -71,19 +81,19 @@ def offered_rate(burst_rate: float) -> float:
     return wanted if burst_rate >= wanted else LOAD * burst_rate
 
 
-def _burst_rate(conditions: Conditions, plane: SharedPlane) -> float:
+def _burst_rate(conditions: Conditions, plane: SharedPlane, name: str, deletes_of: DeletesOf) -> float:
     count = min(conditions.count(KEYS_PER_SECOND), PUT_AT_ONCE)
-    bucket = plane.make_bucket(f"{NAME}-burst")
+    bucket = plane.make_bucket(f"{name}-burst")
     plane.send(flat_puts(bucket, count))
-    plane.settle(NAME)
-    return count / plane.burst(NAME, bucket, count).seconds
+    plane.settle(name)
+    return count / plane.burst(name, bucket, count, deletes_of=deletes_of).seconds
 
 
-def backlog_figure(backlog: Backlog, seconds: float) -> Figure:
+def backlog_figure(name: str, backlog: Backlog, seconds: float) -> Figure:
     """The peak of the backlog in the last third of the run, beside that in the middle third."""
     peaks = [
         max((left for at, left in backlog if third <= at * 3 / seconds < third + 1), default=0) for third in (0, 1, 2)
     ]
     details = {"first_third_deletions": float(peaks[0])}
     ceiling = Ceiling(max(1.0, float(peaks[1])), "peak of the middle third")
-    return Figure(f"{NAME}/backlog", max(1.0, float(peaks[2])), "deletions", BOUNDED, ceiling, details)
+    return Figure(f"{name}/backlog", max(1.0, float(peaks[2])), "deletions", BOUNDED, ceiling, details)
