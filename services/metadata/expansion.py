@@ -28,7 +28,7 @@ from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, t
 from services.metadata.breaker import Below
 from services.metadata.collector_commands import is_held_back
 from services.metadata.deleted_names import forget_death
-from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_key
+from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_keys
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.service import Work
@@ -93,13 +93,15 @@ class _Page:
                 )
             )
             self.directories += 1
+        files = []
         for key, file in work.table(FILE_TABLE).scan_encoded(*children):
             if not self._take(len(key) + len(file)):
                 is_done = False
                 break
             work.table(FILE_TABLE).delete(key)
-            bury_key(self._transaction, *ids, file, death)
-            self.files += 1
+            files.append(file)
+        bury_keys(self._transaction, *ids, files, death)
+        self.files += len(files)
         self._save(row, len(made), is_expanded=is_done)
         return made, is_done
 

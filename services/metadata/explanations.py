@@ -172,7 +172,7 @@ class _Search:
         shown.first, shown.last = min(shown.first, first), max(shown.last, last)
 
     def died_under(self, parent_id: int) -> Sequence[DeletedKeyRow]:
-        """Deleted versions of the path's last name in a directory, among them all that a snapshot holds."""
+        """Deleted versions of the path's last name in a directory, among them all that a snapshot holds, by death."""
         found = self.dead.get(parent_id)
         if found is None:
             dead = list(islice(died_under(self.tables, self.bucket.object_id, parent_id, self.name), MAX_VERSIONS + 1))

@@ -42,9 +42,9 @@ class BucketFigures:
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
         self._stored_bytes += size_bytes
 
-    def bury(self, bucket_id: int, size_bytes: int, *, has_row: bool) -> None:
-        """One key or directory has died; without a row in a garbage table it is just gone."""
-        self._used.add(bucket_id, (-size_bytes, -1, size_bytes, 1) if has_row else (-size_bytes, -1, 0, 0))
+    def bury(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
+        """Keys or directories have died. Those without bytes have no row in a garbage table: they are just gone."""
+        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
 
     def adopt(self, bucket_id: int, size_bytes: int) -> None:
         """Blocks that nobody owned have got a garbage row."""

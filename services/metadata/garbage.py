@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from schemas.codec import codec
@@ -15,7 +16,7 @@ from schemas.records import (
     KeyStart,
     RenameRow,
 )
-from services.domain.space_matrix import NOBODY, holders
+from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.deleted_names import note_death
 from services.metadata.tables import (
@@ -24,6 +25,7 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
 )
 from services.metadata.transaction import Transaction
+from services.runtime.service import Work
 
 DIRECTORY_CELL = (0, 0, 0, 1, 0)
 RENAME_CELL = (0, 0, 0, 0, 1)
@@ -62,30 +64,67 @@ def bury_key(
     is_overwritten: bool = False,
 ) -> KeyStart:
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
-    work, key = transaction.work, _KEY_START.decode_head(row)
+    key = _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
-    transaction.figures.bury(bucket_id, key.size_bytes, has_row=has_blocks)
-    if not has_blocks:
-        return key
-    deleted = _DELETED_KEY_ROW.encode_around(
-        row,
-        {
-            "death": death.txn,
-            "snapshots_before_death": death.snapshots_before,
-            "is_overwritten": is_overwritten,
-            "deletion_time_ms": transaction.log_time_ms,
-            "shadow_hour": 0,
-        },
-    )
-    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death.txn, key.object_id), deleted)
+    transaction.figures.bury(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
+    if has_blocks:
+        died = _died(transaction, death, is_overwritten=is_overwritten)
+        live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
+        held_by = _move(transaction.work, volume_id, bucket_id, row, key, died, live)
+        transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
+        transaction.entries.add(DeletedKind.KEY, ((bucket_id, key.object_id, key.birth, *death),))
+    return key
+
+
+def bury_keys(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
+    """As ``bury_key``, for versions of one bucket that die at once: what they share is looked up and summed once."""
+    work, died = transaction.work, _died(transaction, death, is_overwritten=False)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    held_by = holders(key.birth, death.txn, live) if live else NOBODY
+    entries, sizes_by_holders = [], dict[Holders, list[int]]()
+    for row in rows:
+        key = _KEY_START.decode_head(row)
+        if key.size_bytes > 0:
+            held_by = _move(work, volume_id, bucket_id, row, key, died, live)
+            sizes_by_holders.setdefault(held_by, []).append(key.size_bytes)
+            entries.append((bucket_id, key.object_id, key.birth, *death))
+    sizes_bytes = 0
+    for held_by, sizes in sizes_by_holders.items():
+        cell = key_cell(sum(sizes), len(sizes))
+        transaction.space.add(bucket_id, held_by, cell)
+        sizes_bytes += cell[0]
+    transaction.figures.bury(bucket_id, sizes_bytes, names=len(rows), rows=len(entries))
+    transaction.entries.add(DeletedKind.KEY, entries)
+
+
+def _died(transaction: Transaction, death: Death, *, is_overwritten: bool) -> dict[str, int]:
+    """What a row of deletedTable has more than one of the namespace."""
+    return {
+        "death": death.txn,
+        "snapshots_before_death": death.snapshots_before,
+        "is_overwritten": is_overwritten,
+        "deletion_time_ms": transaction.log_time_ms,
+        "shadow_hour": 0,
+    }
+
+
+def _move(
+    work: Work,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    key: KeyStart,
+    died: dict[str, int],
+    live: Sequence[int],
+) -> Holders:
+    """Write a version's row to deletedTable, and its name where a snapshot holds it; says who does."""
+    death = died["death"]
+    deleted = _DELETED_KEY_ROW.encode_around(row, died)
+    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death, key.object_id), deleted)
+    held_by = holders(key.birth, death, live) if live else NOBODY
     if held_by != NOBODY:
         # Its name is asked for only here: most of what dies was born after the newest snapshot.
-        note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
-    transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
-    transaction.entries.add(DeletedKind.KEY, (bucket_id, key.object_id, key.birth, *death))
-    return key
+        note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death)
+    return held_by
 
 
 def bury_directory(
@@ -121,7 +160,7 @@ def bury_expanded_directory(
 
 
 def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
-    transaction.figures.bury(bucket_id, 0, has_row=True)
+    transaction.figures.bury(bucket_id, 0, names=1, rows=1)
     work, object_id = transaction.work, row.directory.object_id
     work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
     note_death(work, bucket_id, row.directory, row.death)
@@ -129,7 +168,7 @@ def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: Deleted
     live = transaction.snapshots.of(work, bucket_id).live_txns
     transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)
     entry = (bucket_id, object_id, birth, row.death, row.snapshots_before_death)
-    transaction.entries.add(DeletedKind.DIRECTORY, entry)
+    transaction.entries.add(DeletedKind.DIRECTORY, [entry])
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
@@ -145,4 +184,4 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
     key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
     work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
     transaction.space.add(bucket.object_id, holders(birth, death.txn, snapshots.live_txns), RENAME_CELL)
-    transaction.entries.add(DeletedKind.RENAME_ENTRY, (bucket.object_id, object_id, birth, *death))
+    transaction.entries.add(DeletedKind.RENAME_ENTRY, [(bucket.object_id, object_id, birth, *death)])

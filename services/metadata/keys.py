@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schemas.codec import codec
@@ -13,6 +13,7 @@ from schemas.records import (
     Committed,
     DeleteKey,
     DeleteKeys,
+    DirectoryRow,
     KeyLeft,
     KeyRow,
     PutKey,
@@ -24,7 +25,7 @@ from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import MAX_BYTES
-from services.metadata.garbage import bury_key, death_now, note_rename
+from services.metadata.garbage import bury_directory, bury_key, bury_keys, death_now, note_rename
 from services.metadata.tables import KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.metadata.tree import Place
@@ -96,7 +97,11 @@ def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     """Delete a key; in a tree also an empty directory."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    return Committed(_deleter(bucket)(transaction, bucket, command.key))
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
+    row = _take_out(transaction, bucket, command.key)
+    death = death_now(transaction, bucket.object_id)
+    return Committed(bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
 
 
 def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
@@ -105,16 +110,33 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
     """
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     _check_keys(command.keys)
-    if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        found_at = flat_key(bucket.volume, bucket.bucket, "")
-        transaction.work.table(KEY_TABLE).read_ahead([found_at + key.encode() for key in command.keys])
-    delete, left = _deleter(bucket), []
-    for key in command.keys:
-        try:
-            delete(transaction, bucket, key)
-        except CommandError as refusal:  # before it has changed anything
-            left.append(KeyLeft(key, refusal.code))
+    death = death_now(transaction, bucket.object_id)
+    rows, left = list[bytes](), list[KeyLeft]()
+    for key, taken in _taken_out(transaction, bucket, command.keys):
+        if isinstance(taken, bytes):
+            rows.append(taken)
+        elif isinstance(taken, DirectoryRow):
+            bury_directory(transaction, bucket.volume_id, bucket.object_id, taken, death)
+        else:
+            left.append(KeyLeft(key, taken))
+    bury_keys(transaction, bucket.volume_id, bucket.object_id, rows, death)
     return Committed(0, left=tuple(left))
+
+
+def _taken_out(
+    transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
+) -> Iterator[tuple[str, bytes | DirectoryRow | ErrorCode]]:
+    """Each key with the row that it had, which is gone from the namespace, or with why it cannot be."""
+    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    if not is_tree:
+        found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
+        transaction.work.table(KEY_TABLE).read_ahead(found_at)
+    take_out = tree.take_out if is_tree else _take_out
+    for key in keys:
+        try:
+            yield key, take_out(transaction, bucket, key)
+        except CommandError as refusal:  # before it has changed anything
+            yield key, refusal.code
 
 
 def _check_keys(keys: tuple[str, ...]) -> None:
@@ -130,20 +152,15 @@ def _check_keys(keys: tuple[str, ...]) -> None:
         )
 
 
-def _deleter(bucket: BucketRow) -> Callable[[Transaction, BucketRow, str], int]:
-    """What takes a key out of a bucket of this layout, and says the key's objectID."""
-    return tree.delete_key if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED else _delete_flat_key
-
-
-def _delete_flat_key(transaction: Transaction, bucket: BucketRow, path: str) -> int:
+def _take_out(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:
+    """Take a key out of a flat bucket; says the row that it had."""
     table = transaction.work.table(KEY_TABLE)
     key = flat_key(bucket.volume, bucket.bucket, path)
     row = table.get_encoded(key) if path else None
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
     table.delete(key)
-    death = death_now(transaction, bucket.object_id)
-    return bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
+    return row
 
 
 def rename_key(transaction: Transaction, command: RenameKey) -> Committed:

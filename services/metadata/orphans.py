@@ -173,4 +173,4 @@ def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, dea
     transaction.figures.adopt(identity.bucket_id, run.size_bytes)
     transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes))
     entry = (identity.bucket_id, key.object_id, key.birth, *death)
-    transaction.entries.add(DeletedKind.KEY, entry)
+    transaction.entries.add(DeletedKind.KEY, [entry])

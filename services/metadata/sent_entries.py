@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
 from schemas.topics import DELETED_ENTRIES
@@ -23,7 +23,7 @@ class SentEntries:
     """The entries of a batch, in stretches between its barriers."""
 
     def __init__(self) -> None:
-        self._message: list[tuple[_Page, Entry]] = []
+        self._message: list[tuple[_Page, Sequence[Entry]]] = []
         self._batch: list[Barrier | dict[_Page, list[Entry]]] = [{}]
 
     def clear(self) -> None:
@@ -35,9 +35,9 @@ class SentEntries:
         """The present message was not applied."""
         self._message.clear()
 
-    def add(self, kind: DeletedKind, entry: Entry, sweep_id: int = 0, sweep_page: int = 0) -> None:
+    def add(self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0) -> None:
         """The present message has something judged."""
-        self._message.append(((kind, sweep_id, sweep_page), entry))
+        self._message.append(((kind, sweep_id, sweep_page), entries))
 
     def keep_message(self) -> None:
         """The present message was applied."""
@@ -46,8 +46,8 @@ class SentEntries:
         stretch = self._batch[-1]
         if isinstance(stretch, Barrier):
             self._batch.append(stretch := {})
-        for page, entry in self._message:
-            stretch.setdefault(page, []).append(entry)
+        for page, entries in self._message:
+            stretch.setdefault(page, []).extend(entries)
         self._message.clear()
 
     def add_barrier(self, barrier: Barrier) -> None:

@@ -12,10 +12,11 @@ for each thing that the path was and that has no row under this name, and one fo
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 
 from schemas.records import BucketLayout, BucketRow, DeletedKeyRow, DirectoryRow, KeyRow, SnapshotListRow
 from services.domain.reclaimability import Txn
@@ -27,7 +28,10 @@ from services.storage.tables import TablesReader
 Checkpoint = Callable[[str], TablesReader]
 """Opens the checkpoint of a snapshot; raises KeyError when it is gone."""
 DiedUnder = Callable[[int], Sequence[DeletedKeyRow]]
-"""Deleted versions of the path's last name in a directory, among them all that a snapshot holds; 0 in a flat bucket."""
+"""Deleted versions of the path's last name in a directory, among them all that a snapshot holds, by death; 0 in a flat
+bucket.
+"""
+_death: Callable[[DeletedKeyRow], Txn] = attrgetter("death")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,11 @@ class ShownVersions:
         """The deleted version that had this name in a snapshot, if one did: told by its row, without a look there."""
         if parent is None or parent.since > txn:
             return None
-        for row in self._died_under(parent.directory_id):
-            if row.key.update_id <= txn < row.death:
+        dead = self._died_under(parent.directory_id)
+        # Mostly the first that died later: a name has one version at a time, but for what a rollback brought back.
+        for place in range(bisect_right(dead, txn, key=_death), len(dead)):
+            row = dead[place]
+            if row.key.update_id <= txn:
                 return _Look(row.key, max(parent.since, row.key.update_id), (), parent)
         return None
 

@@ -59,7 +59,7 @@ def sweep_page(transaction: Transaction, command: SweepPage) -> SweepPageSent:
             return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, table, key)
         birth = entry[2]
         if birth > command.after_birth and (not command.until_birth or birth <= command.until_birth):
-            transaction.entries.add(kind, entry, command.sweep_id, command.page)
+            transaction.entries.add(kind, [entry], command.sweep_id, command.page)
             sent += 1
     return SweepPageSent(command.sweep_id, command.page, sent, unexpanded, _NO_MORE_TABLES, b"")
 

@@ -160,29 +160,34 @@ def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Comm
     return Committed(delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive))
 
 
-def delete_key(transaction: Transaction, bucket: BucketRow, path: str) -> int:
-    """Take a file or an empty directory out of the namespace; says its id."""
-    return delete_path(transaction, bucket, path, is_recursive=False)
-
-
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
-    """Take a file or directory out of the namespace; says its id."""
+    """Take a file or directory out of the namespace and bury it; says its id."""
+    row = take_out(transaction, bucket, path, is_recursive=is_recursive)
+    death = death_now(transaction, bucket.object_id)
+    if isinstance(row, bytes):
+        return bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
+    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+    return row.object_id
+
+
+def take_out(
+    transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool = False
+) -> DirectoryRow | bytes:
+    """Take a file or directory out of the namespace; says the row that it had, a file's as it is encoded."""
     work = transaction.work
     key = _find_key(transaction, bucket, path)
-    death = death_now(transaction, bucket.object_id)
     directory = work.table(DIRECTORY_TABLE).get(key) if key else None
     if key and directory:
         if not is_recursive and _has_children(work, bucket, directory.object_id):
             raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
         work.table(DIRECTORY_TABLE).delete(key)
         transaction.directories.clear()
-        bury_directory(transaction, bucket.volume_id, bucket.object_id, directory, death)
-        return directory.object_id
+        return directory
     file = work.table(FILE_TABLE).get_encoded(key) if key else None
     if key is None or file is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
     work.table(FILE_TABLE).delete(key)
-    return bury_key(transaction, bucket.volume_id, bucket.object_id, file, death).object_id
+    return file
 
 
 def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:

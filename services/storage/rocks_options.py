@@ -9,6 +9,7 @@ from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
+    DBCompactionStyle,
     DBCompressionType,
     DBRecoveryMode,
     Options,
@@ -30,10 +31,9 @@ all memtables together before they held much, and nearly every unit of work had 
 MEMTABLE_FILTER_SHARE = 0.005
 """Of a memtable, for a filter of its keys: 60 kB are 16 bits for each of 30,000 keys, as many as it ever holds."""
 FILTER_PART_BYTES = 8 * 1024
-LEVEL_BASE_BYTES = 32 * MEBIBYTE
 TABLE_FILE_BYTES = 16 * MEBIBYTE
-FILES_BEFORE_COMPACTION = 8
-"""Flushed files of a family before they are merged: twice RocksDB's own, since they are small and have filters."""
+RUNS_BEFORE_COMPACTION = 8
+"""Sorted runs of a family before some are merged: twice RocksDB's own, since most are small and all have filters."""
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -47,7 +47,7 @@ class RocksOptions:
     block_cache_bytes: int = 64 * MEBIBYTE
     max_open_files: int = 512
     bloom_bits_per_key: int = 10
-    background_jobs: int = 2
+    background_jobs: int = 3
     checkpoint_handles: int = 16
     """Checkpoints that stay open while nobody reads them."""
     checkpoint_open_files: int = 64
@@ -101,12 +101,9 @@ class RocksOptions:
         options.set_block_based_table_factory(blocks)
         # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of what compaction costs.
         options.set_compression_type(DBCompressionType.lz4())
-        # Levels and files as small as the memtables. With RocksDB's own (256 and 64 MiB) a table of up to 256 MiB was
-        # one level of a few files, all of which were written again for every fourth flush.
-        options.set_level_compaction_dynamic_level_bytes(True)
-        options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES)
+        options.set_compaction_style(DBCompactionStyle.universal())
         options.set_target_file_size_base(TABLE_FILE_BYTES)
-        options.set_level_zero_file_num_compaction_trigger(FILES_BEFORE_COMPACTION)
+        options.set_level_zero_file_num_compaction_trigger(RUNS_BEFORE_COMPACTION)
         options.set_write_buffer_size(self.memtables_bytes)
         options.set_arena_block_size(ARENA_BLOCK_BYTES)
         if definition is not None and definition.prefix_separators:

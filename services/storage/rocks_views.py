@@ -2,7 +2,8 @@
 
 Two things that rocksdict does not do, each held by a contract test: an iterator does not keep its upper bound alive
 (when that is freed, rows are left out silently), and the iterators of its Snapshot do not look at the snapshot.
-So a cursor holds on to its bounds, and a view that stands still is made of iterators.
+So a cursor holds on to its bounds, and a view that stands still scans with iterators of its own. Gets of a Snapshot do
+look at it, and with filters: an iterator would seek in every file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from services.storage.rocks_options import scan_options, total_order
 
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512
+_NOT_FOUND = "key not found"
+"""What rocksdict's Snapshot says of a key that is not there: it has no error of its own for that, and no get."""
 
 _KNOWN_ERRORS = (
     (("No space left on device", "Disk quota exceeded"), "its disk is full: free some space there and start again"),
@@ -140,7 +143,8 @@ class RocksView:
 
 
 class PinnedView:
-    """Committed rows of one moment, whatever is written meanwhile: an iterator over each family, made at once.
+    """Committed rows of one moment, whatever is written meanwhile: an iterator and a snapshot of each family, made at
+    once, while nothing is written.
 
     Its iterators have no upper bound of their own, since each serves many scans: a scan seeks to where it was
     before each chunk, and stops by comparing keys.
@@ -154,13 +158,25 @@ class PinnedView:
             self._iterators: dict[str, RdictIter] | None = {
                 name: rows.iter(self._options) for name, rows in families.items()
             }
+            self._snapshots = {name: rows.snapshot() for name, rows in families.items()}
         except Exception as error:
             raise store_error(path, "read", error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """The value of a key, or None."""
-        found = self._read(family, key, key + b"\x00", 1)
-        return found[0][1] if found else None
+        with self._lock:
+            if self._iterators is None:
+                raise _closed(self.path)
+            snapshot = self._snapshots.get(family)
+            if snapshot is None:
+                return None
+            try:
+                value: bytes = snapshot[key]
+            except Exception as error:
+                if str(error) == _NOT_FOUND:
+                    return None
+                raise store_error(self.path, "read", error) from error
+            return value
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         """Every row with start <= key < end, in the order of the keys' bytes."""
@@ -199,3 +215,4 @@ class PinnedView:
         """Let go of the view."""
         with self._lock:
             self._iterators = None
+            self._snapshots.clear()

@@ -323,9 +323,9 @@ def birth_from_the_object(patch: Patch) -> None:
     """An overwritten key's version is judged by the age of the key."""
     original = SentEntries.add
 
-    def add(self: SentEntries, kind: Any, entry: Any, *page: int) -> None:
-        bucket_id, object_id, _, *rest = entry
-        original(self, kind, (bucket_id, object_id, object_txn(object_id), *rest), *page)
+    def add(self: SentEntries, kind: Any, entries: Any, *page: int) -> None:
+        aged = [(bucket_id, one, object_txn(one), *rest) for bucket_id, one, _, *rest in entries]
+        original(self, kind, aged, *page)
 
     patch.setattr(SentEntries, "add", add)
 
