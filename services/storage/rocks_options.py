@@ -101,6 +101,8 @@ class RocksOptions:
         options.set_block_based_table_factory(blocks)
         # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of what compaction costs.
         options.set_compression_type(DBCompressionType.lz4())
+        # Sorted runs are merged by their sizes. Levels would move down as it is whatever overlaps nothing, such as rows
+        # in the order of deaths: each checkpoint would leave a tiny file for ever, and link all those before it.
         options.set_compaction_style(DBCompactionStyle.universal())
         options.set_target_file_size_base(TABLE_FILE_BYTES)
         options.set_level_zero_file_num_compaction_trigger(RUNS_BEFORE_COMPACTION)

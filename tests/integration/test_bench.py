@@ -28,7 +28,7 @@ SMALL = Sizes(
 SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
 EXPECTED = {
     "ceilings": ["ceilings/kafka-produce", "ceilings/kafka-consume", "ceilings/rocksdb-puts"],
-    "metadata-commands": ["metadata-commands/puts", "metadata-commands/deletes", "metadata-commands/tree-puts"],
+    "metadata-commands": [f"metadata-commands/{kind}" for kind in ("puts", "deletes", "bulk-deletes", "tree-puts")],
     "verdicts": ["verdicts", "verdicts/beside-a-copy"],
     "rule-cost": [f"rule-cost/{kind}-at-{n}-snapshots" for kind in ("judge", "spark") for n in (10, 1_000, 10_000)],
     "rule-lookup": ["rule-lookup/services", "rule-lookup/spark"],
@@ -37,9 +37,13 @@ EXPECTED = {
         *(f"snapshot-time/flat-at-{n}-keys" for n in (3_000, 4_000)),
     ],
     "diff": ["diff/flat-3000-keys", "diff/tree-3000-keys"],
-    "deletions": ["deletions", "deletions/20-snapshots"],
+    "deletions": [
+        *("deletions", "deletions/20-snapshots"),
+        *("deletions/bulk", "deletions/bulk-20-snapshots"),
+    ],
     "latency": ["latency/verdict-p50", "latency/verdict-p99", "latency/freed-p50", "latency/freed-p99"],
     "sustained": ["sustained", "sustained/backlog"],
+    "sustained-bulk": ["sustained-bulk", "sustained-bulk/backlog"],
     "tree-delete": ["tree-delete/answer", "tree-delete/freed"],
     "shards": [
         *("shards/1-process", "shards/2-processes", "shards/2-processes-beside-model"),
@@ -49,6 +53,7 @@ EXPECTED = {
     "disk": ["disk/held-version", "disk/checkpoint"],
     "what-if": ["what-if"],
     "explain": ["explain"],
+    "snapshot-among-many": ["snapshot-among-many"],
     "drop": ["drop/nothing-alone", "drop/sweeps-for-nothing", "drop/much-alone"],
 }
 NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "diff")

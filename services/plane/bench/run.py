@@ -24,7 +24,7 @@ from services.plane.bench.rule_cost import measure_rule_cost
 from services.plane.bench.rule_lookup import measure_rule_lookup
 from services.plane.bench.shards import measure_shards
 from services.plane.bench.sizes import Sizes
-from services.plane.bench.snapshot_time import measure_snapshot_time
+from services.plane.bench.snapshot_time import measure_snapshot_among_many, measure_snapshot_time
 from services.plane.bench.space_reads import measure_explain, measure_what_if
 from services.plane.bench.sustained import measure_sustained, measure_sustained_bulk
 from services.plane.bench.tree_delete import measure_tree_delete
@@ -53,6 +53,7 @@ BENCHMARKS = {
         Benchmark("disk", measure_disk),
         Benchmark("what-if", measure_what_if),
         Benchmark("explain", measure_explain),
+        Benchmark("snapshot-among-many", measure_snapshot_among_many),
         Benchmark("drop", measure_drops),
     )
 }

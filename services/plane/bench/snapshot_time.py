@@ -25,11 +25,13 @@ from services.plane.bench.bulk import (
 )
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Ceiling, Figure, Target
+from services.plane.bench.held_versions import plane_with_held_versions
 from services.plane.bench.offered import writing
 from services.plane.broker import EmbeddedBroker
 from services.plane.errors import StackError
 
 NAME = "snapshot-time"
+AMONG_MANY = "snapshot-among-many"
 BUCKET = "flat"
 SNAPSHOTS_PER_SECOND = 4
 """Over all sizes: at a pace, rather than as fast as they go."""
@@ -70,6 +72,25 @@ def measure_snapshot_time(conditions: Conditions) -> Sequence[Figure]:
                         )
                     taken = _take_in_turns(conditions, plane, len(keys))
     return _figures(keys, taken)
+
+
+def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
+    """Milliseconds that a snapshot takes where 1,000 were taken before, of the plane that holds 10 million versions.
+
+    Each of a bucket of its own, behind a put; the median counts. A checkpoint links every file of the database, so
+    this follows how many there are.
+    """
+    plane, held = plane_with_held_versions(conditions)
+    bucket = plane.make_bucket(AMONG_MANY)
+    taken = []
+    for number in range(conditions.count(SNAPSHOTS_PER_SECOND, at_least=LEAST_ROUNDS)):
+        plane.send(flat_puts(bucket, 1, number))
+        plane.settle(AMONG_MANY)
+        started = time.perf_counter()
+        plane.snapshot(bucket, f"snapshot-{number:04}")
+        taken.append((time.perf_counter() - started) * 1_000)
+    details = {"snapshots_before": float(held.snapshots), "taken": float(len(taken)), "slowest_ms": max(taken)}
+    return [Figure(AMONG_MANY, median(taken), "ms", FIFTY, None, details)]
 
 
 def _write_puts(broker: EmbeddedBroker, maker: CommandMaker, size: int) -> None:
