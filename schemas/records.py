@@ -222,7 +222,7 @@ class DeleteKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Delete many keys of a bucket at once, each as DeleteKey does; what cannot be deleted is left and named."""
+    """Delete many keys of a bucket at once, each as DeleteKey does; what cannot be deleted is left."""
 
     volume: str
     bucket: str
@@ -527,11 +527,12 @@ class MetadataCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyLeft:
-    """A key that DeleteKeys did not delete."""
+class KeysDeleted:
+    """What DeleteKeys has done: how many keys it deleted, and the places in the command of those that it left."""
 
-    key: str
-    error: str
+    deleted: int
+    not_found: tuple[int, ...]
+    not_empty: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,7 +541,7 @@ class Committed:
 
     object_id: int
     blocks: BlockRun | None = None
-    left: tuple[KeyLeft, ...] = ()
+    keys: KeysDeleted | None = None
 
 
 @dataclass(frozen=True, slots=True)

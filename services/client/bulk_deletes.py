@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
 
-from schemas.records import DeleteKeys, KeyLeft
+from schemas.records import DeleteKeys
+from services.client.errors import PlaneError
 from services.client.plane import Plane
 from services.client.volume_shards import VolumeShards
 from services.domain.table_keys import MAX_KEYS_PER_COMMAND
@@ -26,7 +27,8 @@ class BulkDeleted:
     txn: int
     """0 where the command was refused as a whole."""
     deleted: int
-    left: tuple[KeyLeft, ...]
+    left: tuple[tuple[str, str], ...]
+    """Keys that were not deleted, each with the code that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,15 @@ def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket
     bucket share a command: what comes grouped by bucket goes fastest.
 
     Raises:
-        PlaneError: VOLUME_NOT_FOUND.
+        UnreachableError, PlaneTimeoutError: what was not said yet may be deleted or not.
     """
     sent: deque[_Sent] = deque()
     for (volume, bucket), group in groupby(keys, itemgetter(0)):
-        shard = volumes.shard_of(volume)
+        try:
+            shard = volumes.shard_of(volume)
+        except PlaneError as error:
+            yield BulkDeleted((volume, bucket), 0, 0, tuple((key, error.code) for _, key in group))
+            continue
         while some := tuple(key for _, key in islice(group, MAX_KEYS_PER_COMMAND)):
             command = DeleteKeys(volume, bucket, some)
             sent.append(_Sent(shard, plane.submit(shard, command), command))
@@ -60,7 +66,8 @@ def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket
 def _answered(plane: Plane, sent: _Sent) -> BulkDeleted:
     reply, command = plane.answer(sent.shard, sent.number), sent.command
     place = (command.volume, command.bucket)
-    if reply.error or reply.committed is None:
-        return BulkDeleted(place, 0, 0, tuple(KeyLeft(key, reply.error) for key in command.keys))
-    left = reply.committed.left
-    return BulkDeleted(place, reply.txn, len(command.keys) - len(left), left)
+    done = reply.committed.keys if reply.committed else None
+    if done is None:
+        return BulkDeleted(place, 0, 0, tuple((key, reply.error) for key in command.keys))
+    codes = dict.fromkeys(done.not_found, "KEY_NOT_FOUND") | dict.fromkeys(done.not_empty, "DIRECTORY_NOT_EMPTY")
+    return BulkDeleted(place, reply.txn, done.deleted, tuple((command.keys[one], codes[one]) for one in sorted(codes)))

@@ -21,7 +21,6 @@ from schemas import records
 from schemas.records import BlockRun, BucketLayout, DeletedKind, MetadataCommand, MetadataReply, RowNames
 from services.domain.names import (
     MAX_CLIENT_ID_LENGTH,
-    MAX_KEY_BYTES,
     MAX_KEY_TAG_LENGTH,
     MAX_OWNER_LENGTH,
     InvalidNameError,
@@ -353,7 +352,7 @@ class LogReplay:
     def _delete_keys(self, body: records.DeleteKeys) -> None:
         """Each for itself."""
         bucket = self._bucket(body)
-        _require(1 <= len(body.keys) <= MAX_KEYS and all(len(key.encode()) <= MAX_KEY_BYTES for key in body.keys))
+        _require(1 <= len(body.keys) <= MAX_KEYS)
         for key in body.keys:
             with suppress(_RefusedError):
                 self._delete_one(bucket, key)
@@ -459,7 +458,7 @@ class LogReplay:
         body: Any = command.body
         answer = self._answers(self._now.txn)
         is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
-        if answer is not None and is_mine and answer.committed is not None:
+        if answer is not None and is_mine and answer.committed is not None and answer.committed.keys is None:
             named = self._ids_of_names[body.volume, body.bucket] if body.volume else {0}
             # One without a number is told by what it is about.
             if command.number or answer.committed.object_id in named:

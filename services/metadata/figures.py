@@ -43,7 +43,7 @@ class BucketFigures:
         self._stored_bytes += size_bytes
 
     def bury(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
-        """Keys or directories have died. Those without bytes have no row in a garbage table: they are just gone."""
+        """Keys or directories have died. Keys without bytes have no row in a garbage table: they are just gone."""
         self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
 
     def adopt(self, bucket_id: int, size_bytes: int) -> None:

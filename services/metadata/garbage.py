@@ -78,6 +78,8 @@ def bury_key(
 
 def bury_keys(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
     """As ``bury_key``, for versions of one bucket that die at once: what they share is looked up and summed once."""
+    if not rows:
+        return
     work, died = transaction.work, _died(transaction, death, is_overwritten=False)
     live = transaction.snapshots.of(work, bucket_id).live_txns
     entries, sizes_by_holders = [], dict[Holders, list[int]]()
@@ -87,12 +89,10 @@ def bury_keys(transaction: Transaction, volume_id: int, bucket_id: int, rows: Se
             held_by = _move(work, volume_id, bucket_id, row, key, died, live)
             sizes_by_holders.setdefault(held_by, []).append(key.size_bytes)
             entries.append((bucket_id, key.object_id, key.birth, *death))
-    sizes_bytes = 0
     for held_by, sizes in sizes_by_holders.items():
-        cell = key_cell(sum(sizes), len(sizes))
-        transaction.space.add(bucket_id, held_by, cell)
-        sizes_bytes += cell[0]
-    transaction.figures.bury(bucket_id, sizes_bytes, names=len(rows), rows=len(entries))
+        transaction.space.add(bucket_id, held_by, key_cell(sum(sizes), len(sizes)))
+    size_bytes = sum(map(sum, sizes_by_holders.values()))
+    transaction.figures.bury(bucket_id, size_bytes, names=len(rows), rows=len(entries))
     transaction.entries.add(DeletedKind.KEY, entries)
 
 
@@ -128,15 +128,23 @@ def _move(
 
 
 def bury_directory(
-    transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    directory: DirectoryRow,
+    death: Death,
+    *,
+    child_rows: int = 0,
 ) -> None:
-    """Move a directory to deletedDirectoryTable: its children follow when it is expanded."""
+    """Move a directory to deletedDirectoryTable: its children follow when it is expanded, but for those that have gone
+    there before it and died with it.
+    """
     row = DeletedDirectoryRow(
         directory,
         death.txn,
         death.snapshots_before,
         is_expanded=False,
-        child_rows=0,
+        child_rows=child_rows,
         deletion_time_ms=transaction.log_time_ms,
     )
     _bury(transaction, volume_id, bucket_id, row)

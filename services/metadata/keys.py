@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,12 +15,12 @@ from schemas.records import (
     DeleteKey,
     DeleteKeys,
     DirectoryRow,
-    KeyLeft,
     KeyRow,
+    KeysDeleted,
     PutKey,
     RenameKey,
 )
-from services.domain.names import MAX_KEY_BYTES, MAX_KEY_TAG_LENGTH, check_key_path, check_length
+from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
@@ -105,28 +106,38 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
 
 
 def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
-    """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left and named, as Ozone's
-    deleteKeys does it, even where that is all of them.
+    """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left, as Ozone's deleteKeys
+    does it, even where that is all of them.
     """
+    if not 1 <= len(command.keys) <= MAX_KEYS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(command.keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed",
+        )
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    _check_keys(command.keys)
     death = death_now(transaction, bucket.object_id)
-    rows, left = list[bytes](), list[KeyLeft]()
-    for key, taken in _taken_out(transaction, bucket, command.keys):
+    left: dict[ErrorCode, list[int]] = {ErrorCode.KEY_NOT_FOUND: [], ErrorCode.DIRECTORY_NOT_EMPTY: []}
+    rows, children = list[bytes](), Counter[int]()
+    for place, taken in enumerate(_each_taken_out(transaction, bucket, command.keys)):
         if isinstance(taken, bytes):
             rows.append(taken)
         elif isinstance(taken, DirectoryRow):
-            bury_directory(transaction, bucket.volume_id, bucket.object_id, taken, death)
+            # Directories of one death count each other as children, as those of a tree that is expanded do.
+            below = children.pop(taken.object_id, 0)
+            children[taken.parent_id] += 1
+            bury_directory(transaction, bucket.volume_id, bucket.object_id, taken, death, child_rows=below)
         else:
-            left.append(KeyLeft(key, taken))
+            left[taken].append(place)
     bury_keys(transaction, bucket.volume_id, bucket.object_id, rows, death)
-    return Committed(0, left=tuple(left))
+    not_found, not_empty = (tuple(places) for places in left.values())
+    deleted = len(command.keys) - len(not_found) - len(not_empty)
+    return Committed(0, keys=KeysDeleted(deleted, not_found, not_empty))
 
 
-def _taken_out(
+def _each_taken_out(
     transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
-) -> Iterator[tuple[str, bytes | DirectoryRow | ErrorCode]]:
-    """Each key with the row that it had, which is gone from the namespace, or with why it cannot be."""
+) -> Iterator[bytes | DirectoryRow | ErrorCode]:
+    """For each key the row that it had, which is gone from the namespace, or why it cannot be taken."""
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     if not is_tree:
         found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
@@ -134,22 +145,9 @@ def _taken_out(
     take_out = tree.take_out if is_tree else _take_out
     for key in keys:
         try:
-            yield key, take_out(transaction, bucket, key)
+            yield take_out(transaction, bucket, key)
         except CommandError as refusal:  # before it has changed anything
-            yield key, refusal.code
-
-
-def _check_keys(keys: tuple[str, ...]) -> None:
-    """That there are some and not too many, and none longer than keys are: the answer may have to name them all."""
-    if not 1 <= len(keys) <= MAX_KEYS_PER_COMMAND:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST, f"{len(keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed"
-        )
-    longest = max(len(key.encode()) for key in keys)
-    if longest > MAX_KEY_BYTES:
-        raise CommandError(
-            ErrorCode.INVALID_KEY_NAME, f"a key's path of {longest} bytes; at most {MAX_KEY_BYTES} are allowed"
-        )
+            yield refusal.code
 
 
 def _take_out(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:

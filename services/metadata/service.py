@@ -178,7 +178,7 @@ class MetadataService:
             self._time_has_passed(work, log_time_ms)
 
     def _time_has_passed(self, work: Work, log_time_ms: int) -> None:
-        """Do once an hour what is due then."""
+        """The log's time moves on; once an hour do what is due then."""
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             self._clients.forget(work, log_time_ms)
             if self._collectors.newest_txn(work):

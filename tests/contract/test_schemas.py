@@ -53,7 +53,6 @@ def test_a_dataclass_equals_its_schema(record: type[Any]) -> None:
         assert described["doc"].strip(), f"{record.__name__}.{field.name} has no doc"
         assert _matches(hints[field.name], described["type"]), f"{record.__name__}.{field.name}"
         default = described.get("default", dataclasses.MISSING)
-        default = tuple(default) if isinstance(default, list) else default
         assert field.default == default, f"{record.__name__}.{field.name}: default"
 
 

@@ -162,9 +162,14 @@ class Actor:
         self.submit(records.DeleteKey(self.volume, bucket, path))
 
     def _delete_keys(self) -> None:
-        """Some at once: mostly there, some not, some a directory, some twice."""
+        """Some at once: mostly there, some not, some twice, some a directory with all that is above or below it."""
         bucket, count = self._bucket(), self.random.choice((0, 1, 2, 2, 3, 5, 8))
         paths = [self._existing(bucket, is_directory=self.random.random() < 0.1) for _ in range(count)]
+        incarnation = self._incarnation(bucket)
+        if incarnation is not None and self.random.random() < 0.3:
+            top, view = self._existing(bucket, is_directory=True), incarnation.bucket.view()
+            below = [path for path in (*view.keys, *view.directories) if f"{path}/".startswith(f"{top}/")]
+            paths += sorted(below, key=len, reverse=True)  # what is in a directory before the directory
         self.submit(records.DeleteKeys(self.volume, bucket, tuple(paths)))
 
     def _rename(self) -> None:

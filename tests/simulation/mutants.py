@@ -290,9 +290,9 @@ def count_at_sending(patch: Patch) -> None:
     def sweep(transaction: Any, command: records.SweepPage) -> Any:
         add = transaction.entries.add
 
-        def add_counted(kind: Any, entry: Any, *page: int) -> None:
-            ever = transaction.snapshots.of(transaction.work, entry[0]).ever
-            add(kind, (*entry[:4], ever), *page)
+        def add_counted(kind: Any, entries: Any, *page: int) -> None:
+            ever = [transaction.snapshots.of(transaction.work, entry[0]).ever for entry in entries]
+            add(kind, [(*entry[:4], count) for entry, count in zip(entries, ever, strict=True)], *page)
 
         transaction.entries.add = add_counted
         try:

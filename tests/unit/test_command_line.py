@@ -118,6 +118,10 @@ def test_many_keys_are_deleted_at_once_and_what_is_left_is_named(tree: CommandLi
         "KEY_NOT_FOUND: vol1/other/none", "BUCKET_NOT_FOUND: vol1/none/k", "DIRECTORY_NOT_EMPTY: vol1/tree/a",
     ]  # fmt: skip
     assert [tree.json("key", "list", f"vol1/{bucket}") for bucket in ("tree", "other")] == [[], []]
+    tree.run("key", "put", "vol1/other/k4", "--size", "1")
+    file.write_text("vol1/other/k4\nno-path\n")
+    assert "'no-path' is not VOLUME/BUCKET/PATH" in tree.run("key", "delete", "--from-file", str(file), status=2)
+    assert [key["path"] for key in tree.json("key", "list", "vol1/other")] == ["k4"], "nothing is deleted then"
     file.write_text("")
     assert tree.json("key", "delete", "--from-file", str(file)) == {"deleted": 0, "last_txn": 0, "left": []}
     assert "--from-file" in tree.run("key", "delete", status=2)

@@ -8,17 +8,29 @@ import pytest
 
 from schemas.records import (
     BucketLayout,
+    CollectorState,
     CreateBucket,
     DeleteDirectory,
     DeleteKey,
     DeleteKeys,
-    KeyLeft,
+    ExpandDirectory,
+    KeysDeleted,
     MakeDirectory,
+    MetadataCommand,
+    MetadataReply,
+    PurgeDirectories,
+    PurgeOutcome,
     PutKey,
+    RowName,
+    SetCollector,
     TakeSnapshot,
 )
 from tests.unit.test_metadata import Shard
 from tests.unit.test_verify_replay import back, free, txn_of, verified
+
+
+def done(reply: MetadataReply) -> KeysDeleted | None:
+    return reply.committed.keys if reply.committed else None
 
 
 @pytest.fixture
@@ -37,40 +49,38 @@ def shard() -> Iterator[Shard]:
 class TestInBothLayouts:
     def test_all_die_at_one_txn_and_are_judged_each(self, shard: Shard, bucket: str) -> None:
         reply = shard.do(DeleteKeys("vol", bucket, ("a", "c")))
-        assert (reply.error, reply.committed.left if reply.committed else None) == ("", ())
+        assert (reply.error, done(reply)) == ("", KeysDeleted(2, (), ()))
         assert shard.names(bucket) == {"b": "b"}
         assert {entry.death for entry in shard.entries()} == {reply.txn}
         assert len({entry.object_id for entry in shard.entries()}) == 2
         assert shard.bucket(bucket).used_namespace == 1
 
-    def test_what_is_not_there_is_left_and_named_once_for_each_time(self, shard: Shard, bucket: str) -> None:
-        reply = shard.do(DeleteKeys("vol", bucket, ("none", "a", "a", "")))
-        assert reply.committed
-        assert reply.committed.left == tuple(KeyLeft(key, "KEY_NOT_FOUND") for key in ("none", "a", ""))
+    def test_what_is_not_there_is_left_and_its_place_told_each_time(self, shard: Shard, bucket: str) -> None:
+        reply = shard.do(DeleteKeys("vol", bucket, ("none", "a", "a", "", "x" * 5_000)))
+        assert done(reply) == KeysDeleted(1, (0, 2, 3, 4), ())
         assert shard.names(bucket) == {"b": "b", "c": "c"}
 
     def test_where_none_can_be_deleted_all_are_left(self, shard: Shard, bucket: str) -> None:
-        before = txn_of(shard.store)
+        before, row = txn_of(shard.store), shard.bucket(bucket)
         reply = shard.do(DeleteKeys("vol", bucket, ("none", "nor/this")))
         assert (reply.error, reply.txn) == ("", before + 1)
-        assert reply.committed
-        assert [left.key for left in reply.committed.left] == ["none", "nor/this"]
+        assert done(reply) == KeysDeleted(0, (0, 1), ())
         assert shard.entries() == []
+        assert shard.bucket(bucket) == row, "nothing was changed"
 
-    @pytest.mark.parametrize(
-        ("keys", "code"),
-        [
-            ((), "INVALID_REQUEST"),
-            (("a",) * 1_001, "INVALID_REQUEST"),
-            (("a", "x" * 4_097), "INVALID_KEY_NAME"),
-            (("a", "é" * 2_049), "INVALID_KEY_NAME"),
-        ],
-        ids=["none", "too many", "too long", "too long in bytes"],
-    )
-    def test_bounds(self, shard: Shard, bucket: str, keys: tuple[str, ...], code: str) -> None:
-        assert shard.refusal(DeleteKeys("vol", bucket, keys)) == code
+    @pytest.mark.parametrize("count", [0, 1_001])
+    def test_bounds(self, shard: Shard, bucket: str, count: int) -> None:
+        assert shard.refusal(DeleteKeys("vol", bucket, ("a",) * count)) == "INVALID_REQUEST"
         assert set(shard.names(bucket)) == {"a", "b", "c"}
         assert shard.refusal(DeleteKeys("vol", bucket, ("a",) + ("x",) * 999)) == ""
+
+    def test_what_the_same_unit_of_work_put_is_deleted(self, shard: Shard, bucket: str) -> None:
+        shard.send(MetadataCommand(0, "batch", 1, PutKey("vol", bucket, "new", 10)))
+        shard.send(MetadataCommand(0, "batch", 2, DeleteKeys("vol", bucket, ("new", "a"))))
+        shard.send(MetadataCommand(0, "batch", 3, PutKey("vol", bucket, "a", 10)))
+        shard.runner.step()
+        assert set(shard.names(bucket)) == {"a", "b", "c"}
+        assert len(shard.entries()) == 2
 
     def test_a_repeat_gets_the_first_answer_and_deletes_nothing_more(self, shard: Shard, bucket: str) -> None:
         first = shard.do(DeleteKeys("vol", bucket, ("a", "none")))
@@ -100,9 +110,27 @@ class TestDirectories:
         shard.do(PutKey("vol", "tree", "d/one", 1))
         shard.do(MakeDirectory("vol", "tree", "empty"))
         reply = shard.do(DeleteKeys("vol", "tree", ("d", "d/one", "d", "empty")))
-        assert reply.committed
-        assert reply.committed.left == (KeyLeft("d", "DIRECTORY_NOT_EMPTY"),)
+        assert done(reply) == KeysDeleted(3, (), (0,))
         assert set(shard.names("tree")) == {"a", "b", "c"}
+
+    def test_a_chain_of_directories_is_purged_from_the_last_one_up(self, shard: Shard) -> None:
+        shard.do(MakeDirectory("vol", "tree", "d/sub/deep"))
+        shard.do(MakeDirectory("vol", "tree", "d/other"))
+        names = shard.bucket("tree").used_namespace
+        reply = shard.do(DeleteKeys("vol", "tree", ("d/sub/deep", "d/sub", "d/other", "d")))
+        assert done(reply) == KeysDeleted(4, (), ())
+        deep, sub, other, top = (shard.row(place) for place in range(-4, 0))
+        for row in (top, sub, deep, other):
+            shard.internal(ExpandDirectory(row.bucket_id, row.object_id, row.death, 100, 10_000))
+
+        def purged(*rows: RowName) -> list[PurgeOutcome]:
+            return [one.outcome for one in shard.internal(PurgeDirectories(0, rows)).rows]
+
+        waits = PurgeOutcome.HAS_CHILDREN
+        assert purged(top, sub, deep, top, sub) == [waits, waits, PurgeOutcome.PURGED, waits, PurgeOutcome.PURGED]
+        assert purged(top, other, top) == [waits, PurgeOutcome.PURGED, PurgeOutcome.PURGED]
+        bucket = shard.bucket("tree")
+        assert (bucket.used_namespace, bucket.snapshot_used_namespace) == (names - 4, 0)
 
     def test_a_directory_comes_back_without_what_died_before_it_in_the_same_command(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "tree", "d/one", 1))
@@ -121,3 +149,11 @@ def test_two_buckets_know_nothing_of_each_other(shard: Shard) -> None:
     shard.do(PutKey("vol", "other", "a", 10, "there"))
     shard.do(DeleteKeys("vol", "flat", ("a", "b", "c")))
     assert shard.names("other") == {"a": "there"}
+
+
+def test_its_answer_is_not_taken_for_that_of_a_refused_command_without_a_number(shard: Shard) -> None:
+    refused = SetCollector("", "", CollectorState.PAUSED, "x" * 2_000)
+    shard.send(MetadataCommand(0, "", 0, refused))
+    shard.send(MetadataCommand(0, "", 0, DeleteKeys("vol", "flat", ("a",))))
+    shard.runner.step()
+    assert set(shard.names("flat")) == {"b", "c"}

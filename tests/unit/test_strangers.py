@@ -66,6 +66,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.DeleteBucket: OWNERS,
     records.PutKey: OWNERS,
     records.DeleteKey: OWNERS,
+    records.DeleteKeys: OWNERS,
     records.RenameKey: OWNERS,
     records.MakeDirectory: OWNERS,
     records.DeleteDirectory: OWNERS,

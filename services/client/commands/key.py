@@ -54,7 +54,7 @@ def delete(
     keys: Annotated[list[str] | None, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key, or many.")] = None,
     from_file: Annotated[
         typer.FileText | None,
-        typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - reads them here."),
+        typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - for standard input."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,20 +69,26 @@ def delete(
         _delete_one(context, keys[0], as_json=as_json)
         return
     lines = (line.rstrip("\n") for line in from_file or ())
-    named = (key_path(text) for text in chain(keys, filter(None, lines)))
-    deleted, left, last_txn = 0, [], 0
+    named = [key_path(text) for text in chain(keys, filter(None, lines))]  # all, before the first is deleted
+    deleted, last_txn, left = 0, 0, list[tuple[str, str]]()
     with session_of(context) as session:
         places = (((volume, bucket), name) for volume, bucket, name in named)
-        for done in delete_keys(session.connected(), session.volumes(), places):
-            deleted, last_txn = deleted + done.deleted, done.txn or last_txn
-            left += [("/".join((*done.bucket, one.key)), one.error) for one in done.left]
+        try:
+            for done in delete_keys(session.connected(), session.volumes(), places):
+                deleted, last_txn = deleted + done.deleted, done.txn or last_txn
+                left += [("/".join((*done.bucket, key)), error) for key, error in done.left]
+        finally:  # what is known, if the plane has gone meanwhile
+            _print_deleted(deleted, last_txn, left, as_json=as_json)
+    if left:
+        raise typer.Exit(1)
+
+
+def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": deleted, "last_txn": last_txn, "left": [{"key": key, "error": e} for key, e in left]})
     else:
         say(*(f"{error}: {key}" for key, error in left), err=True)
         say(f"{deleted:,} keys deleted, {len(left):,} left")
-    if left:
-        raise typer.Exit(1)
 
 
 def _delete_one(context: typer.Context, key: str, *, as_json: bool) -> None:

@@ -77,7 +77,7 @@ def measure_snapshot_time(conditions: Conditions) -> Sequence[Figure]:
 def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds that a snapshot takes where 1,000 were taken before, of the plane that holds 10 million versions.
 
-    Each of a bucket of its own, behind a put; the median counts. A checkpoint links every file of the database, so
+    All of a small bucket, each behind a put; the median counts. A checkpoint links every file of the database, so
     this follows how many there are.
     """
     plane, held = plane_with_held_versions(conditions)
