@@ -109,12 +109,12 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
     """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left, as Ozone's deleteKeys
     does it, even where that is all of them.
     """
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
     if not 1 <= len(command.keys) <= MAX_KEYS_PER_COMMAND:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,
             f"{len(command.keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed",
         )
-    bucket = find_bucket(transaction.work, command.volume, command.bucket)
     death = death_now(transaction, bucket.object_id)
     left: dict[ErrorCode, list[int]] = {ErrorCode.KEY_NOT_FOUND: [], ErrorCode.DIRECTORY_NOT_EMPTY: []}
     rows, children = list[bytes](), Counter[int]()

@@ -320,6 +320,24 @@ def test_a_reading_view_stands_still(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_reading_view_finds_what_was_there_below_what_is_flushed_and_merged(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/a": b"1", b"/b": b"1"}})
+    store.checkpoint("flushed")
+    view = store.reading()
+    store.write({"fileTable": {b"/a": b"2", b"/b": None, b"/c": b"2"}})
+    store.checkpoint("flushed too")
+    store._database.get_column_family("fileTable").compact_range(None, None)
+    assert [view.get("fileTable", key) for key in (b"/a", b"/b", b"/c")] == [b"1", b"1", None]
+    assert [store.get("fileTable", key) for key in (b"/a", b"/b", b"/c")] == [b"2", None, b"2"]
+    assert store._database.property_int_value("rocksdb.num-snapshots")
+    view.close()
+    assert not store._database.property_int_value("rocksdb.num-snapshots")
+    with pytest.raises(StoreError, match="was closed"):
+        view.get("fileTable", b"/a")
+    store.close()
+
+
 def test_views_see_whole_batches_while_a_writer_goes_on(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     store.write({"fileTable": {b"/n": b"0"}, "keyTable": {b"/n": b"0"}, "outbox": {b"/n": b"0"}})
