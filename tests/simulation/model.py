@@ -16,6 +16,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import BlockRun, MetadataCommand, MetadataReply
 from services.client import workload
 from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
+from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
 from services.runtime.log import LogRecord
@@ -69,13 +70,16 @@ class TakenView:
 
 @dataclass(frozen=True, slots=True)
 class BreakerMoment:
-    """What counts for a claim: its log time, whether every bucket has limits, and the txn of the last reset."""
+    """What counts for a claim: its log time, whether every bucket has limits, and all resets before it."""
 
     log_time_ms: int
     is_limited: bool
-    reset_txn: int
-    reset_ms: int
-    """Log time of that; -1 when nothing was limited then."""
+    resets: tuple[tuple[Txn, int], ...]
+    """Of each its txn and log time; -1 when nothing was limited then."""
+
+    def reset_after(self, tripped_txn: Txn) -> tuple[Txn, int] | None:
+        """The reset that ended a trip: the first behind it, since later ones find nothing to end."""
+        return next((reset for reset in self.resets if reset[0] > tripped_txn), None)
 
 
 @dataclass(slots=True)
@@ -145,8 +149,7 @@ class ShardModel:
     breaker_at: dict[int, BreakerMoment] = field(default_factory=dict)
     """By txn of a claim or purge what the breaker went by, in the runs that have one."""
     _is_limited: bool = False
-    _reset_txn: int = 0
-    _reset_ms: int = -1
+    _resets: tuple[tuple[Txn, int], ...] = ()
     _paused: set[int] = field(default_factory=set)
     """Places in ``incarnations`` of the buckets that are paused; ``EVERYTHING`` for all of the shard."""
     _claims: set[tuple[int, int, int]] = field(default_factory=set)
@@ -158,6 +161,8 @@ class ShardModel:
     _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
     _objects: dict[int, int] = field(default_factory=dict)
     _directories: dict[int, _Directory] = field(default_factory=dict)
+    _made_directories: dict[int, tuple[tuple[int, int], _Directory]] = field(default_factory=dict)
+    """By the model's own id of a directory the txn that made it, and the how manieth object of that it was."""
     _clients: dict[str, _Client] = field(default_factory=dict)
     _log_time_ms: int = 0
     _held: frozenset[int] | None = None
@@ -192,12 +197,8 @@ class ShardModel:
             self.txn += 1
             if self._paused and isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
                 self.paused_at[self.txn] = frozenset(self._paused)
-            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)) and (
-                self._is_limited or self._reset_txn
-            ):
-                self.breaker_at[self.txn] = BreakerMoment(
-                    log_time_ms, self._is_limited, self._reset_txn, self._reset_ms
-                )
+            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)) and (self._is_limited or self._resets):
+                self.breaker_at[self.txn] = BreakerMoment(log_time_ms, self._is_limited, self._resets)
             self._apply_service_command(body)
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
@@ -233,8 +234,7 @@ class ShardModel:
             elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
                 self.txn += 1
                 if isinstance(command.body, records.ResetBreaker):
-                    self._reset_txn = self.txn
-                    self._reset_ms = log_time_ms if self._is_limited else -1
+                    self._resets = (*self._resets, (self.txn, log_time_ms if self._is_limited else -1))
                 else:
                     self._is_limited = command.body.limits is not None
             elif isinstance(command.body, records.Undelete):
@@ -337,6 +337,7 @@ class ShardModel:
         bucket = self.names._bucket(put.volume, put.bucket)
         before = bucket.find(_parts(bucket, put.key))
         self.names.apply(number, _operation(put))
+        self._number_directories(bucket, _parts(bucket, put.key)[:-1])
         self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
         self._current[put.volume, put.bucket].versions.append(number)
         self.put_numbers[self.txn + 1] = number
@@ -350,12 +351,23 @@ class ShardModel:
         if is_kept and bucket.has_directories and isinstance(before, _Directory) and before.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
         self.names.apply(number, _operation(body))
+        if isinstance(body, records.MakeDirectory):
+            self._number_directories(bucket, _parts(bucket, path))
         if before is not None and not isinstance(body, records.MakeDirectory):
             key = before.number if isinstance(before, Version) else self._thing(before)
             *above, name = _parts(bucket, path)
             self._dead_places[key] = (self._directory(bucket, above), name)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
+
+    def _number_directories(self, bucket: _Bucket, path: list[str]) -> None:
+        """Remember which objects the present command has made of the missing directories of a path: from the top on."""
+        if not bucket.has_directories:
+            return
+        above = [self._directory(bucket, path[:depth]) for depth in range(1, len(path) + 1)]
+        new = [directory for directory in above if id(directory) not in self._made_directories]
+        for index, directory in enumerate(new, 1):
+            self._made_directories[id(directory)] = ((self.txn + 1, index), directory)
 
     def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
         """Delete one after the other, each for itself."""
@@ -434,6 +446,7 @@ class ShardModel:
         if bucket.find([*above, name]) is not None:
             raise AnswerError(f"shard {self.shard}: {body} over something that is there")
         parent = bucket.make_directories(above, code="NOT_A_FILE")
+        self._number_directories(bucket, above)
         is_itself = done.committed.object_id == body.object_id
         if is_itself and any(view.txn >= body.death for view in incarnation.snapshots.values()):
             raise AnswerError(f"shard {self.shard}: {body} with a snapshot in between")
@@ -468,6 +481,9 @@ class ShardModel:
 
     def _returning_tree(self, incarnation: Incarnation, body: records.Undelete) -> _Directory:
         found = [one for one in incarnation.deleted_trees if one[0] == body.death]
+        if len(found) > 1:  # one command has deleted several, which were empty
+            made = (body.birth, body.object_id & 255)
+            found = [one for one in found if self._made_directories[id(one[1])][0] == made]
         if len(found) != 1:
             raise AnswerError(f"shard {self.shard}: {body} brings back a tree that is not deleted")
         incarnation.deleted_trees = [one for one in incarnation.deleted_trees if one is not found[0]]

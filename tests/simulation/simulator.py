@@ -548,14 +548,16 @@ class Simulation:
         for group in news:
             tripped_txn = shard.trips.get(group.bucket_id)
             if tripped_txn is not None:
-                if moment.reset_txn < tripped_txn:
+                reset = moment.reset_after(tripped_txn)
+                if reset is None:
                     raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
                 del shard.trips[group.bucket_id]
                 shard.hours.pop(group.bucket_id, None)
                 shard.let_go.pop(group.bucket_id, None)
-                if moment.reset_ms >= 0:
-                    shard.hours[group.bucket_id] = [moment.reset_ms, 0, 0]
-                    shard.let_go[group.bucket_id] = moment.reset_txn
+                reset_txn, reset_ms = reset
+                if reset_ms >= 0:
+                    shard.hours[group.bucket_id] = [reset_ms, 0, 0]
+                    shard.let_go[group.bucket_id] = reset_txn
             if not moment.is_limited:
                 continue
             hour = shard.hours.get(group.bucket_id)
@@ -573,7 +575,7 @@ class Simulation:
         if moment is None:
             raise DefectError(f"shard {shard.model.shard}: held back for no reason: {progress}")
         tripped_txn = shard.trips.get(bucket_id)
-        if tripped_txn is None or tripped_txn < moment.reset_txn:
+        if tripped_txn is None or moment.reset_after(tripped_txn) is not None:
             if not moment.is_limited:
                 raise DefectError(f"shard {shard.model.shard}: the breaker has tripped without limits: {progress}")
             shard.trips[bucket_id] = progress.txn

@@ -20,6 +20,7 @@ from services.client.commands.entries import (
 )
 from services.client.commands.output import (
     bytes_text,
+    counted,
     print_fields,
     print_json,
     print_reply,
@@ -88,7 +89,7 @@ def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, 
         print_json({"deleted": deleted, "last_txn": last_txn, "left": [{"key": key, "error": e} for key, e in left]})
     else:
         say(*(f"{error}: {key}" for key, error in left), err=True)
-        say(f"{deleted:,} keys deleted, {len(left):,} left")
+        say(f"{counted(deleted, 'key')} deleted, {len(left):,} left")
 
 
 def _delete_one(context: typer.Context, key: str, *, as_json: bool) -> None:
