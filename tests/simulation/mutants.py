@@ -475,7 +475,10 @@ MUTANTS = {
         first_judge_ignores_the_premise, _late_chain("streaming"), (DefectError,)
     ),
     "the second judge ignores the premise": Mutant(
-        second_judge_ignores_the_premise, _late_chain("key_deletion"), (LivenessError,), runs=400
+        second_judge_ignores_the_premise,
+        _late_chain("key_deletion"),
+        (LivenessError,),
+        runs=800,  # one run in 270 finds it
     ),
     "a judge ignores a gap": Mutant(a_gap_is_ignored, FaultMix(hole="streaming"), (DefectError, SafetyError)),
     "SCM before the claim": Mutant(scm_before_the_claim, FaultMix(), (SafetyError,)),
