@@ -161,8 +161,8 @@ class ShardModel:
     _current: dict[tuple[str, str], Incarnation] = field(default_factory=dict)
     _objects: dict[int, int] = field(default_factory=dict)
     _directories: dict[int, _Directory] = field(default_factory=dict)
-    _made_directories: dict[int, tuple[tuple[int, int], _Directory]] = field(default_factory=dict)
-    """By the model's own id of a directory the txn that made it, and the how manieth object of that it was."""
+    _made_directories: dict[Thing, tuple[Txn, int]] = field(default_factory=dict)
+    """Of each directory the txn that made it, and the how manieth object of that it was."""
     _clients: dict[str, _Client] = field(default_factory=dict)
     _log_time_ms: int = 0
     _held: frozenset[int] | None = None
@@ -364,10 +364,9 @@ class ShardModel:
         """Remember which objects the present command has made of the missing directories of a path: from the top on."""
         if not bucket.has_directories:
             return
-        above = [self._directory(bucket, path[:depth]) for depth in range(1, len(path) + 1)]
-        new = [directory for directory in above if id(directory) not in self._made_directories]
-        for index, directory in enumerate(new, 1):
-            self._made_directories[id(directory)] = ((self.txn + 1, index), directory)
+        above = [self._thing(self._directory(bucket, path[:depth])) for depth in range(1, len(path) + 1)]
+        new = [thing for thing in above if thing not in self._made_directories]
+        self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
 
     def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
         """Delete one after the other, each for itself."""
@@ -483,7 +482,7 @@ class ShardModel:
         found = [one for one in incarnation.deleted_trees if one[0] == body.death]
         if len(found) > 1:  # one command has deleted several, which were empty
             made = (body.birth, body.object_id & 255)
-            found = [one for one in found if self._made_directories[id(one[1])][0] == made]
+            found = [one for one in found if self._made_directories[self._thing(one[1])] == made]
         if len(found) != 1:
             raise AnswerError(f"shard {self.shard}: {body} brings back a tree that is not deleted")
         incarnation.deleted_trees = [one for one in incarnation.deleted_trees if one is not found[0]]

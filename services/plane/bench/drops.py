@@ -15,7 +15,7 @@ from services.plane.bench.ceilings import slowest
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Ceiling, Figure, Target
 from services.plane.bench.held_versions import ALONE, plane_with_held_versions
-from services.plane.bench.shared_plane import SharedPlane
+from services.plane.bench.shared_plane import SharedPlane, timed_ms
 from services.plane.errors import StackError
 
 NAME = "drop"
@@ -47,8 +47,7 @@ def measure_drops(conditions: Conditions) -> Sequence[Figure]:
     conditions.say(f"{NAME}: freeing {held.alone_versions:,} versions")
     before = plane.deleted_blocks()
     started = time.perf_counter()
-    _drop(plane, held.bucket, ALONE)
-    answered_ms = (time.perf_counter() - started) * 1_000
+    answered_ms = timed_ms(lambda: _drop(plane, held.bucket, ALONE))
     plane.await_deleted(before + held.alone_versions, NAME)
     seconds = time.perf_counter() - started
     plane.settle(NAME)
@@ -67,11 +66,7 @@ def _drop_same(plane: SharedPlane, bucket: str, count: int) -> tuple[list[float]
         plane.snapshot(bucket, name)
     plane.settle(NAME)
     before = _sweeps(plane)
-    milliseconds = []
-    for name in names[1:]:
-        started = time.perf_counter()
-        _drop(plane, bucket, name)
-        milliseconds.append((time.perf_counter() - started) * 1_000)
+    milliseconds = [timed_ms(lambda name=name: _drop(plane, bucket, name)) for name in names[1:]]  # type: ignore[misc]
     plane.settle(NAME)
     return milliseconds, _sweeps(plane) - before
 

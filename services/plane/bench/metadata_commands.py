@@ -11,7 +11,6 @@ from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.plane.bench.alone import ServiceAlone, bench_broker, reached
 from services.plane.bench.bulk import (
-    KEYS_AT_ONCE,
     BulkProducer,
     CommandMaker,
     flat_bulk_deletes,
@@ -36,16 +35,17 @@ class Kind:
 
     name: str
     commands_of: Callable[[int], Iterable[NamespaceCommand]]
-    keys_per_command: int = 1
     target: Target | None = None
+    unit: str = "commands"
+    """What is counted: the commands, or the keys that they name."""
 
 
 KINDS = (
-    Kind("puts", lambda count: flat_puts(FLAT, count), target=Target(60_000)),
-    Kind("deletes", lambda count: flat_deletes(FLAT, count), target=Target(50_000)),
+    Kind("puts", lambda count: flat_puts(FLAT, count), Target(60_000)),
+    Kind("deletes", lambda count: flat_deletes(FLAT, count), Target(50_000)),
     Kind("puts for what follows", lambda count: flat_puts(BULK, count)),
-    Kind("bulk-deletes", lambda count: flat_bulk_deletes(BULK, count), KEYS_AT_ONCE, Target(50_000)),
-    Kind("tree-puts", lambda count: tree_puts(TREE, count), target=Target(30_000)),
+    Kind("bulk-deletes", lambda count: flat_bulk_deletes(BULK, count), Target(50_000), unit="keys"),
+    Kind("tree-puts", lambda count: tree_puts(TREE, count), Target(30_000)),
 )
 """In this order; without a target it is not measured."""
 
@@ -87,7 +87,6 @@ def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
         start, end = reached(samples, first), reached(samples, last)
         cpu_seconds = max(end.cpu_seconds - start.cpu_seconds, 1e-9)
         rate = count / max(end.at_seconds - start.at_seconds, 1e-9)
-        unit = "keys" if kind.keys_per_command > 1 else "commands"
-        details = {"commands": last - first, f"{unit}_per_cpu_second": count / cpu_seconds}
-        figures.append(Figure(f"{NAME}/{kind.name}", rate, f"{unit}/s", kind.target, ceiling, details))
+        details = {"commands": last - first, f"{kind.unit}_per_cpu_second": count / cpu_seconds}
+        figures.append(Figure(f"{NAME}/{kind.name}", rate, f"{kind.unit}/s", kind.target, ceiling, details))
     return figures

@@ -159,6 +159,13 @@ class SharedPlane:
         return {name: session_cpu_seconds(pid) for name, pid in self.process_ids().items()}
 
 
+def timed_ms(ask: Callable[[], object]) -> float:
+    """Milliseconds until something asked of a plane is answered."""
+    started = time.perf_counter()
+    ask()
+    return (time.perf_counter() - started) * 1_000
+
+
 def shared_plane(conditions: Conditions, *, is_for_held: bool = False) -> SharedPlane:
     """The plane that runs now, or a new one when none runs or it is for other rows."""
     plane = conditions.plane

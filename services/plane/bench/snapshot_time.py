@@ -27,6 +27,7 @@ from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Ceiling, Figure, Target
 from services.plane.bench.held_versions import plane_with_held_versions
 from services.plane.bench.offered import writing
+from services.plane.bench.shared_plane import timed_ms
 from services.plane.broker import EmbeddedBroker
 from services.plane.errors import StackError
 
@@ -86,9 +87,8 @@ def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
     for number in range(conditions.count(SNAPSHOTS_PER_SECOND, at_least=LEAST_ROUNDS)):
         plane.send(flat_puts(bucket, 1, number))
         plane.settle(AMONG_MANY)
-        started = time.perf_counter()
-        plane.snapshot(bucket, f"snapshot-{number:04}")
-        taken.append((time.perf_counter() - started) * 1_000)
+        name = f"snapshot-{number:04}"
+        taken.append(timed_ms(lambda name=name: plane.snapshot(bucket, name)))  # type: ignore[misc]
     details = {"snapshots_before": float(held.snapshots), "taken": float(len(taken)), "slowest_ms": max(taken)}
     return [Figure(AMONG_MANY, median(taken), "ms", FIFTY, None, details)]
 

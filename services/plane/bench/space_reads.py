@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from random import Random
 from statistics import median
@@ -13,6 +12,7 @@ from services.plane.bench.bulk import VOLUME, flat_name
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Figure, Target
 from services.plane.bench.held_versions import HeldVersions, plane_with_held_versions
+from services.plane.bench.shared_plane import timed_ms
 from services.plane.errors import StackError
 
 WHAT_IF, EXPLAIN = "what-if", "explain"
@@ -56,8 +56,8 @@ def measure_explain(conditions: Conditions) -> Sequence[Figure]:
     reads = plane.client.space(0)
     paths = [flat_name(number * held.keys // REPEATS) for number in range(REPEATS)]
     conditions.say(f"{EXPLAIN}: {len(paths)} paths")
-    first_ms = _timed_ms(lambda: reads.explain_path(VOLUME, held.bucket, paths[0]))
-    measured = [_timed_ms(lambda path=path: reads.explain_path(VOLUME, held.bucket, path)) for path in paths]  # type: ignore[misc]
+    first_ms = timed_ms(lambda: reads.explain_path(VOLUME, held.bucket, paths[0]))
+    measured = [timed_ms(lambda path=path: reads.explain_path(VOLUME, held.bucket, path)) for path in paths]  # type: ignore[misc]
     details = {"versions": float(held.versions), "first_ms": first_ms, "slowest_ms": max(measured)}
     return [Figure(EXPLAIN, median(measured), "ms", FIFTY, None, details)]
 
@@ -69,10 +69,4 @@ def _check_all_is_freed(reads: SpaceReads, held: HeldVersions, live: Sequence[st
 
 
 def _median_ms(ask: Callable[[], object]) -> float:
-    return median(_timed_ms(ask) for _ in range(REPEATS))
-
-
-def _timed_ms(ask: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    ask()
-    return (time.perf_counter() - started) * 1_000
+    return median(timed_ms(ask) for _ in range(REPEATS))
