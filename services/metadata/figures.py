@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from schemas.records import AccountRow, BucketRow
 from services.domain.table_keys import bucket_id_key, bucket_key
-from services.metadata.batch_sums import Amounts, BatchSums
+from services.metadata.batch_sums import Amounts, BatchSums, PresentTxn
 from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
 from services.runtime.service import Work
 
@@ -18,29 +18,33 @@ _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 class BucketFigures:
     """What a batch has moved between the live, the deleted, the claimed and the freed figures of each bucket."""
 
-    def __init__(self) -> None:
-        self._used: BatchSums[int] = BatchSums()
-        self._accounts: BatchSums[int] = BatchSums()
-        self._stored_bytes = self._kept_stored_bytes = 0
-        self._last_txn: dict[int, int] = {}
+    def __init__(self, present: PresentTxn) -> None:
+        self._present = present
+        self._used: BatchSums[int] = BatchSums(present)
+        self._accounts: BatchSums[int] = BatchSums(present)
+        self._stored_bytes = 0
+        self._stored_before = (-1, 0)
+        """The last txn that has changed it, and what it was before."""
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
         self._used.clear()
         self._accounts.clear()
-        self._stored_bytes = self._kept_stored_bytes = 0
-        self._last_txn.clear()
+        self._stored_bytes = 0
+        self._stored_before = (-1, 0)
 
     def undo_message(self) -> None:
         """The present message was not applied."""
         self._used.undo_message()
         self._accounts.undo_message()
-        self._stored_bytes = self._kept_stored_bytes
+        txn, before = self._stored_before
+        if txn == self._present.txn:
+            self._stored_bytes = before
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Bytes and names that have become live."""
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
-        self._stored_bytes += size_bytes
+        self._store(size_bytes)
 
     def bury(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
         """Keys or directories have died. Keys without bytes have no row in a garbage table: they are just gone."""
@@ -66,7 +70,12 @@ class BucketFigures:
         """SCM has confirmed claimed versions."""
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
         self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
-        self._stored_bytes -= size_bytes
+        self._store(-size_bytes)
+
+    def _store(self, size_bytes: int) -> None:
+        if self._stored_before[0] != self._present.txn:
+            self._stored_before = (self._present.txn, self._stored_bytes)
+        self._stored_bytes += size_bytes
 
     def moved_stored(self) -> int:
         """By how much this batch has changed the bytes of the shard that are put and not freed."""
@@ -89,13 +98,6 @@ class BucketFigures:
             bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
             bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
         )
-
-    def keep_message(self, txn: int) -> None:
-        """The present message was applied at a txn."""
-        for bucket_id, _ in self._used.keep_message():
-            self._last_txn[bucket_id] = txn
-        self._accounts.keep_message()
-        self._kept_stored_bytes = self._stored_bytes
 
     def write(self, work: Work) -> None:
         """Write the changed figures."""
@@ -122,7 +124,7 @@ class BucketFigures:
         live_bytes, live_names, deleted_bytes, deleted_names = moved
         figures = replace(
             bucket,
-            update_id=self._last_txn[bucket_id],
+            update_id=self._used.last_txn(bucket_id),
             used_bytes=bucket.used_bytes + live_bytes,
             used_namespace=bucket.used_namespace + live_names,
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,

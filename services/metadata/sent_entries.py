@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
 from schemas.topics import DELETED_ENTRIES
 from services.domain.row_columns import NO_ROWS
+from services.metadata.batch_sums import PresentTxn, undo_notes
 from services.runtime.service import Work
 
 MAX_ROWS_PER_MESSAGE = 1_000
@@ -15,6 +16,7 @@ MAX_ROWS_PER_MESSAGE = 1_000
 Entry = tuple[int, int, int, int, int]
 """bucketId, objectID, birth, death, and how many snapshots the bucket had ever had at the death."""
 
+_NO_TXN = 0
 _Page = tuple[DeletedKind, int, int]
 """Garbage table, sweep and its page; 0 and 0 for a deletion itself."""
 
@@ -22,48 +24,46 @@ _Page = tuple[DeletedKind, int, int]
 class SentEntries:
     """The entries of a batch, in stretches between its barriers."""
 
-    def __init__(self) -> None:
-        self._message: list[tuple[_Page, Sequence[Entry]]] = []
-        self._batch: list[Barrier | dict[_Page, list[Entry]]] = [{}]
+    def __init__(self, present: PresentTxn) -> None:
+        self._present = present
+        self._notes: list[tuple[int, _Page | Barrier, Sequence[Entry]]] = []
+        """Of what each command has sent the txn, the page, the entries; a barrier has no entries, and no txn: 0."""
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
-        self._message.clear()
-        self._batch = [{}]
+        self._notes.clear()
 
     def undo_message(self) -> None:
         """The present message was not applied."""
-        self._message.clear()
+        undo_notes(self._notes, self._present.txn)
 
     def add(self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0) -> None:
         """The present message has something judged."""
-        self._message.append(((kind, sweep_id, sweep_page), entries))
-
-    def keep_message(self) -> None:
-        """The present message was applied."""
-        if not self._message:
-            return
-        stretch = self._batch[-1]
-        if isinstance(stretch, Barrier):
-            self._batch.append(stretch := {})
-        for page, entries in self._message:
-            stretch.setdefault(page, []).extend(entries)
-        self._message.clear()
+        self._notes.append((self._present.txn, (kind, sweep_id, sweep_page), entries))
 
     def add_barrier(self, barrier: Barrier) -> None:
-        """Whatever was kept before goes out before this barrier."""
-        self._batch.append(barrier)
+        """Whatever was noted before goes out before this barrier."""
+        self._notes.append((_NO_TXN, barrier, ()))
 
     def send(self, work: Work, chain_version: int) -> None:
         """Tell the judges; none may know less of the chain than this shard does now."""
-        for stretch in self._batch:
-            if isinstance(stretch, Barrier):
-                work.send(DELETED_ENTRIES, DeletedEntries(chain_version, NO_ROWS, (), barrier=stretch))
-                continue
-            for page, entries in stretch.items():
-                for message in _messages(page, entries, chain_version):
-                    work.send(DELETED_ENTRIES, message)
+        pages: dict[_Page, list[Entry]] = {}
+        for _, page, entries in self._notes:
+            if isinstance(page, Barrier):
+                _send_pages(work, pages, chain_version)
+                work.send(DELETED_ENTRIES, DeletedEntries(chain_version, NO_ROWS, (), barrier=page))
+            else:
+                pages.setdefault(page, []).extend(entries)
+        _send_pages(work, pages, chain_version)
         self.clear()
+
+
+def _send_pages(work: Work, pages: dict[_Page, list[Entry]], chain_version: int) -> None:
+    """Send what lies between two barriers."""
+    for page, entries in pages.items():
+        for message in _messages(page, entries, chain_version):
+            work.send(DELETED_ENTRIES, message)
+    pages.clear()
 
 
 def _messages(page: _Page, entries: list[Entry], chain_version: int) -> Iterator[DeletedEntries]:

@@ -38,6 +38,7 @@ from services.metadata import (
     tree,
     undelete,
 )
+from services.metadata.batch_sums import PresentTxn
 from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import ClientNumbers
 from services.metadata.collectors import Collectors
@@ -116,10 +117,11 @@ class MetadataService:
         self._counters = ShardCounters()
         self._saved_counters = self._counters.state()
         self._snapshots = SnapshotLists()
-        self._space = SpaceChanges()
-        self._figures = BucketFigures()
-        self._written = WrittenBlocks()
-        self._entries = SentEntries()
+        self._present = PresentTxn()
+        self._space = SpaceChanges(self._present)
+        self._figures = BucketFigures(self._present)
+        self._written = WrittenBlocks(self._present)
+        self._entries = SentEntries(self._present)
         self._directories = DirectoryPaths()
         self._clients = ClientNumbers()
         self._signers = Signers()
@@ -164,6 +166,7 @@ class MetadataService:
         if transaction is None or transaction.work is not work:
             transaction = self._transaction = self._new_transaction(work)
         transaction.begin(self._counters, log_time_ms)
+        self._present.txn = transaction.txn
         try:
             if kind in _CLIENT_HANDLERS:
                 self._apply_client_command(message, transaction)
@@ -267,19 +270,11 @@ class MetadataService:
             self._undo()
             return error
         self._counters.txn = transaction.txn
-        self._keep(transaction)
+        self._collectors.tell(transaction.work, transaction.txn)
         return committed
 
-    def _keep(self, transaction: Transaction) -> None:
-        """The present command was applied: what it has summed up belongs to the batch."""
-        self._figures.keep_message(transaction.txn)
-        self._collectors.tell(transaction.work, transaction.txn)
-        self._space.keep_message()
-        self._written.keep_message()
-        self._entries.keep_message()
-
     def _undo(self) -> None:
-        """The present command was not applied: what it has summed up is taken off again."""
+        """The present command was not applied: what it has noted is taken off again."""
         self._figures.undo_message()
         self._space.undo_message()
         self._written.undo_message()
@@ -310,7 +305,7 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._counters.txn = transaction.txn
-        self._keep(transaction)
+        self._collectors.tell(transaction.work, transaction.txn)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)

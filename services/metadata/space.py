@@ -13,7 +13,7 @@ from services.domain.table_keys import (
     descending_death_key,
     holders_of_cell,
 )
-from services.metadata.batch_sums import BatchSums
+from services.metadata.batch_sums import BatchSums, PresentTxn
 from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
 from services.runtime.errors import InvariantError
 from services.runtime.service import Work
@@ -53,8 +53,8 @@ def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
 class SpaceChanges:
     """What a batch has changed in the matrices: written and sent at the end of the batch, coalesced."""
 
-    def __init__(self) -> None:
-        self._rows: BatchSums[tuple[int, Holders]] = BatchSums()
+    def __init__(self, present: PresentTxn) -> None:
+        self._rows: BatchSums[tuple[int, Holders]] = BatchSums(present)
         self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
         self._is_barrier_due = False
@@ -69,10 +69,6 @@ class SpaceChanges:
     def undo_message(self) -> None:
         """The present message was not applied."""
         self._rows.undo_message()
-
-    def keep_message(self) -> None:
-        """The present message was applied."""
-        self._rows.keep_message()
 
     def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Count a row that has entered a garbage table."""

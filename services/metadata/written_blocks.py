@@ -7,6 +7,7 @@ from itertools import groupby, islice
 
 from schemas.records import BlockRun, BlocksWritten, ScmCommand
 from schemas.topics import SCM_COMMANDS
+from services.metadata.batch_sums import PresentTxn, undo_notes
 from services.runtime.service import Work
 
 MAX_VERSIONS_PER_MESSAGE = 10_000
@@ -15,28 +16,22 @@ MAX_VERSIONS_PER_MESSAGE = 10_000
 class WrittenBlocks:
     """The blocks of the versions that a batch has committed, in the order of their ids."""
 
-    def __init__(self) -> None:
-        self._message: list[tuple[int, BlockRun]] = []
-        self._batch: list[tuple[int, BlockRun]] = []
+    def __init__(self, present: PresentTxn) -> None:
+        self._present = present
+        self._written: list[tuple[int, int, BlockRun]] = []
+        """Of each version the txn, the bucket and the blocks."""
 
     def clear(self) -> None:
         """Forget: the batch was thrown away."""
-        self._message.clear()
-        self._batch.clear()
+        self._written.clear()
 
     def undo_message(self) -> None:
         """The present message was not applied."""
-        self._message.clear()
+        undo_notes(self._written, self._present.txn)
 
     def add(self, bucket_id: int, blocks: BlockRun) -> None:
         """The present message has written the blocks of a version."""
-        self._message.append((bucket_id, blocks))
-
-    def keep_message(self) -> None:
-        """The present message was applied."""
-        if self._message:
-            self._batch += self._message
-            self._message.clear()
+        self._written.append((self._present.txn, bucket_id, blocks))
 
     def send(self, work: Work) -> None:
         """Tell SCM."""
@@ -45,8 +40,8 @@ class WrittenBlocks:
         self.clear()
 
     def _messages(self) -> Iterator[BlocksWritten]:
-        for (bucket_id, container_id), group in groupby(self._batch, lambda one: (one[0], one[1].container_id)):
-            while runs := [blocks for _, blocks in islice(group, MAX_VERSIONS_PER_MESSAGE)]:
+        for (bucket_id, container_id), group in groupby(self._written, lambda one: (one[1], one[2].container_id)):
+            while runs := [blocks for _, _, blocks in islice(group, MAX_VERSIONS_PER_MESSAGE)]:
                 yield BlocksWritten(
                     bucket_id,
                     container_id,

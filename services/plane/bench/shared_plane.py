@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from services.plane.bench.held_versions import HeldVersions
 
 WARM = "warm"
-POLL_SECONDS = 0.05
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.5
+"""Between two looks at how much is freed. Each is a request that the plane answers on the cores that are measured: with
+twenty a second all along, watching took a tenth of a core."""
+PAUSE_SHARE = 0.1
+"""A pause is so much of the time that what is left will take, so the end is seen as it comes."""
 STALLED_SECONDS = 120.0
 ANSWER_SECONDS = 900.0
 """A snapshot may be asked for behind millions of commands; a process that ends is noticed at once."""
@@ -138,6 +142,7 @@ class SharedPlane:
     def await_deleted(self, wanted: int, name: str, on_poll: Callable[[int], None] = lambda _: None) -> None:
         """Wait until the store has deleted so many blocks; raises StackError when it stands still."""
         pause, last, moved = threading.Event(), -1, time.monotonic()
+        first, started = self.deleted_blocks(), moved
         while (deleted := self.deleted_blocks()) < wanted:
             self.stack.require_running()
             on_poll(deleted)
@@ -146,7 +151,7 @@ class SharedPlane:
                 self._conditions.say(f"{name}: {wanted - deleted:,} left to free")
             elif time.monotonic() - moved > STALLED_SECONDS:
                 raise StackError(f"Nothing was freed for {STALLED_SECONDS:g} seconds: read {self.stack.home / 'logs'}.")
-            pause.wait(POLL_SECONDS)
+            pause.wait(pause_seconds(deleted - first, time.monotonic() - started, wanted - deleted))
 
     def process_ids(self) -> dict[str, int]:
         """Its processes by name; each leads a session."""
@@ -157,6 +162,12 @@ class SharedPlane:
     def cpu_seconds(self) -> dict[str, float]:
         """Processor time of each process so far."""
         return {name: session_cpu_seconds(pid) for name, pid in self.process_ids().items()}
+
+
+def pause_seconds(done: int, seconds: float, left: int) -> float:
+    """How long to look away from something that has done so much in so many seconds, and has so much left."""
+    left_seconds = left * seconds / done if done else 0.0
+    return min(max(PAUSE_SHARE * left_seconds, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
 def timed_ms(ask: Callable[[], object]) -> float:
