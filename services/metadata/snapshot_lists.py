@@ -21,16 +21,13 @@ class SnapshotList:
 
     rows: tuple[SnapshotListRow, ...]
     live_txns: tuple[int, ...]
+    ever: int
+    """How many snapshots the bucket ever had."""
 
     @classmethod
     def of(cls, rows: tuple[SnapshotListRow, ...]) -> SnapshotList:
         """The list with these rows."""
-        return cls(rows, tuple(row.txn for row in rows if row.is_live))
-
-    @property
-    def ever(self) -> int:
-        """How many snapshots the bucket ever had."""
-        return len(self.rows)
+        return cls(rows, tuple(row.txn for row in rows if row.is_live), len(rows))
 
     @property
     def newest_live_txn(self) -> int:

@@ -26,6 +26,13 @@ LEADER_SECONDS = 0.5
 FLUSH_SECONDS = 15.0
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
+BUSY_MESSAGES = 100
+GATHER_SECONDS = 0.03
+"""How long a reader that has just had many messages waits for more to come, so that it takes them in together.
+
+A unit of work costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of
+its own), and what it sends costs its readers as much again. A reader with little to do never waits.
+"""
 
 Answer = TypeVar("Answer")
 Headers = list[tuple[str, str | bytes | None]]
@@ -237,6 +244,7 @@ class KafkaSource:
         self._next_offsets = next_offsets
         self._has_lost_brokers = threading.Event()
         self._polls = 0
+        self._is_busy = False
         self._bootstrap_servers = bootstrap_servers
         self._consumer = Consumer(
             {**consumer_configuration(bootstrap_servers, client_id, credentials), "error_cb": self._on_error},
@@ -255,7 +263,7 @@ class KafkaSource:
             self._has_lost_brokers.set()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next messages, in the order of each partition; returns as soon as there is one.
+        """Next messages, in the order of each partition; returns as soon as there is one, or soon after when many come.
 
         Raises:
             PositionError: a position is outside its partition.
@@ -264,7 +272,8 @@ class KafkaSource:
         # Asked for many, consume waits until it has them or the time is over; asked for one, only for that one.
         messages = self._consumer.consume(1, timeout_seconds)
         if messages and max_records > 1:
-            messages += self._consumer.consume(max_records - 1, 0)
+            messages += self._consumer.consume(max_records - 1, GATHER_SECONDS if self._is_busy else 0)
+        self._is_busy = len(messages) >= BUSY_MESSAGES
         if not messages and self._has_lost_brokers.is_set():
             self._has_lost_brokers.clear()
             raise RetryableError(f"no broker answers on {self._bootstrap_servers}: see that it runs; it is tried again")

@@ -7,6 +7,7 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 when a shard had to stop (the last line
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import logging
 import signal
@@ -145,6 +146,7 @@ class ServiceProcess:
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
     """Run a service as its command line and environment say; returns the exit code."""
+    faulthandler.enable()  # if RocksDB or Kafka's client should break, the log says in which call, thread by thread
     keep_files_private()
     share_arenas()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -314,3 +315,25 @@ def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_t
         longest = max(longest, time.monotonic() - began) if taken else 0.0
     assert taken == 150_000
     assert longest < 0.9
+
+
+@pytest.mark.broker
+def test_a_reader_that_has_much_to_do_waits_for_more(
+    kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.runtime.kafka.GATHER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("services.runtime.kafka.BUSY_MESSAGES", 1)
+    source, topic = source_and_topic
+    publish(kafka, topic, 0, b"first")
+    began = time.monotonic()
+    assert len(source.poll(6, PATIENCE_SECONDS)) == 1, "it has had nothing yet, so it takes what is there"
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+
+    def send_apart() -> None:
+        for number in range(5):
+            publish(kafka, topic, 0, b"%d" % number)
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send_apart)
+        assert len(source.poll(5, PATIENCE_SECONDS)) == 5
+        sending.result()

@@ -298,6 +298,17 @@ def test_every_service_starts_and_ends(start_child: StartChild, name: str, broke
 
 
 @pytest.mark.broker
+def test_what_breaks_in_native_code_is_in_the_log(start_child: StartChild, broker: str, tmp_path: Path) -> None:
+    child = start_child("metadata", broker, tmp_path)
+    child.await_ready()
+    child.process.send_signal(signal.SIGSEGV)
+    status, said = child.end()
+    assert status == -signal.SIGSEGV
+    assert "Segmentation fault" in said
+    assert said.count("most recent call first") >= 3, "the main thread, its shard's, its HTTP server's"
+
+
+@pytest.mark.broker
 def test_the_same_directory_twice_is_refused(start_child: StartChild, broker: str, tmp_path: Path) -> None:
     first = start_child("mock_scm", broker, tmp_path)
     first.await_ready()
