@@ -1,8 +1,11 @@
 """What every command of a batch adds to, noted as it comes and written once at the batch's end.
 
-What a refused command has noted is taken off again: each note has the txn of its command, and a refused one leaves its
-txn to the next. So nothing is to be done for a command that was applied, which most are. Nothing reads a sum in the
-middle of a batch but through here: the commands that need written figures (take, drop) are alone in their batch.
+What a refused command has noted is taken off again: each note has the txn of its command, and those of commands that
+were applied are lower. So nothing is to be done for a command that was applied, which most are. A command that takes no
+txn must note nothing: the next one has the txn that it would note.
+
+Nothing reads a sum in the middle of a batch but through here: the commands that need written figures (take, drop) are
+alone in their batch.
 """
 
 from __future__ import annotations
@@ -22,10 +25,17 @@ class PresentTxn:
     txn: int = 0
 
 
+def first_of(notes: Sequence[Any], txn: int) -> int:
+    """Where the notes of the newest command begin, if it is that of a txn. The txn of a note is its first field."""
+    first = len(notes)
+    while first and notes[first - 1][0] == txn:
+        first -= 1
+    return first
+
+
 def undo_notes(notes: list[Any], txn: int) -> None:
-    """Take off the notes of a command that was not applied. The txn of a note is its first field."""
-    while notes and notes[-1][0] == txn:
-        notes.pop()
+    """Take off the notes of a command that was not applied."""
+    del notes[first_of(notes, txn) :]
 
 
 class BatchSums(Generic[K]):
@@ -53,21 +63,14 @@ class BatchSums(Generic[K]):
 
     def message(self) -> Sequence[tuple[K, Amounts]]:
         """What the present message has added."""
-        return [(key, amounts) for _, key, amounts in self._added[self._first_of_message() :]]
-
-    def _first_of_message(self) -> int:
-        """Where the notes of the present message begin."""
-        first, txn = len(self._added), self._present.txn
-        while first and self._added[first - 1][0] == txn:
-            first -= 1
-        return first
+        return [(key, amounts) for _, key, amounts in self._added[first_of(self._added, self._present.txn) :]]
 
     def of(self, key: K) -> Amounts | None:
         """What the batch has added to a key, the present message with it."""
-        self._sum_up(self._first_of_message())
-        kept = self._sums.get(key)
+        self._sum_up(first_of(self._added, self._present.txn))
+        summed = self._sums.get(key)
         found = [amounts for _, one, amounts in self._added if one == key]
-        return _sums([kept, *found] if kept else found) if found else kept
+        return _sums([summed, *found] if summed else found) if found else summed
 
     def items(self) -> Iterable[tuple[K, Amounts]]:
         """At the end of a batch: every key that it has changed, with its sums."""

@@ -41,7 +41,7 @@ _ALL = (b"/", b"0")
 
 def note_changes(work: Work, snapshots: SnapshotLists) -> None:
     """Write down every row of the namespace that a unit of work has changed. Takes and drops stand alone in theirs."""
-    changed = work.table(CHANGED_TABLE)
+    noted: dict[bytes, bytes] = {}
     for table, letter in _LETTERS:
         bucket, interval = b"none", None  # of the key at hand: mostly that of the one before
         intervals: dict[bytes, tuple[bytes, bytes] | None] = {}
@@ -52,7 +52,9 @@ def note_changes(work: Work, snapshots: SnapshotLists) -> None:
                     intervals[bucket] = _interval(work, snapshots, table, bucket, letter)
                 interval = intervals[bucket]
             if interval is not None:
-                changed.put_encoded(interval[0] + key[len(bucket) :], interval[1])
+                noted[interval[0] + key[len(bucket) :]] = interval[1]
+    if noted:
+        work.table(CHANGED_TABLE).put_at_the_end(noted)
 
 
 def _interval(

@@ -159,18 +159,20 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         kind = type(command.body)
-        if isinstance(command.body, records.AcceptLostTail):
-            lost_tail.check_place(command.body, message.offset)
-        log_time_ms = max(self._counters.log_time_ms, message.timestamp_ms)
+        log_time_ms, counters = message.timestamp_ms, self._counters
+        if log_time_ms < counters.log_time_ms:
+            log_time_ms = counters.log_time_ms
         transaction = self._transaction
         if transaction is None or transaction.work is not work:
             transaction = self._transaction = self._new_transaction(work)
-        transaction.begin(self._counters, log_time_ms)
+        transaction.begin(counters, log_time_ms)
         self._present.txn = transaction.txn
         try:
             if kind in _CLIENT_HANDLERS:
                 self._apply_client_command(message, transaction)
             else:
+                if isinstance(command.body, records.AcceptLostTail):
+                    lost_tail.check_place(command.body, message.offset)
                 if self._signers.is_on:
                     access.check_internal(transaction, message, command)
                 self._apply_service_command(command, transaction)

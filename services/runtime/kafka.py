@@ -28,10 +28,14 @@ MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
 GATHER_SECONDS = 0.03
-"""How long a reader that has just had many messages waits for more to come, so that it takes them in together.
+"""How long a reader whose last poll had many messages waits for more to come, so that it takes them in together.
 
 A unit of work costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of
-its own), and what it sends costs its readers as much again. A reader with little to do never waits.
+its own), and what it sends costs its readers as much again.
+"""
+LULL_SECONDS = 0.01
+"""When nothing has come for so long, nothing more is waited for: whoever sends may itself wait for what is here. A
+producer hands out what it has every ``linger.ms``, which is half of it.
 """
 
 Answer = TypeVar("Answer")
@@ -263,7 +267,7 @@ class KafkaSource:
             self._has_lost_brokers.set()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next messages, in the order of each partition; returns as soon as there is one, or soon after when many come.
+        """Next messages, in the order of each partition; returns as soon as there is one, or a little later if busy.
 
         Raises:
             PositionError: a position is outside its partition.
@@ -272,7 +276,9 @@ class KafkaSource:
         # Asked for many, consume waits until it has them or the time is over; asked for one, only for that one.
         messages = self._consumer.consume(1, timeout_seconds)
         if messages and max_records > 1:
-            messages += self._consumer.consume(max_records - 1, GATHER_SECONDS if self._is_busy else 0)
+            messages += self._consumer.consume(max_records - 1, 0)
+            if self._is_busy:
+                self._gather(messages, max_records)
         self._is_busy = len(messages) >= BUSY_MESSAGES
         if not messages and self._has_lost_brokers.is_set():
             self._has_lost_brokers.clear()
@@ -287,19 +293,29 @@ class KafkaSource:
             self._next_offsets[record.topic] = record.offset + 1
         return records
 
+    def _gather(self, messages: list[Message], max_records: int) -> None:
+        """Add what comes within a short while, as long as something comes."""
+        until = time.monotonic() + GATHER_SECONDS
+        while len(messages) < max_records and time.monotonic() < until:
+            more = self._consumer.consume(max_records - len(messages), LULL_SECONDS)
+            if not more:
+                break
+            messages += more
+
     def _record(self, message: Message) -> LogRecord:
         error = message.error()
         if error is not None:
             raise translate(error, f"reading {message.topic()}, partition {message.partition()}")
         headers: Any = message.headers()
+        key = message.key()
         return LogRecord(
             message.topic() or "",
             message.partition() or 0,
             message.offset() or 0,
             message.timestamp()[1],
             message.value() or b"",
-            None if headers is None else _fingerprint(headers),
-            _key(message),
+            _fingerprint(headers) if headers else None,
+            key if isinstance(key, bytes) else b"",
             headers or (),
         )
 
@@ -409,11 +425,6 @@ def _fingerprint(headers: Any) -> bytes | None:
         if name == FINGERPRINT_HEADER:
             return value if isinstance(value, bytes) else b""
     return None
-
-
-def _key(message: Message) -> bytes:
-    key = message.key()
-    return key if isinstance(key, bytes) else b""
 
 
 def _is_leaderless(error: RetryableError) -> bool:

@@ -39,6 +39,8 @@ class Source(Protocol):
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
         """Next messages, in the order of each partition; empty when there are none within the time.
 
+        A source that is busy may take some hundredths of a second more, to return many together.
+
         Raises:
             PositionError: a position is outside its partition.
         """

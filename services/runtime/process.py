@@ -146,7 +146,7 @@ class ServiceProcess:
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
     """Run a service as its command line and environment say; returns the exit code."""
-    faulthandler.enable()  # if RocksDB or Kafka's client should break, the log says in which call, thread by thread
+    faulthandler.enable()  # should RocksDB or Kafka's client break, the log says where each thread of Python was
     keep_files_private()
     share_arenas()
     try:

@@ -82,7 +82,7 @@ class Work(UnitOfWork):
 
     def begin_message(self) -> None:
         """Whatever follows belongs to the next message."""
-        UnitOfWork.begin_message(self)  # once for each message: super() would cost more than what it does
+        super().begin_message()
         self._messages_before = len(self.messages)
 
     def undo_message(self) -> None:

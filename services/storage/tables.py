@@ -7,7 +7,7 @@ fails half way is undone alone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -195,6 +195,10 @@ class Table(Generic[V]):
             raise TypeError(f"{self._name} keeps decoded rows in memory: put the row itself")
         self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = value
+
+    def put_at_the_end(self, rows: Mapping[bytes, bytes]) -> None:
+        """Set many encoded rows after the last message: none of them can be taken back. Not for cached tables."""
+        self._pending.update(rows)
 
     def delete(self, key: bytes) -> None:
         """Remove the row of a key; nothing happens when there is none."""

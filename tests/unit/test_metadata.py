@@ -457,6 +457,39 @@ class TestClaims:
         assert len(shard.claim(row, task=1, chain_version=0).groups.object_ids) == 1
 
 
+class TestNotes:
+    """A refused command leaves nothing in the figures of its batch, which the commands beside it are in."""
+
+    def test_of_an_answer_that_does_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shard = Shard()
+        shard.do(PutKey("vol", "flat", "k", 10))
+        shard.do(DeleteKey("vol", "flat", "k"))
+        row = shard.row()
+        others = {name: 1 << 20 for name in BY_NAME if name != METADATA_PROGRESS.name}
+        with monkeypatch.context() as patch:
+            patch.setattr("services.runtime.service._LARGEST_BYTES", 1)
+            patch.setattr("services.runtime.service._LARGEST_OF", others)
+            shard.send(MetadataCommand(0, "", 0, ClaimRows(1, 0, by_columns([row])), "key_deletion"))
+            shard.do(PutKey("vol", "flat", "next", 5))
+        assert [letter.topic for letter in shard.sent(DEAD_LETTERS)] == [METADATA_COMMANDS.name]
+        space = shard.space("flat")
+        assert (space.live_bytes, space.pending_bytes, space.claimed_bytes) == (5, 10, 0)
+        assert len(shard.claim(row).groups.object_ids) == 1
+        assert (shard.space("flat").pending_bytes, shard.space("flat").claimed_bytes) == (0, 10)
+
+    def test_of_a_put_that_the_shard_has_no_numbers_for(self, shard: Shard) -> None:
+        most = 2**63 - 1
+        shard.do(PutKey("vol", "flat", "small", 10))
+        for number, size_bytes in enumerate((most - 9, 5, most - 15, 1), start=100):
+            body = PutKey("vol", "flat", f"k{number}", size_bytes, "", most)
+            shard.send(MetadataCommand(0, "many", number, body))
+        shard.runner.step()
+        codes = [reply.error for reply in shard.sent(METADATA_REPLIES)[-4:]]
+        assert codes == ["INVALID_REQUEST", "", "", "INVALID_REQUEST"]
+        assert shard.space("flat").live_bytes == most
+        assert shard.bucket("flat").used_namespace == 3
+
+
 class TestDirectories:
     def _deleted_tree(self, shard: Shard) -> RowName:
         for path in ("d/a", "d/b", "d/e/c", "d/e/f/g"):
