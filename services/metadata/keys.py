@@ -21,17 +21,38 @@ from schemas.records import (
     RenameKey,
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
-from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, flat_key, local_id
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import MAX_BYTES
 from services.metadata.garbage import bury_directory, bury_key, bury_keys, death_now, note_rename
-from services.metadata.tables import KEY_TABLE
+from services.metadata.tables import BUCKET_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.metadata.tree import Place
+from services.runtime.service import Work
 
 _KEY_ROW = codec(KeyRow)
+
+
+def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
+    """Read together what single deletes in flat buckets will look up: RocksDB looks at each file once.
+
+    Not what puts will look up: most keys are new, and a file's filter tells so at once. Whatever one of the commands
+    has changed when the next one looks is looked at first.
+    """
+    is_flat = dict[tuple[str, str], bool]()
+    found_at = []
+    for body in bodies:
+        if isinstance(body, DeleteKey):
+            place = (body.volume, body.bucket)
+            if place not in is_flat:
+                bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
+                is_flat[place] = bucket is not None and bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED
+            if is_flat[place]:
+                found_at.append(flat_key(*place, body.key))
+    if found_at:
+        work.table(KEY_TABLE).read_ahead(found_at)
 
 
 def put_key(transaction: Transaction, command: PutKey) -> Committed:

@@ -192,6 +192,7 @@ class MetadataService:
 
     def _new_transaction(self, work: Work) -> Transaction:
         """One object serves a whole batch, one command after the other."""
+        keys.read_versions_ahead([message.record.body for message in work.inputs], work)
         return Transaction(
             work,
             self._counters,

@@ -295,6 +295,7 @@ class Runner:
     def _carry_out(self, inputs: Sequence[_Input], work: Work) -> tuple[int, BatchSummary]:
         """Apply as many messages as one unit of work may, and do what is due; says how many, and what they were."""
         work.is_caught_up = not self._awaited_ends
+        work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
         taken, dead_letters = 0, Counter[str]()
         for record, decoded in inputs:
             if work.changes() >= UNIT_CHANGES:

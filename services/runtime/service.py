@@ -66,6 +66,8 @@ class Work(UnitOfWork):
         super().__init__(store, cache)
         self.shard = shard
         self.store = store
+        self.inputs: Sequence[Message] = ()
+        """What is about to be applied, or the first of it will be: to read together what all of it will look at."""
         self.messages: list[OutgoingMessage] = []
         self.is_caught_up = True
         """Whether all that the log held when the service started is taken in: until then what it knows is old."""

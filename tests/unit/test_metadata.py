@@ -23,6 +23,7 @@ from schemas.records import (
     DeleteDirectory,
     DeletedKind,
     DeleteKey,
+    DeleteKeys,
     DeleteVolume,
     DropSnapshot,
     ExpandDirectory,
@@ -455,6 +456,32 @@ class TestClaims:
         assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row]), "a stop is no pause"
         shard.do(SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True))
         assert len(shard.claim(row, task=1, chain_version=0).groups.object_ids) == 1
+
+
+class TestUnits:
+    """Commands of one unit of work, whose versions are read together, see what the ones before them did."""
+
+    def test_each_command_sees_what_the_ones_before_it_did(self, shard: Shard) -> None:
+        shard.do(PutKey("vol", "flat", "k", 10))
+        shard.do(PutKey("vol", "flat", "kept", 7))
+        bodies: list[Any] = [
+            *(DeleteKey("vol", "flat", "k"), DeleteKey("vol", "flat", "k")),
+            *(PutKey("vol", "flat", "k", 5), DeleteKey("vol", "flat", "k")),
+            *(RenameKey("vol", "flat", "kept", "other"), DeleteKey("vol", "flat", "kept")),
+            *(DeleteKey("vol", "none", "k"), DeleteKey("vol", "tree", "k"), DeleteKeys("vol", "flat", ("other", "k"))),
+        ]
+        for number, body in enumerate(bodies, start=100):
+            shard.send(MetadataCommand(0, "many", number, body))
+        assert shard.runner.step() == len(bodies)
+        codes = [reply.error for reply in shard.sent(METADATA_REPLIES)[-len(bodies) :]]
+        missing = "KEY_NOT_FOUND"
+        assert codes == ["", missing, "", "", "", missing, "BUCKET_NOT_FOUND", missing, ""]
+        assert shard.names("flat") == {}
+        assert sorted(row.key.size_bytes for _, row in _deleted(shard)) == [5, 7, 10]
+
+
+def _deleted(shard: Shard) -> Iterator[tuple[bytes, records.DeletedKeyRow]]:
+    return TablesReader(shard.store).table(DELETED_TABLE).scan(b"/", b"0")
 
 
 class TestNotes:
