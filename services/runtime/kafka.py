@@ -171,8 +171,9 @@ class KafkaLog:
         if not topics:
             return {}
         doing = f"asking {self.bootstrap_servers} for topic ids"
+        admin = self._admin  # kept while its answers come: another shard may put a new one in its place
         answers = _asked(
-            lambda: self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds),
+            lambda: admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds),
             doing,
         )
         return {
@@ -214,7 +215,8 @@ class KafkaLog:
         """Have the broker give up the messages before an offset; for good."""
         place = TopicPartition(topic, partition, before_offset)
         doing = f"trimming {topic}, partition {partition}, up to {before_offset}"
-        answers = _asked(lambda: self._admin.delete_records([place], request_timeout=self._answer_seconds), doing)
+        admin = self._admin
+        answers = _asked(lambda: admin.delete_records([place], request_timeout=self._answer_seconds), doing)
         for answer in answers.values():
             _asked(answer.result, doing)
 
@@ -434,10 +436,15 @@ def _is_leaderless(error: RetryableError) -> bool:
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
+    """What a client answers, or our error.
+
+    The client's future keeps its error. With a traceback that would hold the caller's frame, and with it the future and
+    the client, until the garbage collector finds that ring: it would end the client's threads then, wherever it runs.
+    """
     try:
         return ask()
     except KafkaException as error:
-        raise translate(error.args[0], doing) from error
+        raise translate(error.args[0], doing) from error.with_traceback(None)
 
 
 def _log_error(error: KafkaError) -> None:

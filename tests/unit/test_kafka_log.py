@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -48,6 +51,21 @@ def test_a_leader_that_went_away_is_no_end_of_a_log() -> None:
     log._admin = Admin(OFFSET_INVALID)  # type: ignore[assignment]
     with pytest.raises(RetryableError):
         log.first_offset("orders", 0)
+
+
+def test_a_client_that_got_no_answer_does_not_wait_for_the_garbage_collector() -> None:
+    """It would end its threads wherever that runs, in a callback of another client for one."""
+    log = KafkaLog(NOWHERE, "test", answer_seconds=0.2)
+    replaced = weakref.ref(log._admin)
+    gc.disable()
+    try:
+        with contextlib.suppress(RetryableError):
+            log.end_offset("orders", 0)
+            pytest.fail("nobody could have answered")
+        assert log._admin is not replaced()
+        assert replaced() is None
+    finally:
+        gc.enable()
 
 
 def test_spark_asks_again_for_ends_that_no_leader_said(monkeypatch: pytest.MonkeyPatch) -> None:
