@@ -325,15 +325,23 @@ def test_a_reader_that_has_much_to_do_waits_for_more(
     monkeypatch.setattr("services.runtime.kafka.BUSY_MESSAGES", 1)
     source, topic = source_and_topic
     publish(kafka, topic, 0, b"first")
-    began = time.monotonic()
-    assert len(source.poll(6, PATIENCE_SECONDS)) == 1, "it has had nothing yet, so it takes what is there"
-    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+    assert _polled_at_once(source, 6) == 1, "it has had nothing yet, so it takes what is there"
 
     def send_apart() -> None:
         for number in range(5):
             publish(kafka, topic, 0, b"%d" % number)
 
-    with ThreadPoolExecutor(1) as pool:
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr("services.runtime.kafka.LULL_SECONDS", PATIENCE_SECONDS)
         sending = pool.submit(send_apart)
         assert len(source.poll(5, PATIENCE_SECONDS)) == 5
         sending.result()
+    publish(kafka, topic, 0, b"last")
+    assert _polled_at_once(source, 6) == 1, "nothing more comes, so nothing more is waited for"
+
+
+def _polled_at_once(source: KafkaSource, most: int) -> int:
+    began = time.monotonic()
+    polled = source.poll(most, PATIENCE_SECONDS)
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+    return len(polled)
