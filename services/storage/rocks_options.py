@@ -31,6 +31,8 @@ all memtables together before they held much, and nearly every unit of work had 
 MEMTABLE_FILTER_SHARE = 0.005
 """Of a memtable, for a filter of its keys: 60 kB are 16 bits for each of 30,000 keys, as many as it ever holds."""
 FILTER_PART_BYTES = 8 * 1024
+BLOCK_BYTES = 4 * 1024
+"""What a look-up reads and unpacks that finds nothing in the cache, as most do in a bucket of ten million keys."""
 TABLE_FILE_BYTES = 16 * MEBIBYTE
 RUNS_BEFORE_COMPACTION = 8
 """Sorted runs of a family before some are merged: twice RocksDB's own, since most are small and all have filters."""
@@ -96,7 +98,7 @@ class RocksOptions:
         blocks.set_partition_filters(True)
         blocks.set_metadata_block_size(FILTER_PART_BYTES)
         blocks.set_pin_top_level_index_and_filter(True)
-        blocks.set_block_size(16 * 1024)
+        blocks.set_block_size(BLOCK_BYTES)
         options = _raw_options()
         options.set_block_based_table_factory(blocks)
         # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of what compaction costs.
