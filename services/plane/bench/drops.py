@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
 import httpx
@@ -66,7 +67,7 @@ def _drop_same(plane: SharedPlane, bucket: str, count: int) -> tuple[list[float]
         plane.snapshot(bucket, name)
     plane.settle(NAME)
     before = _sweeps(plane)
-    milliseconds = [timed_ms(lambda name=name: _drop(plane, bucket, name)) for name in names[1:]]  # type: ignore[misc]
+    milliseconds = [timed_ms(partial(_drop, plane, bucket, name)) for name in names[1:]]
     plane.settle(NAME)
     return milliseconds, _sweeps(plane) - before
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from random import Random
 from statistics import fmean, median
@@ -239,7 +240,7 @@ class _GrowingBucket:
         found = []
         for number in self._random.sample(range(self.keys), ROUNDS):
             path = flat_name(number)
-            found.append(_microseconds(lambda path=path: self._explained(path), time.perf_counter))  # type: ignore[misc]
+            found.append(_microseconds(partial(self._explained, path), time.perf_counter))
         return median(found)
 
     def _explained(self, path: str) -> None:

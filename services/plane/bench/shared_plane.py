@@ -142,8 +142,9 @@ class SharedPlane:
     def await_deleted(self, wanted: int, name: str, on_poll: Callable[[int], None] = lambda _: None) -> None:
         """Wait until the store has deleted so many blocks; raises StackError when it stands still."""
         pause, last, moved = threading.Event(), -1, time.monotonic()
-        first, started = self.deleted_blocks(), moved
-        while (deleted := self.deleted_blocks()) < wanted:
+        deleted = first = self.deleted_blocks()
+        started = moved
+        while deleted < wanted:
             self.stack.require_running()
             on_poll(deleted)
             if deleted != last:
@@ -152,6 +153,7 @@ class SharedPlane:
             elif time.monotonic() - moved > STALLED_SECONDS:
                 raise StackError(f"Nothing was freed for {STALLED_SECONDS:g} seconds: read {self.stack.home / 'logs'}.")
             pause.wait(pause_seconds(deleted - first, time.monotonic() - started, wanted - deleted))
+            deleted = self.deleted_blocks()
 
     def process_ids(self) -> dict[str, int]:
         """Its processes by name; each leads a session."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from statistics import median
 
@@ -87,8 +88,7 @@ def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
     for number in range(conditions.count(SNAPSHOTS_PER_SECOND, at_least=LEAST_ROUNDS)):
         plane.send(flat_puts(bucket, 1, number))
         plane.settle(AMONG_MANY)
-        name = f"snapshot-{number:04}"
-        taken.append(timed_ms(lambda name=name: plane.snapshot(bucket, name)))  # type: ignore[misc]
+        taken.append(timed_ms(partial(plane.snapshot, bucket, f"snapshot-{number:04}")))
     details = {"snapshots_before": float(held.snapshots), "taken": float(len(taken)), "slowest_ms": max(taken)}
     return [Figure(AMONG_MANY, median(taken), "ms", FIFTY, None, details)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from statistics import median
 
@@ -41,7 +42,7 @@ def measure_what_if(conditions: Conditions) -> Sequence[Figure]:
     for kind, chosen in kinds.items():
         conditions.say(f"{WHAT_IF}: {kind}")
         question = WhatIf(tuple(chosen))
-        details[f"{kind}_ms"] = _median_ms(lambda question=question: reads.what_if(VOLUME, held.bucket, question))  # type: ignore[misc]
+        details[f"{kind}_ms"] = _median_ms(partial(reads.what_if, VOLUME, held.bucket, question))
     _check_all_is_freed(reads, held, live)
     return [Figure(WHAT_IF, max(details[f"{kind}_ms"] for kind in kinds), "ms", SECOND, None, details)]
 
@@ -57,7 +58,7 @@ def measure_explain(conditions: Conditions) -> Sequence[Figure]:
     paths = [flat_name(number * held.keys // REPEATS) for number in range(REPEATS)]
     conditions.say(f"{EXPLAIN}: {len(paths)} paths")
     first_ms = timed_ms(lambda: reads.explain_path(VOLUME, held.bucket, paths[0]))
-    measured = [timed_ms(lambda path=path: reads.explain_path(VOLUME, held.bucket, path)) for path in paths]  # type: ignore[misc]
+    measured = [timed_ms(partial(reads.explain_path, VOLUME, held.bucket, path)) for path in paths]
     details = {"versions": float(held.versions), "first_ms": first_ms, "slowest_ms": max(measured)}
     return [Figure(EXPLAIN, median(measured), "ms", FIFTY, None, details)]
 
