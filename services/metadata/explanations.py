@@ -372,6 +372,7 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         check_key_path(path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
     except InvalidNameError as error:
         raise ReadError(error.code, str(error)) from error
+    tables = tables.looking_up_once()  # the path is followed for what snapshots show, and again for what died
     prefix = bucket_id_prefix(bucket.object_id)
     taken = [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
     search = _Search(tables, bucket, path, [row.txn for row in taken if row.is_live])

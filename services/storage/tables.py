@@ -72,6 +72,33 @@ class TablesReader:
         """One table."""
         return TableReader(definition, self.reader)
 
+    def looking_up_once(self) -> TablesReader:
+        """The same rows, each looked up once: for a question that comes back to the same few rows of a view."""
+        return TablesReader(_LookedUpOnce(self.reader))
+
+
+class _LookedUpOnce:
+    """Keeps what was looked up as long as it lives, with or without a row: short, and over what does not move."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rows: dict[tuple[str, bytes], bytes | None] = {}
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        place = family, key
+        if place not in self._rows:
+            self._rows[place] = self._reader.get(family, key)
+        return self._rows[place]
+
+    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every row with start <= key < end, in the order of the keys' bytes."""
+        return self._reader.scan(family, start, end)
+
+    def close(self) -> None:
+        """Let go of the view."""
+        self._reader.close()
+
 
 _ABSENT: Any = object()
 

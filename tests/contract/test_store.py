@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
@@ -25,7 +26,7 @@ from services.storage.rocks import RocksStore
 from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Store, prefix_end
-from services.storage.tables import RowCache, TableDefinition, UnitOfWork
+from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)
 KEYS = TableDefinition("keyTable", KeyRow, prefix_separators=3)
@@ -85,6 +86,16 @@ def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None
     assert [table.get_encoded(key) for key in (b"/a", b"/b", b"/c")] == [b"1", b"3", None]
     work.write()
     assert UnitOfWork(store, RowCache()).table(names).get_encoded(b"/b") == b"3"
+
+
+def test_a_question_looks_each_row_up_once(store: Store) -> None:
+    before, after = (PositionRow("topic", "id", next_offset) for next_offset in (1, 2))
+    store.write({"outbox": {b"/a": codec(PositionRow).encode(before)}})
+    outbox = TablesReader(store).looking_up_once().table(OUTBOX)
+    assert (outbox.get(b"/a"), outbox.get(b"/b")) == (before, None)
+    store.write({"outbox": {b"/a": None, b"/b": codec(PositionRow).encode(after)}})
+    assert (outbox.get(b"/a"), outbox.get(b"/b")) == (before, None)  # neither was looked up again
+    assert list(outbox.scan(b"", BEYOND)) == [(b"/b", after)]
 
 
 def test_removing_what_is_not_there_does_nothing(store: Store) -> None:
