@@ -36,15 +36,15 @@ _KEY_ROW = codec(KeyRow)
 
 
 def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
-    """Read together what single deletes in flat buckets will look up: RocksDB looks at each file once.
+    """Read together what single puts and deletes in flat buckets will look up: RocksDB looks at each file once.
 
-    Not what puts will look up: most keys are new, and a file's filter tells so at once. Whatever one of the commands
-    has changed when the next one looks is looked at first.
+    Most keys that are put are new; but each sorted run's filter is asked for each, and a large bucket has eight. What
+    one of the commands has changed when the next one looks is looked at first.
     """
     is_flat = dict[tuple[str, str], bool]()
     found_at = []
     for body in bodies:
-        if isinstance(body, DeleteKey):
+        if isinstance(body, (PutKey, DeleteKey)):
             place = (body.volume, body.bucket)
             if place not in is_flat:
                 bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
