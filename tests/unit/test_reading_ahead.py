@@ -8,7 +8,7 @@ from schemas.records import DeleteKey, MetadataCommand, PutKey
 from schemas.topics import METADATA_REPLIES
 from tests.unit.test_metadata import Shard
 
-BODIES = (
+BODIES: tuple[PutKey | DeleteKey, ...] = (
     PutKey("vol", "flat", "old", 1, "again"),
     PutKey("vol", "flat", "new", 1, "first"),
     PutKey("vol", "flat", "new", 1, "second"),
