@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -23,6 +25,10 @@ from services.storage.store import Batch
 from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"
+FIRST_PART = 4
+"""One in so many keys is looked up before the first values are there, the others meanwhile."""
+FEWEST_IN_PARTS = 256
+"""Fewer keys are looked up in a millisecond: handing some of them to another thread costs as much."""
 
 
 class RocksStore(RocksView):
@@ -66,6 +72,24 @@ class RocksStore(RocksView):
         except Exception as error:
             raise store_error(self.path, "read", error) from error
         return list(values)
+
+    def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
+        """As ``get_many``; what is not in the first part is looked up by a thread of its own.
+
+        RocksDB looks up without Python's lock, and a unit of work needs a fifth of its time for it: meanwhile it can go
+        on with what it has.
+        """
+        self._rows_of(family)  # or a closed database would be told by the thread that is gone
+        first = len(keys) // FIRST_PART if len(keys) >= FEWEST_IN_PARTS else len(keys)
+        rest = self._beside.submit(self.get_many, family, keys[first:]) if first < len(keys) else None
+        yield self.get_many(family, keys[:first])
+        if rest is not None:
+            yield rest.result()
+
+    @cached_property
+    def _beside(self) -> ThreadPoolExecutor:
+        """Made when there is something for it to do: most databases have small units of work."""
+        return ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-ups")
 
     def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing of it, durable when this returns."""
@@ -154,6 +178,8 @@ class RocksStore(RocksView):
 
     def close(self) -> None:
         """Close the database with everything that was opened from it."""
+        if "_beside" in self.__dict__:
+            self._beside.shutdown()
         with self._write_lock:
             families = self._families or {}
             for view in list(self._views):

@@ -36,6 +36,13 @@ class Store(Reader, Protocol):
         """The values of some keys, in their order: cheaper than one by one."""
         ...
 
+    def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
+        """As ``get_many``, a part of the values after the other: later ones may be read while the first are used.
+
+        They are as they were when the first part was asked for, if nobody writes to these keys before the last one is.
+        """
+        ...
+
     def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing of it, durable when this returns."""
         ...

@@ -175,6 +175,8 @@ class Table(Generic[V]):
         self._cache = cache
         self._keys = _KeysInOrder(pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
+        self._keys_ahead: Iterator[bytes] = iter(())
+        self._parts_ahead: Iterator[list[bytes | None]] = iter(())
 
     def get(self, key: bytes) -> V | None:
         """The row of a key as this unit of work has left it, or None."""
@@ -197,15 +199,34 @@ class Table(Generic[V]):
         value = self._pending.get(key, _ABSENT)
         if value is _ABSENT:
             value = self._read_ahead.get(key, _ABSENT)
-            return self._reader.get(self._name, key) if value is _ABSENT else value
+            return self._read(key) if value is _ABSENT else value
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
 
     def read_ahead(self, keys: list[bytes]) -> None:
-        """Read committed rows together that ``get_encoded`` is about to ask for; those of the last time are forgotten.
+        """Read committed rows together that ``get_encoded`` is about to ask for, in the order in which it will.
 
-        Nobody else writes them while a unit of work is under way, and what it has changed itself is looked at first.
+        Those of the last time are forgotten. Nobody else writes them while a unit of work is under way, and what it has
+        changed itself is looked at first. The last ones may be on their way yet when the first are asked for.
         """
-        self._read_ahead = dict(zip(keys, self._reader.get_many(self._name, keys), strict=True))
+        self._read_ahead = {}
+        self._keys_ahead = iter(keys)
+        self._parts_ahead = self._reader.get_in_parts(self._name, keys)
+        self._take_part()
+
+    def _take_part(self) -> bool:
+        """Take the next part of what was read ahead; whether there was one."""
+        part = next(self._parts_ahead, None)
+        if part is None:
+            return False
+        self._read_ahead.update(zip(islice(self._keys_ahead, len(part)), part, strict=True))
+        return True
+
+    def _read(self, key: bytes) -> bytes | None:
+        """A row that is not among those that were read ahead by now."""
+        while self._take_part():
+            if key in self._read_ahead:
+                return self._read_ahead[key]
+        return self._reader.get(self._name, key)
 
     def decode(self, encoded: bytes) -> V:
         """A row of this table."""

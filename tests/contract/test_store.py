@@ -22,7 +22,7 @@ from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
-from services.storage.rocks import RocksStore
+from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
 from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Store, prefix_end
@@ -70,6 +70,62 @@ def test_many_keys_are_looked_up_in_their_order(store: Store) -> None:
     assert store.get_many("noTable", [b"/a", b"/b"]) == [None, None]
 
 
+@pytest.mark.parametrize("count", [0, 1, FEWEST_IN_PARTS - 1, FEWEST_IN_PARTS, 2_000])
+def test_many_keys_are_looked_up_part_by_part_in_their_order(store: Store, count: int) -> None:
+    keys = [b"/%05d" % number for number in range(count)]
+    store.write({"fileTable": {key: key for key in keys[::3]}})
+    parts = list(store.get_in_parts("fileTable", keys))
+    assert [value for part in parts for value in part] == store.get_many("fileTable", keys)
+    assert [value for part in store.get_in_parts("noTable", keys) for value in part] == [None] * count
+
+
+def test_the_first_values_are_there_while_others_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    go_on, look_up, caller = threading.Event(), store.get_many, threading.get_ident()
+
+    def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:
+        assert threading.get_ident() == caller or go_on.wait(60)
+        return look_up(family, asked)
+
+    monkeypatch.setattr(store, "get_many", get_many)
+    parts = store.get_in_parts("fileTable", keys)
+    first = next(parts)
+    assert first
+    assert first == keys[: len(first)]
+    go_on.set()
+    assert next(parts) == keys[len(first) :]
+    assert next(parts, None) is None
+    store.close()
+
+
+def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    is_begun, go_on, look_up, caller = threading.Event(), threading.Event(), store.get_many, threading.get_ident()
+
+    def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:
+        if threading.get_ident() != caller:
+            is_begun.set()
+            assert go_on.wait(60)
+        return look_up(family, asked)
+
+    monkeypatch.setattr(store, "get_many", get_many)
+    parts = store.get_in_parts("fileTable", keys)
+    first = next(parts)
+    assert is_begun.wait(60)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    go_on.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert next(parts) == keys[len(first) :]
+    with pytest.raises(StoreError, match="closed"):
+        next(store.get_in_parts("fileTable", keys))
+
+
 def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None:
     names = TableDefinition("fileTable", DeletedNameRow)
     store.write({"fileTable": {b"/a": b"1", b"/b": b"2"}})
@@ -86,6 +142,19 @@ def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None
     assert [table.get_encoded(key) for key in (b"/a", b"/b", b"/c")] == [b"1", b"3", None]
     work.write()
     assert UnitOfWork(store, RowCache()).table(names).get_encoded(b"/b") == b"3"
+
+
+def test_a_unit_of_work_sees_every_row_that_it_reads_ahead(store: Store) -> None:
+    before, after = (PositionRow("topic", "id", next_offset) for next_offset in (1, 2))
+    encode = codec(PositionRow).encode
+    keys = [b"/%05d" % number for number in range(2 * FEWEST_IN_PARTS)]
+    store.write({"outbox": {key: encode(before) for key in keys[::2]}})
+    table = UnitOfWork(store, RowCache()).table(OUTBOX)
+    table.read_ahead([*keys, keys[0]])  # a key may be asked for twice
+    table.put(keys[-1], after)
+    expected = [encode(before), None] * (len(keys) // 2)
+    assert [table.get_encoded(key) for key in reversed(keys)] == [encode(after), *reversed(expected[:-1])]
+    assert table.get_encoded(b"/none of them") is None
 
 
 def test_a_question_looks_each_row_up_once(store: Store) -> None:
