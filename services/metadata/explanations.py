@@ -25,6 +25,7 @@ from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     BucketRow,
+    ClaimedRow,
     DeletedDirectoryRow,
     DeletedKeyRow,
     DirectoryRow,
@@ -74,6 +75,8 @@ V = TypeVar("V")
 Version = tuple[int, Txn]
 """An object's id and the birth of one of its versions."""
 _KEY_START = codec(KeyStart)
+_DELETED_KEY = codec(DeletedKeyRow)
+_CLAIMED = codec(ClaimedRow)
 _NEWEST_TXNS = 4_096
 """How many txns the first look for what nobody holds goes back; each further one four times as many."""
 _LIVE: Txn = 0
@@ -289,7 +292,7 @@ class _Search:
                 if holders(birth, death, self.live) != NOBODY:
                     continue
                 if self._name in raw:
-                    self._add_deleted(self.tables.table(DELETED_TABLE).get(key), VersionStage.HELD)
+                    self._add_deleted(_DELETED_KEY.decode(raw), VersionStage.HELD)
                 left -= 1
                 if not left:
                     return
@@ -301,9 +304,9 @@ class _Search:
         if not left:
             return
         ids = self.bucket.volume_id, self.bucket.object_id
-        for key, raw in self._scanned(RECLAIM_TABLE, garbage_from(*ids, 0), garbage_end(*ids)):
-            claim = self.tables.table(RECLAIM_TABLE).get(key) if self._name in raw else None
-            self._add_deleted(claim.version if claim else None, VersionStage.CLAIMED)
+        for _, raw in self._scanned(RECLAIM_TABLE, garbage_from(*ids, 0), garbage_end(*ids)):
+            if self._name in raw:
+                self._add_deleted(_CLAIMED.decode(raw).version, VersionStage.CLAIMED)
             left -= 1
             if not left:
                 return

@@ -38,8 +38,8 @@ _KEY_ROW = codec(KeyRow)
 def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
     """Read together what single puts and deletes in flat buckets will look up: RocksDB looks at each file once.
 
-    Most keys that are put are new; but each sorted run's filter is asked for each, and a large bucket has eight. What
-    one of the commands has changed when the next one looks is looked at first.
+    Most keys that are put are new; but each sorted run's filter is asked for each of them. What one of the commands has
+    changed when the next one looks is looked at first.
     """
     is_flat = dict[tuple[str, str], bool]()
     found_at = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -79,12 +79,20 @@ class RocksStore(RocksView):
         RocksDB looks up without Python's lock, and a unit of work needs a fifth of its time for it: meanwhile it can go
         on with what it has.
         """
-        self._rows_of(family)  # or a closed database would be told by the thread that is gone
-        first = len(keys) // FIRST_PART if len(keys) >= FEWEST_IN_PARTS else len(keys)
-        rest = self._beside.submit(self.get_many, family, keys[first:]) if first < len(keys) else None
-        yield self.get_many(family, keys[:first])
+        first = len(keys) // FIRST_PART
+        rest = self._looked_up_beside(family, keys[first:]) if len(keys) >= FEWEST_IN_PARTS else None
+        yield self.get_many(family, keys if rest is None else keys[:first])
         if rest is not None:
             yield rest.result()
+
+    def _looked_up_beside(self, family: str, keys: list[bytes]) -> Future[list[bytes | None]] | None:
+        """What another thread begins to look up; None when there is none, so that the caller does it."""
+        if not self._options.is_looking_up_beside:
+            return None
+        try:
+            return self._beside.submit(self.get_many, family, keys)
+        except RuntimeError:  # no further thread may be started, or the process is about to end: not the keys' fault
+            return None
 
     @cached_property
     def _beside(self) -> ThreadPoolExecutor:

@@ -53,6 +53,8 @@ class RocksOptions:
     checkpoint_handles: int = 16
     """Checkpoints that stay open while nobody reads them."""
     checkpoint_open_files: int = 64
+    is_looking_up_beside: bool = True
+    """Most of many keys that are looked up together by another thread; False where a thread's time is measured."""
 
     def database(self) -> Options:
         """Options of the database as a whole."""

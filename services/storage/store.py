@@ -39,7 +39,7 @@ class Store(Reader, Protocol):
     def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
         """As ``get_many``, a part of the values after the other: later ones may be read while the first are used.
 
-        They are as they were when the first part was asked for, if nobody writes to these keys before the last one is.
+        They are as they were when the first part was asked for, if nobody writes to these keys until the last is there.
         """
         ...
 

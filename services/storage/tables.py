@@ -78,7 +78,7 @@ class TablesReader:
 
 
 class _LookedUpOnce:
-    """Keeps what was looked up as long as it lives, with or without a row: short, and over what does not move."""
+    """Keeps every row that was looked up, or that there is none: only for few look-ups in a view that stands still."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -155,6 +155,23 @@ class _KeysInOrder:
         self._count = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Rows that are read ahead, of which some may be on their way."""
+
+    keys: Iterator[bytes]
+    """Of those that were not taken yet."""
+    parts: Iterator[list[bytes | None]]
+
+    def take_part(self, rows: dict[bytes, bytes | None]) -> bool:
+        """Put the next part to others, when it is there; whether there was one."""
+        part = next(self.parts, None)
+        if part is None:
+            return False
+        rows.update(zip(islice(self.keys, len(part)), part, strict=True))
+        return True
+
+
 class Table(Generic[V]):
     """One table within a unit of work."""
 
@@ -175,8 +192,7 @@ class Table(Generic[V]):
         self._cache = cache
         self._keys = _KeysInOrder(pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
-        self._keys_ahead: Iterator[bytes] = iter(())
-        self._parts_ahead: Iterator[list[bytes | None]] = iter(())
+        self._ahead: list[_Ahead] = []
 
     def get(self, key: bytes) -> V | None:
         """The row of a key as this unit of work has left it, or None."""
@@ -205,26 +221,19 @@ class Table(Generic[V]):
     def read_ahead(self, keys: list[bytes]) -> None:
         """Read committed rows together that ``get_encoded`` is about to ask for, in the order in which it will.
 
-        Those of the last time are forgotten. Nobody else writes them while a unit of work is under way, and what it has
-        changed itself is looked at first. The last ones may be on their way yet when the first are asked for.
+        Nobody else writes them while a unit of work is under way, and what it has changed itself is looked at first.
+        The last ones may be on their way yet when the first are asked for.
         """
-        self._read_ahead = {}
-        self._keys_ahead = iter(keys)
-        self._parts_ahead = self._reader.get_in_parts(self._name, keys)
-        self._take_part()
-
-    def _take_part(self) -> bool:
-        """Take the next part of what was read ahead; whether there was one."""
-        part = next(self._parts_ahead, None)
-        if part is None:
-            return False
-        self._read_ahead.update(zip(islice(self._keys_ahead, len(part)), part, strict=True))
-        return True
+        ahead = _Ahead(iter(keys), self._reader.get_in_parts(self._name, keys))
+        ahead.take_part(self._read_ahead)
+        self._ahead.append(ahead)
 
     def _read(self, key: bytes) -> bytes | None:
-        """A row that is not among those that were read ahead by now."""
-        while self._take_part():
-            if key in self._read_ahead:
+        """A row that is not among those that were read ahead and are there by now."""
+        while self._ahead:
+            if not self._ahead[0].take_part(self._read_ahead):
+                del self._ahead[0]
+            elif key in self._read_ahead:
                 return self._read_ahead[key]
         return self._reader.get(self._name, key)
 

@@ -79,31 +79,8 @@ def test_many_keys_are_looked_up_part_by_part_in_their_order(store: Store, count
     assert [value for part in store.get_in_parts("noTable", keys) for value in part] == [None] * count
 
 
-def test_the_first_values_are_there_while_others_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
-    store.write({"fileTable": {key: key for key in keys}})
-    go_on, look_up, caller = threading.Event(), store.get_many, threading.get_ident()
-
-    def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:
-        assert threading.get_ident() == caller or go_on.wait(60)
-        return look_up(family, asked)
-
-    monkeypatch.setattr(store, "get_many", get_many)
-    parts = store.get_in_parts("fileTable", keys)
-    first = next(parts)
-    assert first
-    assert first == keys[: len(first)]
-    go_on.set()
-    assert next(parts) == keys[len(first) :]
-    assert next(parts, None) is None
-    store.close()
-
-
-def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
-    store.write({"fileTable": {key: key for key in keys}})
+def _held_look_ups(store: RocksStore, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Look-ups of other threads say that they begin, and wait until they may go on."""
     is_begun, go_on, look_up, caller = threading.Event(), threading.Event(), store.get_many, threading.get_ident()
 
     def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:
@@ -113,11 +90,68 @@ def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: 
         return look_up(family, asked)
 
     monkeypatch.setattr(store, "get_many", get_many)
+    return is_begun, go_on
+
+
+def test_the_first_values_are_there_while_others_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    is_begun, go_on = _held_look_ups(store, monkeypatch)
+    parts = store.get_in_parts("fileTable", keys)
+    first = next(parts)
+    assert first
+    assert first == keys[: len(first)]
+    assert is_begun.wait(60)
+    go_on.set()
+    assert next(parts) == keys[len(first) :]
+    assert next(parts, None) is None
+    store.close()
+
+
+def test_without_another_thread_the_caller_looks_everything_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        assert list(store.get_in_parts("fileTable", keys)) == [keys]
+    store.close()
+
+
+def test_a_look_up_that_fails_beside_is_an_error_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    look_up, caller = store.get_many, threading.get_ident()
+
+    def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:
+        if threading.get_ident() != caller:
+            raise StoreError("its disk is broken")
+        return look_up(family, asked)
+
+    monkeypatch.setattr(store, "get_many", get_many)
+    table = UnitOfWork(store, RowCache()).table(FILES)
+    table.read_ahead(keys)
+    with pytest.raises(StoreError, match="its disk is broken"):
+        table.get_encoded(keys[-1])
+    store.close()
+
+
+def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    is_begun, go_on = _held_look_ups(store, monkeypatch)
     parts = store.get_in_parts("fileTable", keys)
     first = next(parts)
     assert is_begun.wait(60)
     closing = threading.Thread(target=store.close)
     closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
     go_on.set()
     closing.join(60)
     assert not closing.is_alive()
@@ -144,17 +178,22 @@ def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None
     assert UnitOfWork(store, RowCache()).table(names).get_encoded(b"/b") == b"3"
 
 
-def test_a_unit_of_work_sees_every_row_that_it_reads_ahead(store: Store) -> None:
+def test_a_unit_of_work_sees_every_row_that_it_reads_ahead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (PositionRow("topic", "id", next_offset) for next_offset in (1, 2))
     encode = codec(PositionRow).encode
-    keys = [b"/%05d" % number for number in range(2 * FEWEST_IN_PARTS)]
+    keys = [b"/%05d" % number for number in range(3 * FEWEST_IN_PARTS)]
     store.write({"outbox": {key: encode(before) for key in keys[::2]}})
-    table = UnitOfWork(store, RowCache()).table(OUTBOX)
-    table.read_ahead([*keys, keys[0]])  # a key may be asked for twice
-    table.put(keys[-1], after)
     expected = [encode(before), None] * (len(keys) // 2)
-    assert [table.get_encoded(key) for key in reversed(keys)] == [encode(after), *reversed(expected[:-1])]
+    table = UnitOfWork(store, RowCache()).table(OUTBOX)
+    table.put(keys[-1], after)
     assert table.get_encoded(b"/none of them") is None
+    table.read_ahead([*keys[:-FEWEST_IN_PARTS], keys[0]])  # a key may be asked for twice
+    table.read_ahead(keys[-FEWEST_IN_PARTS:])  # more may be read ahead before all of the first are there
+    singly: list[bytes] = []
+    if isinstance(store, RocksStore):  # in memory many are looked up one by one
+        monkeypatch.setattr(store, "get", lambda _, key: singly.append(key))
+    assert [table.get_encoded(key) for key in reversed(keys)] == [encode(after), *reversed(expected[:-1])]
+    assert not singly
 
 
 def test_a_question_looks_each_row_up_once(store: Store) -> None:

@@ -80,6 +80,25 @@ class TestVersions:
         shard.take("s2")
         assert shard.seen("x") == [(HELD, 1, ["s1"]), (PENDING, 20, []), (LIVE, 300, ["s2"])]
 
+    @pytest.mark.parametrize("bucket", ["flat", "tree"])
+    def test_each_row_on_the_way_is_looked_up_once(
+        self, shard: Shard, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shard.put("a/b", 1, bucket)
+        shard.take("s1", bucket)
+        shard.put("a/b", 20, bucket)
+        read, asked = shard.store.get, list[tuple[str, bytes]]()
+
+        def get(family: str, key: bytes) -> bytes | None:
+            asked.append((family, key))
+            return read(family, key)
+
+        monkeypatch.setattr(shard.store, "get", get)
+        assert len(shard.path("a/b", bucket).versions) == 2
+        rows = [one for one in asked if one[0] in ("keyTable", "fileTable", "directoryTable")]
+        assert rows
+        assert len(rows) == len(set(rows))
+
     def test_a_claimed_version_is_found_until_it_is_freed(self, shard: Shard) -> None:
         birth = shard.put("x", 1)
         shard.put("x", 20)

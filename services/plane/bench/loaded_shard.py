@@ -25,6 +25,7 @@ from services.plane.bench.passing_log import PassingLog
 from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
+from services.storage.rocks_options import RocksOptions
 from services.storage.tables import TablesReader
 
 COMMANDS_AT_ONCE = 20_000
@@ -32,7 +33,10 @@ COMMANDS_AT_ONCE = 20_000
 
 @dataclass(slots=True)
 class LoadedShard:
-    """One shard of metadata in this process. What it says is kept until the next commands, and then forgotten."""
+    """One shard of metadata in this process. What it says is kept until the next commands, and then forgotten.
+
+    What it looks up it looks up in the thread that calls it, so that this thread's processor time is what it costs.
+    """
 
     directory: Path
     store: RocksStore = field(init=False)
@@ -44,7 +48,8 @@ class LoadedShard:
     def __post_init__(self) -> None:
         clock = VirtualClock()
         self._log = PassingLog(METADATA_COMMANDS.name, 0, clock)
-        self.store = RocksStore(self.directory / "db", (*MetadataService.tables, *RUNTIME_TABLES), CHECKPOINTED)
+        tables, options = (*MetadataService.tables, *RUNTIME_TABLES), RocksOptions(is_looking_up_beside=False)
+        self.store = RocksStore(self.directory / "db", tables, CHECKPOINTED, options)
         after_write = partial(remove_unneeded, self._service, self.store)
         self._runner = Runner(self._service, 0, self.store, self._log, clock, after_write=after_write)
 
