@@ -79,6 +79,14 @@ def test_many_keys_are_looked_up_part_by_part_in_their_order(store: Store, count
     assert [value for part in store.get_in_parts("noTable", keys) for value in part] == [None] * count
 
 
+def _many_keys(tmp_path: Path) -> tuple[RocksStore, list[bytes]]:
+    """A store with so many keys that they are looked up in parts; each is its own value."""
+    store = open_rocks(tmp_path)
+    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store.write({"fileTable": {key: key for key in keys}})
+    return store, keys
+
+
 def _held_look_ups(store: RocksStore, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Look-ups of other threads say that they begin, and wait until they may go on."""
     is_begun, go_on, look_up, caller = threading.Event(), threading.Event(), store.get_many, threading.get_ident()
@@ -94,9 +102,7 @@ def _held_look_ups(store: RocksStore, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 
 def test_the_first_values_are_there_while_others_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
-    store.write({"fileTable": {key: key for key in keys}})
+    store, keys = _many_keys(tmp_path)
     is_begun, go_on = _held_look_ups(store, monkeypatch)
     parts = store.get_in_parts("fileTable", keys)
     first = next(parts)
@@ -113,9 +119,7 @@ def test_without_another_thread_the_caller_looks_everything_up(tmp_path: Path, m
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
-    store.write({"fileTable": {key: key for key in keys}})
+    store, keys = _many_keys(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         assert list(store.get_in_parts("fileTable", keys)) == [keys]
@@ -141,9 +145,7 @@ def test_a_look_up_that_fails_beside_is_an_error_of_the_store(tmp_path: Path, mo
 
 
 def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
-    store.write({"fileTable": {key: key for key in keys}})
+    store, keys = _many_keys(tmp_path)
     is_begun, go_on = _held_look_ups(store, monkeypatch)
     parts = store.get_in_parts("fileTable", keys)
     first = next(parts)

@@ -99,9 +99,8 @@ def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Gr
     metadata itself applies commands to a database on disk; only the log is in memory. Of each operation some thousand
     are done five times, on keys anywhere in the bucket, and the cheapest round counts, by the processor time of this
     thread, which also looks up what metadata otherwise has another thread look up; what compaction does beside it, and
-    waiting for a disk, is left out. Paths are explained while one
-    snapshot holds a version of every tenth key. A snapshot is timed by the clock, with what is to be flushed for it,
-    and the median counts.
+    waiting for a disk, is left out. Paths are explained while one snapshot holds a version of every tenth key. A
+    snapshot is timed by the clock, with what is to be flushed for it, and the median counts.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     costs: dict[str, dict[int, float]] = {}
