@@ -9,7 +9,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -56,6 +55,7 @@ class RocksStore(RocksView):
             raise store_error(directory, "opened", error) from error
         self._synced = synced()
         self._write_lock = threading.Lock()
+        self._beside = ThreadPoolExecutor(1, "look-ups")  # its thread starts with the first units that are large
         self._views: WeakSet[PinnedView] = WeakSet()
         kept = [table for table in families if table.name in checkpointed]
         self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
@@ -93,11 +93,6 @@ class RocksStore(RocksView):
             return self._beside.submit(self.get_many, family, keys)
         except RuntimeError:  # no further thread may be started, or the process is about to end: not the keys' fault
             return None
-
-    @cached_property
-    def _beside(self) -> ThreadPoolExecutor:
-        """Made when there is something for it to do: most databases have small units of work."""
-        return ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-ups")
 
     def write(self, batch: Batch) -> None:
         """Write all of a batch or nothing of it, durable when this returns."""
@@ -186,8 +181,7 @@ class RocksStore(RocksView):
 
     def close(self) -> None:
         """Close the database with everything that was opened from it."""
-        if "_beside" in self.__dict__:
-            self._beside.shutdown()
+        self._beside.shutdown()
         with self._write_lock:
             families = self._families or {}
             for view in list(self._views):

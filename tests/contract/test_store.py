@@ -127,8 +127,7 @@ def test_without_another_thread_the_caller_looks_everything_up(tmp_path: Path, m
 
 
 def test_a_look_up_that_fails_beside_is_an_error_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_rocks(tmp_path)
-    keys = [b"/%05d" % number for number in range(FEWEST_IN_PARTS)]
+    store, keys = _many_keys(tmp_path)
     look_up, caller = store.get_many, threading.get_ident()
 
     def get_many(family: str, asked: list[bytes]) -> list[bytes | None]:

@@ -27,9 +27,14 @@ def _filled() -> Shard:
     return shard
 
 
-def _send_all(shard: Shard) -> None:
-    for number, body in enumerate(BODIES, start=100):
-        shard.send(MetadataCommand(0, "me", number, body))
+def _commands() -> list[MetadataCommand]:
+    return [MetadataCommand(0, "me", number, body) for number, body in enumerate(BODIES, start=100)]
+
+
+def _do_at_once(shard: Shard) -> None:
+    for command in _commands():
+        shard.send(command)
+    shard.runner.step()
 
 
 def _seen(shard: Shard) -> object:
@@ -54,8 +59,7 @@ def test_puts_and_deletes_of_a_unit_are_looked_up_together(monkeypatch: pytest.M
 
     monkeypatch.setattr(shard.store, "get", get)
     monkeypatch.setattr(shard.store, "get_many", get_many)
-    _send_all(shard)
-    shard.runner.step()
+    _do_at_once(shard)
     assert singly == []
     assert together == [[f"/vol/flat/{name}".encode() for name in ("old", "new", "new", "gone", "gone", "gone")]]
     assert shard.names("flat") == {"old": "again", "new": "second", "gone": "back"}
@@ -63,10 +67,9 @@ def test_puts_and_deletes_of_a_unit_are_looked_up_together(monkeypatch: pytest.M
 
 def test_what_they_do_is_the_same_one_by_one() -> None:
     at_once, one_by_one = _filled(), _filled()
-    _send_all(at_once)
-    at_once.runner.step()
-    for number, body in enumerate(BODIES, start=100):
-        one_by_one.send(MetadataCommand(0, "me", number, body))
+    _do_at_once(at_once)
+    for command in _commands():
+        one_by_one.send(command)
         one_by_one.runner.step()
     assert _seen(at_once) == _seen(one_by_one)
     assert _seen(at_once) == (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch
@@ -48,17 +47,18 @@ def slowest(conditions: Conditions) -> Ceiling:
 
 def _rates(conditions: Conditions) -> dict[str, float]:
     if not conditions.ceilings:
-        brief = replace(conditions, seconds=min(conditions.seconds, MOST_SECONDS))
         with bench_broker(conditions, NAME) as broker:
             conditions.say(f"{NAME}: Kafka alone")
             distinct = list(CommandMaker().encoded(flat_puts("flat", DISTINCT_MESSAGES)))
-            wanted = brief.count(MESSAGES_PER_SECOND)
+            wanted = conditions.count(MESSAGES_PER_SECOND, most_seconds=MOST_SECONDS)
             bodies = (distinct * (wanted // DISTINCT_MESSAGES + 1))[:wanted]
             topic, servers = METADATA_COMMANDS.name, broker.bootstrap_servers
             conditions.ceilings[PRODUCE] = produce_rate(servers, topic, MetadataCommand, bodies)
             conditions.ceilings[CONSUME] = consume_rate(servers, topic, wanted)
         conditions.say(f"{NAME}: RocksDB alone")
-        conditions.ceilings[PUTS] = put_rate(conditions.scratch("rocksdb"), brief.count(ROWS_PER_SECOND))
+        conditions.ceilings[PUTS] = put_rate(
+            conditions.scratch("rocksdb"), conditions.count(ROWS_PER_SECOND, most_seconds=MOST_SECONDS)
+        )
     return conditions.ceilings
 
 

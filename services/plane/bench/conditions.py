@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,9 +39,9 @@ class Conditions:
     """The plane that runs now: rows that need one share it, since its start takes longer than many a row."""
     _java: JavaRuntime | None = None
 
-    def count(self, per_second: int, at_least: int = 200) -> int:
-        """How many of something to prepare that is expected to go at such a rate."""
-        return max(at_least, int(per_second * self.seconds))
+    def count(self, per_second: int, at_least: int = 200, most_seconds: float = math.inf) -> int:
+        """How many of something to prepare that is expected to go at such a rate, for so long at most."""
+        return max(at_least, int(per_second * min(self.seconds, most_seconds)))
 
     def scratch(self, name: str) -> Path:
         """A new directory."""
