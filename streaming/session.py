@@ -33,6 +33,11 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
+    # What a task has fetched beyond its part of a batch waits for one that reads on from there: a megabyte for each
+    # part, five minutes by default. Of a large batch, which tasks read side by side, hardly anything is ever taken up,
+    # and a job with a backlog filled its heap with it.
+    "spark.kafka.consumer.fetchedData.cache.timeout": "5s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",

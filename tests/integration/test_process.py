@@ -34,10 +34,10 @@ from services.runtime.process import ServiceProcess
 from services.runtime.service import Message, Work
 from services.runtime.settings import ServiceSettings
 from services.storage.tables import TableDefinition, TablesReader
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.timeout(180)
 NOTES = TableDefinition("notes", Barrier)
-PATIENCE_SECONDS = 30.0
 
 
 class Recorder:
@@ -113,13 +113,6 @@ class Playground:
             process.stop()
             thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
 
 
 def is_up(client: httpx.Client) -> bool:

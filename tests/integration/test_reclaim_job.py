@@ -60,6 +60,7 @@ from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from streaming.metrics import ReclaimMetrics
 from streaming.reclaim import MESSAGES_PER_TASK, ReclaimJob, ReclaimOptions
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
+from tests.waiting import eventually
 
 pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(180)]
 
@@ -329,6 +330,28 @@ def test_a_batch_that_many_tasks_read_says_what_a_little_one_says(stand: Stand) 
         expected = judge_batch([LoggedEntry(*pair) for pair in zip(at, sent, strict=True)], wire.views[0])
         assert sorted(rows(one), key=repr) == sorted(row_names(purge.rows for purge in expected.purge_keys), key=repr)
         assert swept(one[SWEEP_RESULTS]) == swept(expected.sweep_results)
+
+
+def test_what_was_fetched_beyond_a_batch_is_let_go(stand: Stand) -> None:
+    """Each part of a large batch leaves some behind, which would fill the heap of a job with a backlog."""
+    wire, pool = stand.wire, fetched_data_pool(stand.session)
+    created = pool.numCreated()
+    wire.send(*(free_entry(wire, object_id) for object_id in range(2 * MESSAGES_PER_TASK * PARTITIONS_OF_ONE_TASK)))
+    with stand.running():
+        wire.settle()
+        assert pool.numCreated() > created + PARTITIONS_OF_ONE_TASK
+        eventually(lambda: pool.numTotal() == 0)
+
+
+def fetched_data_pool(session: SparkSession) -> Any:
+    """Where Spark's reader of Kafka keeps what it has fetched; it says how much that is, but not where to find it."""
+    java: Any = session._jvm
+    reader: Any = java.org.apache.spark.util.Utils.classForName(
+        "org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$", True, False
+    )
+    field = reader.getDeclaredField("fetchedDataPool")
+    field.setAccessible(True)
+    return field.get(reader.getField("MODULE$").get(None))
 
 
 def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:

@@ -9,8 +9,7 @@ import contextlib
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -41,9 +40,9 @@ from services.runtime.kafka import KafkaLog
 from services.runtime.process import ServiceProcess
 from services.runtime.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.timeout(240)
-PATIENCE_SECONDS = 60.0
 BUILDERS = {
     "metadata": build_metadata,
     "snapshots": build_snapshots,
@@ -92,14 +91,6 @@ def _is_at_the_end(process: ServiceProcess, broker: EmbeddedBroker) -> bool:
         return True
     end = KafkaLog(broker.bootstrap_servers, "test").end_offset(METADATA_COMMANDS.name, 0)
     return shard._runner.positions()[METADATA_COMMANDS.name] == end
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = threading.Event()
-    while not is_so():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)
 
 
 def deepclean(home: Path, *arguments: str) -> Result:

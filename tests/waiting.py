@@ -1,0 +1,23 @@
+"""Waits for what will be so, and fails when it does not come to be."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+PATIENCE_SECONDS = 60.0
+_LOOKS_EVERY_SECONDS = 0.02
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Return as soon as something is so.
+
+    Raises:
+        AssertionError: it was not so for a minute.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = threading.Event()
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came to be"
+        pause.wait(_LOOKS_EVERY_SECONDS)
