@@ -261,7 +261,8 @@ def test_a_backlog_is_bounded_when_its_last_third_is_hardly_above_the_middle_one
     backlog = [(1.0, 5_000), (10.0, 300), (19.0, 500), (20.0, 100), (29.0, last)]
     figure = backlog_figure("sustained", backlog, 30.0)
     assert (figure.value, figure.is_met) == (last, is_bounded)
-    assert figure.details["first_third_deletions"] == 5_000
+    medians = {"first_third_median": 5_000, "middle_third_median": 400, "last_third_median": (100 + last) / 2}
+    assert figure.details == {"first_third_peak": 5_000, **medians}
 
 
 def test_a_backlog_that_grows_all_the_time_is_not_bounded() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from statistics import median
 
 from services.plane.bench.bulk import KEYS_AT_ONCE, flat_bulk_deletes, flat_deletes, flat_puts
 from services.plane.bench.ceilings import slowest
@@ -25,6 +26,7 @@ PUT_AT_ONCE = 200_000
 RATE = Target(20_000)
 BOUNDED = Target(1.2, is_of_ratio=True, is_upper=True)
 """A backlog that grows as it began comes to 1.5."""
+_THIRDS = ("first", "middle", "last")
 Backlog = list[tuple[float, int]]
 """Seconds since the start, and deletions sent but not freed then."""
 
@@ -91,10 +93,14 @@ def _burst_rate(conditions: Conditions, plane: SharedPlane, name: str, deletes_o
 
 
 def backlog_figure(name: str, backlog: Backlog, seconds: float) -> Figure:
-    """The peak of the backlog in the last third of the run, beside that in the middle third."""
-    peaks = [
-        max((left for at, left in backlog if third <= at * 3 / seconds < third + 1), default=0) for third in (0, 1, 2)
+    """The peak of the backlog in the last third of the run, beside that in the middle third; also each third's median,
+    which a short stall of the machine does not move.
+    """
+    thirds = [
+        [left for at, left in backlog if third <= at * 3 / seconds < third + 1] or [0] for third in range(len(_THIRDS))
     ]
-    details = {"first_third_deletions": float(peaks[0])}
-    ceiling = Ceiling(max(1.0, float(peaks[1])), "peak of the middle third")
-    return Figure(f"{name}/backlog", max(1.0, float(peaks[2])), "deletions", BOUNDED, ceiling, details)
+    medians = {f"{third}_third_median": median(lefts) for third, lefts in zip(_THIRDS, thirds, strict=True)}
+    first, middle, last = (float(max(lefts)) for lefts in thirds)
+    ceiling = Ceiling(max(1.0, middle), "peak of the middle third")
+    details = {"first_third_peak": first, **medians}
+    return Figure(f"{name}/backlog", max(1.0, last), "deletions", BOUNDED, ceiling, details)
