@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -10,14 +9,13 @@ PATIENCE_SECONDS = 60.0
 _LOOKS_EVERY_SECONDS = 0.02
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
+def eventually(is_so: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Return as soon as something is so.
 
     Raises:
-        AssertionError: it was not so for a minute.
+        AssertionError: it was not so for as long as there is patience.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = threading.Event()
+    deadline = time.monotonic() + patience_seconds
     while not is_so():
         assert time.monotonic() < deadline, "it never came to be"
-        pause.wait(_LOOKS_EVERY_SECONDS)
+        time.sleep(_LOOKS_EVERY_SECONDS)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -34,10 +35,13 @@ from services.runtime.process import ServiceProcess
 from services.runtime.service import Message, Work
 from services.runtime.settings import ServiceSettings
 from services.storage.tables import TableDefinition, TablesReader
-from tests.waiting import PATIENCE_SECONDS, eventually
+from tests import waiting
 
 pytestmark = pytest.mark.timeout(180)
 NOTES = TableDefinition("notes", Barrier)
+PATIENCE_SECONDS = 30.0
+
+eventually = partial(waiting.eventually, patience_seconds=PATIENCE_SECONDS)
 
 
 class Recorder:
