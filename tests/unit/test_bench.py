@@ -299,6 +299,11 @@ class TestGrowth:
         assert growth_figures([grown])[0].name == "growth/put-at-100-keys"
         assert Growth("put", {100: 1.0}).is_bent is False
 
+    def test_what_waits_for_the_disk_is_told_and_not_bounded(self) -> None:
+        grown = Growth("delete-from-disk", {10**6: 20.0, 10**7: 200.0})
+        assert (grown.is_bounded, grown.is_bent) == (False, False)
+        assert Growth("delete", grown.costs).is_bent
+
     def test_sizes_go_in_powers_of_ten_up_to_the_largest(self) -> None:
         assert sizes_up_to(10**7) == [10**4, 10**5, 10**6, 10**7]
         assert sizes_up_to(50_000) == [10_000, 50_000]
@@ -309,7 +314,12 @@ class TestGrowth:
         result = CliRunner().invoke(app, ["bench", "growth", "--max-keys", "400", "--json", str(file)])
         assert result.exit_code == 0, result.output
         names = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
-        operations = ("put", "overwrite", "delete", "claim", "finish", "snapshot-take", "explain")
+        operations = (
+            *("put", "overwrite", "delete", "claim", "finish"),
+            "delete-from-disk",
+            "snapshot-take",
+            "explain",
+        )
         assert names == {f"growth/{operation}-at-400-keys" for operation in operations}
 
     def test_a_bent_cost_fails_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:

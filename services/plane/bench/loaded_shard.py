@@ -6,9 +6,12 @@ services: for rows about metadata's own tables and rules, which would else wait 
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import RawIOBase
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from services.storage.rocks_options import RocksOptions
 from services.storage.tables import TablesReader
 
 COMMANDS_AT_ONCE = 20_000
+READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -103,6 +107,26 @@ class LoadedShard:
         self._log.said.partitions.clear()
         while self._runner.step():
             pass
+
+    def read_files(self) -> None:
+        """Read the database's files once: the machine then has them in memory."""
+        for file in self._open_files():
+            while file.read(READ_BYTES):
+                pass
+
+    def forget_files(self) -> None:
+        """Have the machine drop the database's files from its memory: what RocksDB's own cache lacks is then on disk.
+
+        RocksDB has synced each of them, so that nothing keeps the machine from it.
+        """
+        for file in self._open_files():
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _open_files(self) -> Iterator[RawIOBase]:
+        """Its tables, but for those that compaction takes away meanwhile."""
+        for path in sorted((self.directory / "db").glob("*.sst")):
+            with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+                yield file
 
     def said(self, topic: Topic) -> Iterator[Any]:
         """What the last step has published on a topic."""
