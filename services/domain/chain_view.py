@@ -2,13 +2,15 @@
 
 A bucket keeps all snapshots that it ever had, by ordinal. Beside them stand two arrays of ever + 1 cells: cell n names
 the newest live snapshot among the first n, once by its ordinal and once by its txn, so that a verdict is one look-up.
-A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other.
+A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other. Cells and txns lie in
+arrays of machine words: what a verdict reads of a bucket of ten thousand snapshots is then near in memory.
 
 Any error here means that nothing may be judged reclaimable.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,14 +47,20 @@ class UnknownSnapshotError(ChainViewError):
     """A snapshot that its bucket never had: ask for one that a marker has named."""
 
 
+_WORD = "q"
+"""Signed, of eight bytes: a long of the schemas."""
+
+
 @dataclass(slots=True)
 class _BucketChain:
-    """One bucket's list, and its two arrays."""
+    """One bucket's list, and its arrays."""
 
     snapshots: list[ChainedSnapshot] = field(default_factory=list)
     ordinals: dict[str, int] = field(default_factory=dict)
-    newest_live_ordinals: list[int] = field(default_factory=lambda: [0])
-    newest_live_txns: list[Txn] = field(default_factory=lambda: [0])
+    txns: array[Txn] = field(default_factory=lambda: array(_WORD, [0]))
+    """Cell n is that of the n-th snapshot."""
+    newest_live_ordinals: array[int] = field(default_factory=lambda: array(_WORD, [0]))
+    newest_live_txns: array[Txn] = field(default_factory=lambda: array(_WORD, [0]))
     live: tuple[ChainedSnapshot, ...] | None = None
 
     def append(self, snapshot: ChainedSnapshot) -> None:
@@ -61,7 +69,7 @@ class _BucketChain:
                 f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal}, expected {len(self.snapshots) + 1}; "
                 f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
             )
-        newest_txn = self.snapshots[-1].txn if self.snapshots else 0
+        newest_txn = self.txns[-1]
         if snapshot.txn <= newest_txn:
             raise ChainOrderError(
                 f"snapshot {snapshot.snapshot_id} was taken at txn {snapshot.txn}, which is not after the one at "
@@ -71,6 +79,7 @@ class _BucketChain:
             raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was taken before: an id is never used twice")
         self.snapshots.append(snapshot)
         self.ordinals[snapshot.snapshot_id] = snapshot.ordinal
+        self.txns.append(snapshot.txn)
         self.newest_live_ordinals.append(snapshot.ordinal if snapshot.is_live else self.newest_live_ordinals[-1])
         self.newest_live_txns.append(snapshot.txn if snapshot.is_live else self.newest_live_txns[-1])
         self.live = None
@@ -79,8 +88,8 @@ class _BucketChain:
         self.snapshots[ordinal - 1] = replace(self.snapshots[ordinal - 1], is_live=False)
         beyond = bisect_right(self.newest_live_ordinals, ordinal, lo=ordinal)
         cell_count = beyond - ordinal
-        self.newest_live_txns[ordinal:beyond] = [self.newest_live_txns[ordinal - 1]] * cell_count
-        self.newest_live_ordinals[ordinal:beyond] = [self.newest_live_ordinals[ordinal - 1]] * cell_count
+        self.newest_live_txns[ordinal:beyond] = self.newest_live_txns[ordinal - 1 : ordinal] * cell_count
+        self.newest_live_ordinals[ordinal:beyond] = self.newest_live_ordinals[ordinal - 1 : ordinal] * cell_count
         self.live = None
 
     def ordinal_of(self, snapshot_id: str) -> int:
@@ -211,7 +220,7 @@ class ChainView:
 
     def previous_array(self, bucket_id: int) -> list[Txn]:
         """``previous`` for every n from 0 to the number of snapshots that the bucket ever had; the caller's own."""
-        return self._chain(bucket_id).newest_live_txns.copy()
+        return self._chain(bucket_id).newest_live_txns.tolist()
 
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
         """Say who holds a version.
@@ -257,20 +266,20 @@ class ChainView:
 
     def _bounds(self, bucket_id: int, snapshots_before_death: int) -> _Bounds:
         """What the rule asks of a bucket and n; no death lies within for an n that the bucket never had."""
-        snapshots = self._chain(bucket_id).snapshots
-        if not 0 <= snapshots_before_death <= len(snapshots):
+        txns = self._chain(bucket_id).txns
+        next_ordinal = snapshots_before_death + 1
+        if not 0 < next_ordinal <= len(txns):
             return _NO_DEATH
-        is_newest = snapshots_before_death == len(snapshots)
         return (
             self.before_previous(bucket_id, snapshots_before_death),
             self.previous(bucket_id, snapshots_before_death),
-            snapshots[snapshots_before_death - 1].txn if snapshots_before_death else 0,
-            _BEYOND_ALL if is_newest else snapshots[snapshots_before_death].txn,
+            txns[snapshots_before_death],
+            _BEYOND_ALL if next_ordinal == len(txns) else txns[next_ordinal],
         )
 
     def snapshots_before(self, bucket_id: int, death: Txn) -> int:
         """How many snapshots the bucket had ever had at a death: n, worked out from the txns."""
-        return bisect_left(self._chain(bucket_id).snapshots, death, key=_txn)
+        return bisect_left(self._chain(bucket_id).txns, death, lo=1) - 1
 
     def live(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
         """The bucket's live snapshots, ascending."""
@@ -327,9 +336,9 @@ class ChainView:
                 )
 
     def _check_death(self, bucket_id: int, death: Txn, snapshots_before_death: int) -> None:
-        snapshots = self._chain(bucket_id).snapshots
-        is_after_last = snapshots_before_death == 0 or snapshots[snapshots_before_death - 1].txn < death
-        is_before_next = snapshots_before_death == len(snapshots) or snapshots[snapshots_before_death].txn > death
+        txns, next_ordinal = self._chain(bucket_id).txns, snapshots_before_death + 1
+        is_after_last = snapshots_before_death == 0 or txns[snapshots_before_death] < death
+        is_before_next = next_ordinal == len(txns) or txns[next_ordinal] > death
         if not (is_after_last and is_before_next):
             raise LifetimeError(
                 f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
@@ -347,7 +356,3 @@ class ChainView:
 
     def _chain(self, bucket_id: int) -> _BucketChain:
         return self._buckets.get(bucket_id, _NEVER_TAKEN)
-
-
-def _txn(snapshot: ChainedSnapshot) -> Txn:
-    return snapshot.txn

@@ -98,6 +98,7 @@ def a_gap_is_ignored(patch: Patch) -> None:
 def _append_leniently(self: Any, snapshot: records.ChainedSnapshot) -> None:
     self.snapshots.append(snapshot)
     self.ordinals[snapshot.snapshot_id] = len(self.snapshots)
+    self.txns.append(snapshot.txn)
     self.newest_live_ordinals.append(len(self.snapshots))
     self.newest_live_txns.append(snapshot.txn)
     self.live = None
