@@ -2,15 +2,14 @@
 
 A bucket keeps all snapshots that it ever had, by ordinal. Beside them stand two arrays of ever + 1 cells: cell n names
 the newest live snapshot among the first n, once by its ordinal and once by its txn, so that a verdict is one look-up.
-A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other. Cells and txns lie in
-arrays of machine words: what a verdict reads of a bucket of ten thousand snapshots is then near in memory.
+A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other. A third array has the
+txn of the n-th snapshot: a verdict reads no records, which for ten thousand snapshots lie all over the memory.
 
 Any error here means that nothing may be judged reclaimable.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,20 +46,16 @@ class UnknownSnapshotError(ChainViewError):
     """A snapshot that its bucket never had: ask for one that a marker has named."""
 
 
-_WORD = "q"
-"""Signed, of eight bytes: a long of the schemas."""
-
-
 @dataclass(slots=True)
 class _BucketChain:
     """One bucket's list, and its arrays."""
 
     snapshots: list[ChainedSnapshot] = field(default_factory=list)
     ordinals: dict[str, int] = field(default_factory=dict)
-    txns: array[Txn] = field(default_factory=lambda: array(_WORD, [0]))
-    """Cell n is that of the n-th snapshot."""
-    newest_live_ordinals: array[int] = field(default_factory=lambda: array(_WORD, [0]))
-    newest_live_txns: array[Txn] = field(default_factory=lambda: array(_WORD, [0]))
+    txns: list[Txn] = field(default_factory=lambda: [0])
+    """Cell n is that of the n-th snapshot, live or not; cell 0 is before all."""
+    newest_live_ordinals: list[int] = field(default_factory=lambda: [0])
+    newest_live_txns: list[Txn] = field(default_factory=lambda: [0])
     live: tuple[ChainedSnapshot, ...] | None = None
 
     def append(self, snapshot: ChainedSnapshot) -> None:
@@ -88,8 +83,8 @@ class _BucketChain:
         self.snapshots[ordinal - 1] = replace(self.snapshots[ordinal - 1], is_live=False)
         beyond = bisect_right(self.newest_live_ordinals, ordinal, lo=ordinal)
         cell_count = beyond - ordinal
-        self.newest_live_txns[ordinal:beyond] = self.newest_live_txns[ordinal - 1 : ordinal] * cell_count
-        self.newest_live_ordinals[ordinal:beyond] = self.newest_live_ordinals[ordinal - 1 : ordinal] * cell_count
+        self.newest_live_txns[ordinal:beyond] = [self.newest_live_txns[ordinal - 1]] * cell_count
+        self.newest_live_ordinals[ordinal:beyond] = [self.newest_live_ordinals[ordinal - 1]] * cell_count
         self.live = None
 
     def ordinal_of(self, snapshot_id: str) -> int:
@@ -220,7 +215,7 @@ class ChainView:
 
     def previous_array(self, bucket_id: int) -> list[Txn]:
         """``previous`` for every n from 0 to the number of snapshots that the bucket ever had; the caller's own."""
-        return self._chain(bucket_id).newest_live_txns.tolist()
+        return self._chain(bucket_id).newest_live_txns.copy()
 
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
         """Say who holds a version.

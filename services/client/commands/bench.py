@@ -105,8 +105,8 @@ def growth(
     """Measure what an operation costs as a bucket grows, from ten thousand keys to ten million.
 
     Fails (status 1) if a cost bends: if ten times the keys more than double it, or if it grows faster than the keys to
-    the power of 0.2 over all sizes. Costs are processor time with the database's files in memory; delete-from-disk and
-    snapshot-take go by the clock, and delete-from-disk, which waits for the disk, has no bound.
+    the power of 0.2 over all sizes. Costs are processor time with the database's files in memory. Taking a snapshot
+    goes by the clock, as does a delete with files on disk alone, which waits for them and has no bound.
     """
     machine = machine_description()
     with _progress() as tell, prepared(0.0, tell, Sizes()) as conditions:

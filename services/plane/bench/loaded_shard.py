@@ -117,13 +117,13 @@ class LoadedShard:
     def forget_files(self) -> None:
         """Have the machine drop the database's files from its memory: what RocksDB's own cache lacks is then on disk.
 
-        RocksDB has synced each of them, so that nothing keeps the machine from it.
+        A file system without a disk (tmpfs) keeps them; so does any the part of a file that is not synced yet.
         """
         for file in self._open_files():
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _open_files(self) -> Iterator[RawIOBase]:
-        """Its tables, but for those that compaction takes away meanwhile."""
+        """Its SST files, but for those that compaction takes away meanwhile."""
         for path in sorted((self.directory / "db").glob("*.sst")):
             with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
                 yield file

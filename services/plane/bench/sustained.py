@@ -39,8 +39,7 @@ def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
     rate, since a burst knows nothing of what piles up in minutes. Backlog is what was sent and is not freed; it is
     bounded when its median over the last third of the run is at most 1.2 times that over the middle third, before
     which the plane finds its pace. What piles up too late to move a median costs the rate, which counts until the last
-    deletion is freed: 1 % below what was offered are three seconds of five minutes. One command deletes one key
-    (DeleteKey).
+    deletion is freed: of five minutes the target leaves three seconds for it. One command deletes one key (DeleteKey).
     """
     return _sustain(conditions, NAME, flat_deletes, 1)
 
@@ -97,8 +96,8 @@ def _burst_rate(conditions: Conditions, plane: SharedPlane, name: str, deletes_o
 def backlog_figure(name: str, backlog: Backlog, seconds: float) -> Figure:
     """The median of the backlog over the last third of the run, beside that over the middle third.
 
-    Each third's peak is told, not bounded: it is one moment of some thousand, and a short stall of the machine makes
-    it. In three runs whose medians came to 0.95 to 1.02, peaks came to 1.07 to 1.24.
+    Each third's peak is told, not bounded: it is one look of two hundred, and a short stall of the machine makes it. In
+    four runs whose medians came to 0.95 to 1.02, peaks came to 1.07 to 1.24.
     """
     thirds = [
         [left for at, left in backlog if third <= at * 3 / seconds < third + 1] or [0] for third in range(len(_THIRDS))

@@ -12,7 +12,7 @@ from services.client.plane import NamespaceCommand
 from services.plane.bench.bulk import VOLUME, tree_puts
 from services.plane.bench.ceilings import slowest
 from services.plane.bench.conditions import Conditions
-from services.plane.bench.figures import Figure, Target
+from services.plane.bench.figures import Ceiling, Figure, Target
 from services.plane.bench.shared_plane import SharedPlane, shared_plane
 from services.plane.errors import StackError
 
@@ -45,13 +45,17 @@ def measure_tree_delete(conditions: Conditions) -> Sequence[Figure]:
         answer_seconds, freed_seconds = _delete_tree(plane, bucket, top, count)
         answers.append(answer_seconds)
         seconds += freed_seconds
+    return tree_figures(answers, seconds, count, ceiling)
+
+
+def tree_figures(answers: Sequence[float], seconds: float, count: int, ceiling: Ceiling) -> list[Figure]:
+    """The median of the answers' seconds, and the rate at which trees of so many files each were freed."""
     details = {"files": count, "trees": len(answers)}
     answered = {**details, "slowest_ms": max(answers) * 1_000}
+    freed = {**details, "seconds": seconds}
     return [
         Figure(f"{NAME}/answer", median(answers) * 1_000, "ms", ANSWERED, None, answered),
-        Figure(
-            f"{NAME}/freed", count * len(answers) / seconds, "files/s", FREED, ceiling, {**details, "seconds": seconds}
-        ),
+        Figure(f"{NAME}/freed", count * len(answers) / seconds, "files/s", FREED, ceiling, freed),
     ]
 
 
