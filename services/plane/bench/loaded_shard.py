@@ -117,7 +117,7 @@ class LoadedShard:
     def forget_files(self) -> None:
         """Have the machine drop the database's files from its memory: what RocksDB's own cache lacks is then on disk.
 
-        A file system without a disk (tmpfs) keeps them; so does any the part of a file that is not synced yet.
+        A file system without a disk (tmpfs) keeps them; any other one keeps what is not synced yet.
         """
         for file in self._open_files():
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

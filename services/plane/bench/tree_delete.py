@@ -29,8 +29,8 @@ def measure_tree_delete(conditions: Conditions) -> Sequence[Figure]:
     The whole plane runs. A tree has 50 files a directory, each seven levels deep. Trees are put and deleted one after
     another until as many seconds of freeing are measured as the run has, three at least. The answer is timed by a
     client, from sending the command to reading the reply, and its median counts: an answer waits for whatever else a
-    quiet plane does just then, and of single ones one in ten takes twice as long. The clock of what is freed runs on
-    from there until the block store has deleted the last block.
+    quiet plane does just then, half as long again for one in ten. The clock of what is freed runs on from there until
+    the block store has deleted the last block.
     """
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)
