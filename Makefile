@@ -1,9 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test chaos up down status bench lint lock
+.PHONY: help setup run test faults chaos fuzz campaign up down status bench figures lint lock
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
+CLASSES := .deepclean/jars/.classes
 COMPILED := .venv/.compiled
+FUZZER := .venv/.fuzzer
 PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links
@@ -11,17 +13,27 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 help: ## List the targets
 	@awk '/^[a-z-]+:.* ## / {name = $$0; sub(/:.*/, "", name); sub(/.* ## /, ""); printf "%-10s %s\n", name, $$0}' $(MAKEFILE_LIST)
 
-setup: $(INSTALLED) $(COMPILED) $(JARS) ## Install everything into .venv and .deepclean (quick when nothing changed)
+setup: $(INSTALLED) $(COMPILED) $(JARS) $(CLASSES) ## Install everything into .venv and .deepclean (quick when nothing changed)
 
 run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and let git be the judge
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
-	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED))
+	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED))
+
+faults: setup ## Put each known defect back and see that the test meant for it catches it
+	.venv/bin/pytest --numprocesses=auto --faults
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(BROKERS),--brokers $(BROKERS)) $(if $(BESIDE),--beside $(BESIDE))
+
+fuzz: setup $(FUZZER) ## Fuzz decoders, rows, HTTP and the command line for SECONDS=… (60), guided by coverage
+	.venv/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS))
+
+campaign: setup ## Look for faults for HOURS=… (1, or 0.1): simulator, chaos, recordings, fuzzer; goes on where it was interrupted
+	-@$(MAKE) --no-print-directory $(FUZZER)
+	.venv/bin/python -m tests.campaign $(if $(HOURS),--hours $(HOURS))
 
 up: setup ## Start a plane that stays
 	.venv/bin/deepclean up
@@ -35,6 +47,11 @@ status: setup ## Show how the plane does: processes, throughput, backlog, lag, d
 bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB (the better part of an hour)
 	.venv/bin/deepclean bench
 
+figures: setup ## Measure in small, about a minute, and tell what has moved since the last release by more than noise
+	@mkdir -p .deepclean
+	.venv/bin/deepclean bench --small --json .deepclean/figures.json
+	.venv/bin/deepclean bench compare docs/figures/release.json .deepclean/figures.json
+
 lint: setup ## Check style and types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -42,6 +59,7 @@ lint: setup ## Check style and types
 
 lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --upgrade --extra fuzz --constraint requirements.lock --output-file requirements-fuzz.lock pyproject.toml
 	$(LOCK) --upgrade --group pyproject.toml:build --constraint requirements.lock --output-file requirements-build.lock
 	.venv/bin/python -m services.plane.jars --lock services/plane/jars.lock
 
@@ -64,6 +82,11 @@ $(INSTALLED): requirements-build.lock requirements.lock pyproject.toml
 	@$(PIP) --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(FUZZER): requirements-fuzz.lock $(INSTALLED)
+	@echo "Installing the fuzzer (without it a campaign leaves the fuzzer out)"
+	@$(PIP) --require-hashes --only-binary :all: -r requirements-fuzz.lock
+	@touch $@
+
 $(COMPILED): schemas/avro_binary.py schemas/compile.py $(INSTALLED)
 	@.venv/bin/python -m schemas.compile
 	@touch $@
@@ -71,4 +94,9 @@ $(COMPILED): schemas/avro_binary.py schemas/compile.py $(INSTALLED)
 $(JARS): services/plane/jars.lock $(INSTALLED)
 	@echo "Fetching what is missing of the jars of Kafka and Spark"
 	@.venv/bin/python -m services.plane.jars $(@D)
+	@touch $@
+
+$(CLASSES): services/plane/class_archives.py streaming/class_archive.py $(JARS) $(COMPILED)
+	@echo "Keeping the classes of Kafka and Spark, so that both start in half the time"
+	@.venv/bin/python -m services.plane.class_archives $(@D)
 	@touch $@

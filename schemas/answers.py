@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.records import (
+    BreakerCause,
     BreakerLimits,
     BreakerTrip,
     CollectorState,
@@ -19,7 +20,6 @@ from schemas.records import (
     KeyRow,
     PurgeHourRow,
     RetentionPolicy,
-    SnapshotListRow,
     SpaceCellValue,
 )
 
@@ -104,7 +104,8 @@ class BucketSpace:
     unexpanded_directories: int
     """Deleted directories that are not expanded; their files still count as live. Counted up to 1,000."""
     cells: tuple[SpaceCellValue, ...]
-    snapshots: tuple[SnapshotListRow, ...]
+    """A page of the space matrix, by first and last holder; all figures beside it are of the whole matrix."""
+    live_snapshots: int
     claims_stopped: str
     """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
 
@@ -270,6 +271,8 @@ class ShardBacklog:
     freed_bytes: int
     """Confirmed by SCM, ever."""
     freed_versions: int
+    refused_rows: int
+    """Rows that two judges had passed and that were kept because a snapshot holds them, ever: must stay 0."""
     chain_version: int
     live_bytes: int
     """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
@@ -283,6 +286,8 @@ class ShardBacklog:
     shadow_versions: int
     collectors: dict[CollectorState, int]
     """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
+    trips: dict[BreakerCause, int]
+    """Buckets whose breaker has tripped, by why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,17 @@ class Codec(Generic[R]):
         """
         return avro_binary.write_around(self._kind, first, rest)
 
+    def encode_before_last(self, fields: Fields) -> bytes:
+        """Avro binary of a record up to its last field, which is encoded already and goes behind it.
+
+        Raises:
+            TypeError: these are not all fields but one, the last: a record that begins so would be broken.
+        """
+        *names, last = self._kind.names
+        if fields.keys() != set(names):
+            raise TypeError(f"{self.record_class.__name__} ends with {last}, behind {names} and not {list(fields)}")
+        return avro_binary.write_fields(Record(self.record_class, names, self._kind.kinds[:-1]), fields)
+
     def decode_head(self, body: bytes) -> R:
         """The record whose fields are the first ones in some longer record's bytes.
 

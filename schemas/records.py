@@ -66,10 +66,13 @@ class CollectorState(StrEnum):
 
 
 class BreakerCause(StrEnum):
-    """What a claim would have exceeded: the limits of the hour, or what the space matrix says that nobody holds."""
+    """Why the breaker trips: a claim would have exceeded the limits of the hour, or what the space matrix says that
+    nobody holds; or rows and figures of the bucket disagree.
+    """
 
     LIMITS = "LIMITS"
     FORECAST = "FORECAST"
+    FIGURES = "FIGURES"
 
 
 class RollbackOutcome(StrEnum):
@@ -289,6 +292,7 @@ class TakeSnapshot:
     bucket: str
     snapshot_id: str
     user: str = ""
+    requested_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -716,6 +720,8 @@ class DeletedEntries:
     sweep_id: int = 0
     sweep_page: int = 0
     barrier: Barrier | None = None
+    sweep_txn: int = 0
+    sweep_part: int = 0
 
 
 # Gc.ledger
@@ -766,10 +772,12 @@ class ChainedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ChainedBucket:
-    """The list of all snapshots that a bucket ever had."""
+    """The live snapshots of a bucket, and how far its list goes."""
 
     bucket_id: int
     snapshots: tuple[ChainedSnapshot, ...]
+    snapshots_ever: int = 0
+    newest_txn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -794,9 +802,11 @@ class ChainDrop:
 
 @dataclass(frozen=True, slots=True)
 class FullChain:
-    """The whole chain view: a reader may start here."""
+    """The whole chain view, or a part of it: a reader may start at part 1, and has the view with the last part."""
 
     buckets: tuple[ChainedBucket, ...]
+    part: int = 1
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -843,6 +853,8 @@ class SpaceUpdate:
     snapshots: tuple[SnapshotSize, ...]
     oldest_unexpanded_death: int
     newest_unexpanded_death: int
+    deleted_path: str = ""
+    deleted_ms: int = 0
 
 
 # Gc.purge-*
@@ -859,6 +871,7 @@ class PurgeKeys:
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
     barrier: Barrier | None = None
+    is_sweep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -886,6 +899,18 @@ class PurgeDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class SweptParts:
+    """Messages of a sweep's page, by columns.
+
+    A txn and a number name a message for ever, however often it is sent or judged.
+    """
+
+    txns: tuple[int, ...]
+    numbers: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SweepResult:
     """Verdicts over a part of a sweep's page.
 
@@ -900,6 +925,7 @@ class SweepResult:
     reclaimable_directories: int
     chain_version: int
     barrier: Barrier | None = None
+    parts: SweptParts | None = None
 
 
 # Scm
@@ -1316,7 +1342,7 @@ class KeyStart:
 
 @dataclass(frozen=True, slots=True)
 class KeyHead:
-    """The first fields of a KeyRow, and so of a DeletedKeyRow and a ClaimedRow: all that a deletion looks at."""
+    """The first fields of a KeyRow, and so of a DeletedKeyRow: all that a deletion looks at."""
 
     object_id: int
     birth: int
@@ -1374,6 +1400,8 @@ class DeletedDirectoryRow:
     child_rows: int
     is_expansion_begun: bool = False
     deletion_time_ms: int = 0
+    next_directory: str = ""
+    next_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1391,8 +1419,15 @@ class RenameRow:
 class ClaimedRow:
     """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
 
+    facts: bytes
+    numbers: bytes
     version: DeletedKeyRow
-    claim_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedHead:
+    """The first fields of a ClaimedRow: all that finishing it looks at."""
+
     facts: bytes
     numbers: bytes
 
@@ -1411,6 +1446,18 @@ class RollbackRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanSearchRow:
+    """orphanSearchTable: the search for an owner of blocks that an audit has found orphaned, and how far it is."""
+
+    command: RequeueOrphans
+    table: int
+    next_key: bytes
+    rows: int
+    owner: str
+    log_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackNameRow:
     """rollbackNameTable: where an object is in the snapshot, while a rollback goes on."""
 
@@ -1419,7 +1466,7 @@ class RollbackNameRow:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotListRow:
-    """snapshotListTable: one of all the snapshots that a bucket ever had."""
+    """snapshotListTable, snapshotIdTable: one of the snapshots of a bucket."""
 
     snapshot_id: str
     bucket_id: int
@@ -1498,6 +1545,17 @@ class CollectorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReclaimClockRow:
+    """reclaimClockTable: since when what nobody holds of a bucket may be claimed. Nothing is decided by it."""
+
+    drop_txns: tuple[int, ...]
+    drop_times_ms: tuple[int, ...]
+    forgotten_txn: int
+    forgotten_time_ms: int
+    running_since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardState:
     """transactionInfoTable: the shard's counters."""
 
@@ -1510,6 +1568,7 @@ class ShardState:
     skipped_txns: int = 0
     stored_bytes: int = 0
     claims_stopped_ms: int = -1
+    refused_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1618,6 +1677,7 @@ class WaitingPurge:
     rows: RowNames
     snapshots_before_death: tuple[int, ...]
     due_ms: int = 0
+    is_sweep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1631,21 +1691,21 @@ class KnownCollectorsRow:
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """chainTable: one marker of the chain, as it came."""
+    """chainTable: a marker of the chain, or what a part of the chain comes to."""
 
     record: SnapshotChainRecord
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRow:
-    """storeTable: what is known of the cleanliness of one snapshot's store."""
+    """storeTable: the store of one live snapshot.
+
+    It is clean when sweepTable has no sweep of it.
+    """
 
     snapshot_id: str
     bucket_id: int
-    txn: int
     reset_version: int
-    needs_sweep: bool
-    is_flagged: bool
     attempt: int
 
 
@@ -1654,14 +1714,16 @@ class OpenSweepPage:
     """A page of a sweep of which not every row was judged yet."""
 
     page: int
+    start_table: int
+    start_key: bytes
+    sent_txn: int
     sent_rows: int
-    judged_rows: int
-    judged_parts: tuple[int, ...]
+    judged: SweptParts
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """sweepTable: a sweep on its way."""
+    """sweepTable: a sweep, queued or on its way."""
 
     sweep_id: int
     snapshot_id: str
@@ -1670,14 +1732,17 @@ class SweepRow:
     until_death: int
     after_birth: int
     until_birth: int
-    reset_version: int
     page: int
     next_table: int
     next_key: bytes
     open_pages: tuple[OpenSweepPage, ...]
     reclaimable_rows: int
     unexpanded_directories: int
+    turn: int
+    is_inherited: bool
+    pause_ms: int
     due_ms: int
+    times_late: int
 
 
 # Tables of directory_deletion
@@ -1820,6 +1885,7 @@ class RetentionRow:
     failure: str
     failure_time_ms: int
     is_failure_of_snapshot: bool
+    set_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1894,8 +1960,16 @@ class DeadLetterRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotCountRow:
+    """snapshotCountTable: how far the list of all snapshots goes that a bucket ever had."""
+
+    snapshots_ever: int
+    newest_txn: int
+
+
+@dataclass(frozen=True, slots=True)
 class CountRow:
-    """unexpandedTable, countTable: a number."""
+    """untakenTable, overTable, unexpandedTable, countTable: a number."""
 
     count: int
 

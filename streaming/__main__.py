@@ -143,8 +143,7 @@ def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
     watcher = threading.Thread(target=watch, name="watcher", daemon=True)
     watcher.start()
     stop.wait()
-    if job.is_active:
-        job.stop()
+    job.stop()
     watcher.join()
     if failures:
         raise failures[0]

@@ -5,7 +5,7 @@ The states of a bucket are read side by side, so that a row that is the same in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from schemas.codec import codec
-from schemas.records import DeletedDirectoryRow, DirectoryRow, InventoryRow, KeyHead
+from schemas.records import ClaimedRow, DeletedDirectoryRow, DirectoryRow, InventoryRow, KeyHead, KeyRow
 from streaming.audit_reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
 from streaming.audit_shard import (
     CLAIMED,
@@ -178,7 +178,9 @@ def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
 
 
 def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
-    decode = codec(KeyHead).decode_head
+    decode: Callable[[bytes], KeyHead | KeyRow] = _decode_claimed
+    if task.family == DELETED:
+        decode = codec(KeyHead).decode_head
     kind = int(FactKind.DELETED if task.family == DELETED else FactKind.CLAIMED)
     with opener(shard.copies.namespace, (task.family,)) as rows:
         for key, value in rows.scan(task.family, *task.part):
@@ -190,6 +192,11 @@ def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Itera
                 kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
                 task.bucket_id, head.object_id, head.birth, int(key.split(b"/")[3], 16), key,
             )  # fmt: skip
+
+
+def _decode_claimed(row: bytes) -> KeyRow:
+    """The version in a claimed row."""
+    return codec(ClaimedRow).decode(row).version.key
 
 
 def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:

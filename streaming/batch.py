@@ -8,22 +8,20 @@ verdict nor a barrier counts as such, a null too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.functions import col, lit, when
 
-from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, resolved_schema, schema_fingerprint
-from schemas.records import Barrier, DeletedEntries, DeletedKind
+from schemas.codec import FINGERPRINT_HEADER, codec, resolved_schema
+from schemas.records import DeletedEntries, DeletedKind
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
 from streaming.judging import ROWS_PER_MESSAGE
-from streaming.rule import HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
+from streaming.rule import CHAIN_COLUMNS, HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
+from streaming.written_messages import WrittenMessages, as_text, fingerprint_header
 
 OFFSETS_PER_GROUP = 200
 """A message holds a thousand rows at most; a group's rows are held in memory together.
@@ -36,69 +34,60 @@ DEAD_LETTER_BYTES = 900_000
 SURROUNDING_BYTES = 50_000
 """Nor of a key and headers."""
 
-BARRIER = "barrier"
+PASSED_OVER = "passed over"
 PREMATURE = "premature"
+PREMATURE_ERROR = "PrematureError"
 EMPTY = "empty"
 COLUMNS_ERROR = "ColumnsError"
 DECODE_ERROR = "DecodeError"
 _BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint>"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBarrier:
-    """A barrier that was among the entries of a batch."""
-
-    shard: int
-    offset: int
-    barrier: Barrier
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
-    """What one batch held."""
-
-    entries: int
-    reclaimable: int
-    held: int
-    dead_letters: int
-    premature: int
-    """Entries that know of more chain than the view; nothing was sent about them."""
-    barriers: tuple[PlacedBarrier, ...]
-
-
 class BatchPlan:
     """Turns a batch of messages of gc.deleted-entries into the messages that it causes."""
 
     def __init__(self) -> None:
-        schemas = _EntrySchemas()
+        schemas = WrittenMessages(DeletedEntries)
         self._placed = [
             col("partition").alias("shard"),
-            col("offset"),
-            col("value"),
-            _fingerprint().alias("fingerprint"),
+            *(col("offset"), col("value")),
+            fingerprint_header().alias("fingerprint"),
             col("key").alias("message_key"),
             col("headers").alias("message_headers"),
         ]
-        self._numbered = [col("*"), schemas.number(col("fingerprint")).alias("schema_number")]
-        self._decoded = [col("*"), schemas.decode(col("value"), col("schema_number")).alias("entry")]
-        self._checked = [col("*"), schemas.is_exact().alias("is_exact"), _has_whole_rows().alias("has_whole_rows")]
+        number = schemas.number(col("fingerprint"))
+        readable = when(col("view_version").isNotNull(), col("value"))  # the rest is only counted
+        self._decoded = [col("*"), schemas.decode(readable, number).alias("decoded")]
+        self._checked = [
+            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "message_key", "message_headers")),
+            col("view_version"),
+            col("decoded.message").alias("entry"),
+            (schemas.is_exact(col("decoded")) & _has_text()).alias("is_exact"),
+            _has_whole_rows(col("decoded.message")).alias("has_whole_rows"),
+        ]
+        self._known = [col("*"), _is_judged().alias("is_judged")]
         self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
         self._rows = [
-            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "is_exact", "has_whole_rows")),
-            *(_unless_readable(name) for name in ("message_key", "message_headers")),
-            *(col(f"entry.{name}") for name in ("chain_version", "sweep_id", "sweep_page", "barrier")),
+            *(col(name) for name in ("shard", "offset", "fingerprint", "view_version", "is_exact", "has_whole_rows")),
+            *(_unless_judged(name) for name in ("value", "message_key", "message_headers")),
+            *(col(f"entry.{name}") for name in ("chain_version", *_SWEEP)),
+            _barrier().alias("barrier"),
             col("entry.rows.kind"),
+            functions.size("entry.rows.object_ids").cast("long").alias("message_rows"),
             col("object_id"),
             *(_cell(place).alias(name) for name, place in _COLUMNS.items()),
         ]
         self._is_of_bucket = (col("entries.shard") == col("view.shard")) & (
             col("entries.bucket_id") == col("view.bucket_id")
         )
-        self._judged = [col("*"), _verdict().alias("verdict")]
         self._stretch = functions.expr(f"offset div {OFFSETS_PER_GROUP}").alias("stretch")
         self._collected = _collected()
-        self._observed = _observed()
-        self._message = functions.explode(functions.concat(*_messages())).alias("message")
+        self._results = [
+            *(col(name) for name in _RESULTS),
+            functions.size("letters").cast("long").alias("dead_letters"),
+        ]
+        self._messages = functions.concat(*_messages()).alias("messages")
+        self._message = functions.explode("messages").alias("message")
         self._sent = [
             col("shard").alias("partition"),
             col("message.topic").alias("topic"),
@@ -108,88 +97,34 @@ class BatchPlan:
             ).alias("headers"),
         ]
 
-    def messages(self, batch: DataFrame, view: DataFrame, versions: str) -> DataFrame:
-        """All that is to be sent but for the barriers, as the Kafka sink wants it.
+    def judged(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True) -> DataFrame:
+        """A row for each stretch of offsets, and page of a sweep within it: what was found, and what is to be sent.
 
-        ``versions`` is a Spark array with the chain version of each shard's view, as text. What is observed on the way
-        is for ``batch_outcome``.
+        ``versions`` is a Spark array with the chain version of each shard's view, as text. A shard without one is
+        passed over. A message that knows of more chain than the view is only named, or with ``is_patient`` false put
+        aside as a dead letter.
         """
-        read = batch.select(*self._placed).select(*self._numbered).select(*self._decoded).select(*self._checked)
+        version = functions.get(functions.expr(versions), col("shard"))
+        placed = batch.select(*self._placed).select(col("*"), version.alias("view_version"))
+        read = placed.select(*self._decoded).select(*self._checked).select(*self._known)
         entries = read.select(*self._exploded).select(*self._rows)
         joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
-        version = functions.get(functions.expr(versions), col("entries.shard"))
-        judged = joined.select(
-            col("entries.*"), col("previous_cells"), col("taken_cells"), version.alias("view_version")
-        ).select(*self._judged)
+        cells = joined.select(col("entries.*"), *map(col, CHAIN_COLUMNS))
+        judged = cells.select(col("*"), _verdict(is_patient=is_patient).alias("verdict"))
         grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
-        return grouped.observe("outcome", *self._observed).select("shard", self._message).select(*self._sent)
+        return grouped.select("shard", *self._results, self._messages)
+
+    def to_send(self, judged: DataFrame) -> DataFrame:
+        """All that is to be sent but for the barriers, as the Kafka sink wants it."""
+        return judged.select("shard", self._message).select(*self._sent)
+
+    def results(self, judged: DataFrame) -> DataFrame:
+        """What was found, for ``batch_outcome``."""
+        return judged.select("shard", *_RESULTS, "dead_letters")
 
 
-def batch_outcome(observed: Mapping[str, Any]) -> BatchOutcome:
-    """What was counted while a batch was written."""
-    placed = [
-        PlacedBarrier(one["shard"], one["offset"], Barrier(**one["barrier"]))
-        for one in json.loads(observed["barriers"] or "[]")
-    ]
-    return BatchOutcome(
-        entries=observed["entries"] or 0,
-        reclaimable=observed["reclaimable"] or 0,
-        held=observed["held"] or 0,
-        dead_letters=observed["dead_letters"] or 0,
-        premature=observed["premature"] or 0,
-        barriers=tuple(sorted(placed, key=lambda one: (one.shard, one.offset))),
-    )
-
-
-def _fingerprint() -> Column:
-    """The header of the writer's schema; null without one, and empty for one without a value."""
-    place = functions.array_position(col("headers.key"), FINGERPRINT_HEADER).cast("int")
-    return when(place > 0, functions.coalesce(functions.get(col("headers.value"), place - 1), lit(b"")))
-
-
-class _EntrySchemas:
-    """The schemas of an entry that are known here, the newest one first."""
-
-    def __init__(self) -> None:
-        name = DeletedEntries.__name__
-        newest = resolved_schema(name)
-        released = list(released_schemas(name))
-        self._first_fingerprint = schema_fingerprint(released[0] if released else newest)
-        by_fingerprint = {schema_fingerprint(schema): schema for schema in (newest, *released)}
-        self._fingerprints = list(by_fingerprint)
-        self._schemas = [_as_text(schema) for schema in by_fingerprint.values()]
-
-    def number(self, fingerprint: Column) -> Column:
-        """Which schema wrote a message; null for one that is unknown."""
-        first = self._fingerprints.index(self._first_fingerprint)
-        choice = when(fingerprint.isNull(), lit(first))
-        for number, known in enumerate(self._fingerprints):
-            choice = choice.when(fingerprint == lit(known), lit(number))
-        return choice
-
-    def decode(self, value: Column, number: Column) -> Column:
-        """The entry, as the newest schema has it; a null, or a struct of nulls, for what cannot be read."""
-        options = {"mode": "PERMISSIVE", "avroSchema": self._schemas[0]}
-        return _by_number(number, [from_avro(value, schema, options) for schema in self._schemas])
-
-    def is_exact(self) -> Column:
-        """Whether the entry was read, and its bytes are what its schema would write: nothing follows them."""
-        value, number = col("value"), col("schema_number")
-        newest, *older = self._schemas
-        written = [to_avro(col("entry"), newest)]
-        written += [to_avro(from_avro(value, schema, {"mode": "PERMISSIVE"}), schema) for schema in older]
-        same = _by_number(number, [again == value for again in written])
-        return functions.coalesce(when(col("entry.rows.object_ids").isNotNull(), same), lit(False))
-
-
-def _by_number(number: Column, columns: list[Column]) -> Column:
-    first, *others = columns
-    choice = when(number == 0, first)
-    for place, column in enumerate(others, start=1):
-        choice = choice.when(number == place, column)
-    return choice
-
-
+_SWEEP = ("sweep_id", "sweep_page", "sweep_txn", "sweep_part")
+"""What a message says of the sweep that sent it."""
 _COLUMNS = {
     "bucket_id": "rows.bucket_ids",
     "birth": "rows.births",
@@ -201,39 +136,64 @@ _NAME_COLUMNS = {"bucket_ids": "bucket_id", "object_ids": "object_id", "births":
 """The lists of a RowNames, and what each holds of a row."""
 
 
-def _has_whole_rows() -> Column:
+def _has_whole_rows(entry: Column) -> Column:
     """Whether each row has its place in all columns; null for a message that cannot be read."""
-    size = functions.size("entry.rows.object_ids")
-    same = [functions.size(f"entry.{place}") == size for place in _COLUMNS.values()]
-    return reduce(and_, same)
+    size = functions.size(entry["rows"]["object_ids"])
+    places = (reduce(lambda column, name: column[name], place.split("."), entry) for place in _COLUMNS.values())
+    return reduce(and_, (functions.size(place) == size for place in places))
 
 
-def _unless_readable(name: str) -> Column:
+def _has_text() -> Column:
+    """Whether the texts of a message are UTF-8, which Spark's decoder does not ask."""
+    barrier = col("decoded.message.barrier")
+    is_text = functions.is_valid_utf8(barrier["barrier_id"]) & functions.is_valid_utf8(barrier["origin"])
+    return barrier.isNull() | is_text
+
+
+def _is_judged() -> Column:
+    """Whether a message can be read and the view knows enough for it: its rows are looked at then."""
+    is_known = col("entry.chain_version") <= col("view_version")
+    return functions.coalesce(col("is_exact") & col("has_whole_rows") & is_known, lit(False))
+
+
+def _unless_judged(name: str) -> Column:
     """What only a letter about the whole message has: the rows of a good one do without."""
-    return when(col("is_exact") & col("has_whole_rows"), lit(None)).otherwise(col(name)).alias(name)
+    return when(~col("is_judged"), col(name)).alias(name)
 
 
 def _object_ids() -> Column:
     """The column that makes the rows; null, which makes one row without any, where nothing can be judged."""
-    return when(col("is_exact") & col("has_whole_rows"), col("entry.rows.object_ids"))
+    return when(col("is_judged"), col("entry.rows.object_ids"))
+
+
+def _barrier() -> Column:
+    """The barrier of a message: once, however many rows it has."""
+    return when(col("is_judged") & (functions.coalesce(col("place"), lit(0)) == 0), col("entry.barrier"))
 
 
 def _cell(column: str) -> Column:
     return functions.get(col(f"entry.{column}"), col("place"))
 
 
-def _verdict() -> Column:
+def _verdict(*, is_patient: bool) -> Column:
     """What is to become of a row; null counts as unreadable."""
-    names = ("birth", "death", "snapshots_before_death", "previous_cells", "taken_cells")
+    names = ("birth", "death", "snapshots_before_death", *CHAIN_COLUMNS)
     judged = verdict(*(col(name) for name in names))
     return (
-        when(~col("is_exact"), lit(DECODE_ERROR))
+        when(col("view_version").isNull(), lit(PASSED_OVER))
+        .when(~col("is_exact"), lit(DECODE_ERROR))
         .when(~col("has_whole_rows"), lit(COLUMNS_ERROR))
-        .when(col("barrier").isNotNull(), lit(BARRIER))
+        .when(col("chain_version") > col("view_version"), lit(PREMATURE if is_patient else PREMATURE_ERROR))
         .when(col("object_id").isNull(), lit(EMPTY))
         .when(col("chain_version") <= col("view_version"), judged)
-        .when(col("chain_version") > col("view_version"), lit(PREMATURE))
     )
+
+
+_RESULTS = (
+    *("entries", "reclaimable_rows", "reclaimable_directories", "held"),
+    *("barriers", "premature", "passed_first", "passed_last"),
+)
+"""What a group says to the driver."""
 
 
 def _collected() -> list[Column]:
@@ -246,21 +206,25 @@ def _collected() -> list[Column]:
         *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
         is_reclaimable.alias("is_reclaimable"),
     )
-    barrier = functions.struct("shard", "offset", "barrier")
-    is_settled = col("verdict").isin(RECLAIMABLE, HELD, BARRIER, EMPTY, PREMATURE)
+    is_settled = col("verdict").isin(RECLAIMABLE, HELD, EMPTY, PREMATURE, PASSED_OVER)
+    passed = when(col("verdict") == PASSED_OVER, col("offset"))
+    premature = functions.struct("offset", "chain_version")
+    is_judged = col("object_id").isNotNull()
     collected = {
         "keys": functions.collect_list(when(is_reclaimable & is_key, row)),
         "renames": functions.collect_list(when(is_reclaimable & is_rename, row)),
         "directories": functions.collect_list(when((is_reclaimable | is_held) & is_directory, directory)),
         "letters": functions.collect_list(when(is_settled, lit(None)).otherwise(_dead_letter())),
-        "barriers": functions.collect_list(when(col("verdict") == BARRIER, barrier)),
+        "barriers": functions.collect_list(when(col("barrier").isNotNull(), functions.struct("offset", "barrier"))),
+        "premature": functions.collect_list(when(col("verdict") == PREMATURE, premature)),
         "view_version": functions.max("view_version"),
-        "first_offset": functions.min("offset"),
+        "parts": functions.collect_set(when(is_judged, functions.struct("sweep_txn", "sweep_part", "message_rows"))),
+        "passed_first": functions.min(passed),
+        "passed_last": functions.max(passed),
         "entries": functions.count("object_id"),
         "reclaimable_rows": functions.count_if(is_reclaimable & ~is_directory),
         "reclaimable_directories": functions.count_if(is_reclaimable & is_directory),
         "held": functions.count_if(is_held),
-        "premature": functions.count_if(col("verdict") == PREMATURE),
     }
     return [column.alias(name) for name, column in collected.items()]
 
@@ -281,6 +245,13 @@ def _dead_letter() -> Column:
             functions.format_string(
                 "a version born at %d in bucket %d cannot die at %d after %d snapshots; keep the row",
                 *("birth", "bucket_id", "death", "snapshots_before_death"),
+            ),
+        )
+        .when(
+            error == PREMATURE_ERROR,
+            functions.format_string(
+                "sent at chain version %d, which gc.snapshot-chain has not come to: it is at %d; keep the rows",
+                *("chain_version", "view_version"),
             ),
         )
         .when(error == COLUMNS_ERROR, lit("not every row has its place in all lists; keep the rows"))
@@ -343,21 +314,10 @@ def _one_row() -> Column:
         "sweep_id": col("sweep_id"),
         "sweep_page": col("sweep_page"),
         "barrier": lit(None).cast(_BARRIER_TYPE),
+        "sweep_txn": col("sweep_txn"),
+        "sweep_part": col("sweep_part"),
     }
-    return to_avro(_struct(fields), _as_text(resolved_schema(DeletedEntries.__name__)))
-
-
-def _observed() -> list[Column]:
-    """Counts of the whole batch, and its barriers."""
-    counts = {
-        "entries": col("entries"),
-        "reclaimable": col("reclaimable_rows") + col("reclaimable_directories"),
-        "held": col("held"),
-        "dead_letters": functions.size("letters").cast("long"),
-        "premature": col("premature"),
-    }
-    barriers = functions.to_json(functions.flatten(functions.collect_list("barriers")))
-    return [*(functions.sum(column).alias(name) for name, column in counts.items()), barriers.alias("barriers")]
+    return to_avro(_struct(fields), as_text(resolved_schema(DeletedEntries.__name__)))
 
 
 def _messages() -> list[Column]:
@@ -370,6 +330,7 @@ def _messages() -> list[Column]:
             columns = {"kind": lit(kind.value), **{many: rows[one] for many, one in _NAME_COLUMNS.items()}}
             fields = {"chain_version": version, "rows": _struct(columns)}
             fields |= {"snapshots_before_death": rows["snapshots_before_death"], "barrier": no_barrier}
+            fields |= {"is_sweep": col("sweep_id") != 0}
             return _message(PURGE_KEYS, _struct(fields))
 
         return functions.transform(_slices(found), purge_keys)
@@ -378,10 +339,14 @@ def _messages() -> list[Column]:
         fields = {"chain_version": version, "directories": directories, "barrier": no_barrier}
         return _message(PURGE_DIRECTORIES, _struct(fields))
 
-    counts = ("first_offset", "reclaimable_rows", "reclaimable_directories")
+    counts = ("reclaimable_rows", "reclaimable_directories")
     result = {name: col(name) for name in ("sweep_id", "sweep_page", *counts)}
-    result |= {"judged_rows": col("entries"), "chain_version": version, "barrier": no_barrier}
-    is_swept = (col("sweep_id") != 0) & (col("premature") == 0)
+    # Nobody reads these two: the parts name what was judged.
+    result |= {name: lit(0).cast("long") for name in ("first_offset", "judged_rows")}
+    result |= {"chain_version": version, "barrier": no_barrier}
+    parts = {"txns": "sweep_txn", "numbers": "sweep_part", "rows": "message_rows"}
+    result |= {"parts": _struct({name: col("parts")[column] for name, column in parts.items()})}
+    is_swept = (col("sweep_id") != 0) & (col("entries") > 0)
     return [
         purges(DeletedKind.KEY, "keys"),
         purges(DeletedKind.RENAME_ENTRY, "renames"),
@@ -400,22 +365,9 @@ def _slices(name: str) -> Column:
 
 def _message(topic: Topic, record: Column) -> Column:
     encoder = codec(topic.record)
-    body = to_avro(record, _as_text(resolved_schema(topic.record.__name__)))
+    body = to_avro(record, as_text(resolved_schema(topic.record.__name__)))
     return _struct({"topic": lit(topic.name), "value": body, "fingerprint": lit(encoder.fingerprint)})
 
 
 def _struct(fields: Mapping[str, Column]) -> Column:
     return functions.struct(*(column.alias(name) for name, column in fields.items()))
-
-
-def _as_text(schema: JsonSchema) -> str:
-    """A schema without its docs: Spark writes the text into every plan."""
-    return json.dumps(_without_docs(schema), separators=(",", ":"))
-
-
-def _without_docs(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_without_docs(branch) for branch in node]
-    if isinstance(node, dict):
-        return {name: _without_docs(value) for name, value in node.items() if name != "doc"}
-    return node

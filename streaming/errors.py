@@ -19,16 +19,6 @@ class TryAgainError(StreamingError):
     """Nothing was lost; started again, the job does the same batch once more."""
 
 
-class ChainError(StopError):
-    """A marker of the snapshot chain is missing or cannot be read: nothing may be judged."""
-
-    def __init__(self, shard: int, reason: str) -> None:
-        super().__init__(
-            f"Shard {shard}: the snapshot chain cannot be followed ({reason}); nothing is judged until "
-            f"gc.snapshot-chain is whole again: mend the topic, then start streaming again."
-        )
-
-
 class TopicError(StopError):
     """A topic is missing, is not the one that the checkpoint has read, or has lost what was read."""
 

@@ -5,6 +5,7 @@ It serves the plane in one process and the simulator, and holds the Spark job to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +17,7 @@ from schemas.records import (
     PurgeDirectory,
     PurgeKeys,
     SweepResult,
+    SweptParts,
 )
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict
@@ -59,10 +61,10 @@ class JudgedBatch:
 class _SweepPart:
     """What was found about the part of a sweep's page that lies in this batch."""
 
-    first_offset: int
-    judged_rows: int = 0
     reclaimable_rows: int = 0
     reclaimable_directories: int = 0
+    rows: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    """Of each message its txn, its number and its offset: when it came twice it is counted at one offset."""
 
 
 def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
@@ -72,7 +74,7 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
         PrematureError: an entry knows of more chain than the view.
     """
     batch = JudgedBatch()
-    rows: dict[DeletedKind, list[tuple[Row, int]]] = {}
+    rows: dict[tuple[DeletedKind, bool], list[tuple[Row, int]]] = {}
     directories: list[JudgedDirectory] = []
     parts: dict[tuple[int, int], _SweepPart] = {}
     for logged in entries:
@@ -86,11 +88,12 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
             directories.append(_judged_directory(entry, is_reclaimable=is_reclaimable))
         elif is_reclaimable:
             row = (entry.bucket_id, entry.object_id, entry.birth, entry.death)
-            rows.setdefault(entry.kind, []).append((row, entry.snapshots_before_death))
-    for kind, found in rows.items():
+            rows.setdefault((entry.kind, entry.sweep_id != 0), []).append((row, entry.snapshots_before_death))
+    for (kind, is_sweep), found in rows.items():
         for some in _slices(found):
             names = names_of_kind(kind, [row for row, _ in some])
-            batch.purge_keys.append(PurgeKeys(view.version, names, tuple(before for _, before in some)))
+            befores = tuple(before for _, before in some)
+            batch.purge_keys.append(PurgeKeys(view.version, names, befores, None, is_sweep))
     for judged in _slices(directories):
         batch.purge_directories.append(PurgeDirectory(view.version, judged))
     for (sweep_id, sweep_page), part in parts.items():
@@ -127,9 +130,8 @@ def _judged_directory(entry: DeletedEntry, *, is_reclaimable: bool) -> JudgedDir
 
 def _count(parts: dict[tuple[int, int], _SweepPart], logged: LoggedEntry, *, is_reclaimable: bool) -> None:
     entry = logged.entry
-    part = parts.setdefault((entry.sweep_id, entry.sweep_page), _SweepPart(logged.offset))
-    part.first_offset = min(part.first_offset, logged.offset)
-    part.judged_rows += 1
+    part = parts.setdefault((entry.sweep_id, entry.sweep_page), _SweepPart())
+    part.rows[entry.sweep_txn, entry.sweep_part, logged.offset] += 1
     if is_reclaimable and entry.kind is DeletedKind.DIRECTORY:
         part.reclaimable_directories += 1
     elif is_reclaimable:
@@ -140,12 +142,20 @@ def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_versio
     return SweepResult(
         sweep_id=sweep_id,
         sweep_page=sweep_page,
-        first_offset=part.first_offset,
-        judged_rows=part.judged_rows,
+        first_offset=0,  # nobody reads these two: the parts name what was judged
+        judged_rows=0,
         reclaimable_rows=part.reclaimable_rows,
         reclaimable_directories=part.reclaimable_directories,
         chain_version=chain_version,
+        parts=_swept_parts(part),
     )
+
+
+def _swept_parts(part: _SweepPart) -> SweptParts:
+    """The messages of a part, each once."""
+    rows = {(txn, number): count for (txn, number, _), count in part.rows.items()}
+    txns, numbers = zip(*rows, strict=True)
+    return SweptParts(txns, numbers, tuple(rows.values()))
 
 
 def _slices(items: Iterable[T]) -> Iterator[tuple[T, ...]]:

@@ -7,6 +7,10 @@ A message comes twice when metadata dies between sending and knowing that it was
 Its finish txn names it: those of a shard only rise, so of each run only what is above the mark of the last one counts.
 Spark gives a batch that was cut off the same number and the same messages again; it is written into a directory of that
 number, in place of what is there.
+
+A message is read by the schema that its header names, of all that were ever released. One that does not fit it is put
+aside, into a directory beside the rows, and counted: what is behind it is exported all the same. One of a schema that
+is not known here ends the run before anything of its batch is written: it is for a newer job, which goes on there.
 """
 
 from __future__ import annotations
@@ -15,28 +19,31 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.functions import arrays_zip, col, element_at, explode, expr, lit
+from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, struct, when
 from pyspark.sql.functions import max as greatest_of
+from pyspark.sql.functions import min as least_of
 
 from schemas.access import group_prefix
-from schemas.codec import FINGERPRINT_HEADER, released_schemas, schema_fingerprint
 from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
 from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
 from streaming.errors import StopError, StreamingError
 from streaming.session import SessionOptions, spark_session
+from streaming.written_messages import WrittenMessages, fingerprint_header
 
 MARKS_DIRECTORY = "marks"
 CHECKPOINT_DIRECTORY = "checkpoint"
 ROWS_DIRECTORY = "rows"
+UNREADABLE_DIRECTORY = "unreadable"
+DECODE_ERROR = "DecodeError"
+COLUMNS_ERROR = "ColumnsError"
 MAX_MESSAGES_PER_BATCH = 2_000
 _CLAIM_FIELDS = (
     *("claim_txn", "claim_time_ms", "chain_version", "previous_txn", "next_txn"),
@@ -57,7 +64,7 @@ _GROUP_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What a run is told. ``directory`` gets ``rows``, ``marks`` and ``checkpoint``; it belongs to this job."""
+    """What a run is told. ``directory`` gets rows, unreadable messages, marks and checkpoint; it is this job's own."""
 
     bootstrap_servers: str
     directory: Path
@@ -71,11 +78,20 @@ class ExportOptions:
         return {**login, "kafka.bootstrap.servers": self.bootstrap_servers, "groupIdPrefix": group_prefix(CLIENTS)}
 
 
-def export(session: SparkSession, options: ExportOptions) -> int:
-    """Write what is new in the ledger; says how many rows that were.
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a run has written: rows, and messages that could not be read."""
+
+    rows: int
+    unreadable: int
+
+
+def export(session: SparkSession, options: ExportOptions) -> Exported:
+    """Write what is new in the ledger.
 
     Raises:
-        StopError: a message is none of this ledger's, or the topic is not the one that was read before.
+        StopError: the topic is not the one that was read before, the directory cannot be used, or a message is for a
+            newer job.
     """
     has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
     if has_rows and not has_checkpoint:
@@ -96,8 +112,10 @@ def export(session: SparkSession, options: ExportOptions) -> int:
     try:
         query.awaitTermination()
     except Exception as error:
+        if written.failure is not None:
+            raise written.failure from error
         raise StopError(f"The ledger could not be exported: {str(error)[:2_000]}") from error
-    return written.rows
+    return Exported(written.rows, written.unreadable)
 
 
 class _Batches:
@@ -105,23 +123,46 @@ class _Batches:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.rows = 0
+        self._messages = WrittenMessages(LedgerRows)
+        self.rows = self.unreadable = 0
+        self.failure: StopError | None = None
+        """Why no more was written; what Spark raises instead holds it as a text among others."""
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write one batch: its rows first, then the marks behind them; the same batch again gives the same."""
-        marks = self._marks_before(number)
-        rows = new_rows(batch, marks).persist()
         try:
+            self._write(batch, number)
+        except StopError as error:
+            self.failure = error
+            raise
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        marks = self._marks_before(number)
+        read = read_messages(batch, self._messages).persist()
+        rows = new_rows(read, marks).persist()
+        try:
+            stop_at_newer(first_of_schemas(read), self._messages)
             ends = rows.groupBy("shard").agg(greatest_of("finish_txn").alias("finish_txn")).collect()
-            target = self._directory / ROWS_DIRECTORY / f"batch={number}"
             if ends:
-                rows.coalesce(1).write.mode("overwrite").parquet(str(target))
+                rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
             self.rows += rows.count()
+            self._put_aside(read.filter(col("error").isNotNull()), number)
         finally:
             rows.unpersist()
+            read.unpersist()
         marks |= {str(end["shard"]): end["finish_txn"] for end in ends}
         self._save(number, marks)
-        say(batch=number, rows=self.rows)
+        say(batch=number, rows=self.rows, unreadable=self.unreadable)
+
+    def _put_aside(self, unreadable: DataFrame, number: int) -> None:
+        count = unreadable.count()
+        if count:
+            kept = unreadable.select("shard", "offset", "error", "fingerprint", "value").coalesce(1)
+            kept.write.mode("overwrite").parquet(self._target(UNREADABLE_DIRECTORY, number))
+        self.unreadable += count
+
+    def _target(self, name: str, number: int) -> str:
+        return str(self._directory / name / f"batch={number}")
 
     def _marks_before(self, number: int) -> dict[str, int]:
         """Marks as the batch before left them, also when this one was cut off after it had left its own."""
@@ -145,20 +186,61 @@ class _Batches:
         (file.parent / f"{number - 2}.json").unlink(missing_ok=True)
 
 
-def new_rows(batch: DataFrame, marks: dict[str, int]) -> DataFrame:
-    """The rows of a batch of messages, each message once, those above the marks; raises for one that is no message."""
-    (schema,) = released_schemas(LedgerRows.__name__)  # when there are more, each message names its own
-    fingerprint = expr(f"get(filter(headers, one -> one.key = '{FINGERPRINT_HEADER}'), 0).value")
-    is_known = fingerprint.isNull() | (fingerprint == lit(schema_fingerprint(schema)))
-    read = batch.select(
-        col("partition").alias("shard"),
-        is_known.alias("is_known"),
-        from_avro(col("value"), json.dumps(schema), {"mode": "FAILFAST"}).alias("entry"),
-    ).filter(expr("if(is_known, true, raise_error('a message of the ledger has another schema: take a newer job'))"))
-    once = read.select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
-    lengths = " and ".join(f"size(groups.{name}) = size(claim_places)" for name in _GROUP_FIELDS)
-    whole = expr(f"if({lengths}, true, raise_error('the lists of a message of the ledger differ in length'))")
-    passed = _above(once, marks).filter(whole)
+@dataclass(frozen=True, slots=True)
+class FirstOfSchema:
+    """The first message of a batch, in one shard, whose header names a schema."""
+
+    shard: int
+    offset: int
+    fingerprint: bytes | None
+
+
+def first_of_schemas(read: DataFrame) -> list[FirstOfSchema]:
+    """Of each header the first message of the first shard that has it."""
+    first = least_of(struct("shard", "offset")).alias("first")
+    found = read.groupBy("fingerprint").agg(first).select("first.*", "fingerprint").collect()
+    return [
+        FirstOfSchema(row["shard"], row["offset"], None if row["fingerprint"] is None else bytes(row["fingerprint"]))
+        for row in found
+    ]
+
+
+def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> None:
+    """Let no message be passed that a newer job can read.
+
+    Raises:
+        StopError: there is one.
+    """
+    for one in sorted(messages, key=lambda one: (one.shard, one.offset)):
+        if one.fingerprint is not None and known.is_newer(one.fingerprint):
+            raise StopError(
+                f"Message {one.offset} of shard {one.shard} of {LEDGER.name} has a schema that is not known here "
+                f"({one.fingerprint.hex()}): a newer plane has written it. Export with a newer deepclean, which goes "
+                f"on there: nothing of it was passed over."
+            )
+
+
+def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
+    """The messages of a batch as they came, with ``entry``, or with the ``error`` that makes it none.
+
+    Each row has its place in all lists, and names one of its message's claims.
+    """
+    decoded = messages.decode(col("value"), messages.number(col("fingerprint")))
+    lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
+    places = "forall(entry.claim_places, place -> place >= 0 and place < size(entry.claims))"
+    is_whole = coalesce(expr(f"{lengths} and {places}"), lit(False))
+    return (
+        batch.select(col("partition").alias("shard"), "offset", "value", fingerprint_header().alias("fingerprint"))
+        .select("*", decoded.alias("decoded"))
+        .select("*", col("decoded.message").alias("entry"), messages.is_exact(col("decoded")).alias("is_exact"))
+        .select("*", when(~col("is_exact"), DECODE_ERROR).when(~is_whole, COLUMNS_ERROR).alias("error"))
+    )
+
+
+def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
+    """The rows of the messages that could be read, each message once, those above the marks."""
+    once = read.filter(col("error").isNull()).select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
+    passed = _above(once, marks)
     zipped = arrays_zip(col("claim_places"), *(col(f"groups.{name}").alias(name) for name in _GROUP_FIELDS))
     rows = passed.select("shard", "finish_txn", "finish_time_ms", "claims", explode(zipped).alias("row"))
     claim = element_at(col("claims"), col("row.claim_places") + 1)
@@ -201,7 +283,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
         )
         with spark_session(session_options) as session:
-            say(exported=export(session, told))
+            written = export(session, told)
+            say(exported=written.rows, unreadable=written.unreadable)
     except (StreamingError, CredentialsError) as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -12,8 +12,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from schemas.http_token import UNAUTHORIZED, is_authorized
-from streaming.batch import BatchOutcome
+from streaming.outcome import BatchOutcome
 from streaming.rule import HELD, RECLAIMABLE
+from streaming.waiting import Waiting
 
 _BATCH_SECONDS = (0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60)
 
@@ -45,6 +46,23 @@ class ReclaimMetrics:
         self._chain_version = Gauge(
             "deepclean_streaming_chain_version", "Version of the chain view.", ["shard"], registry=registry
         )
+        self._chain_broken = Gauge(
+            "deepclean_streaming_chain_broken",
+            "1 while a shard's snapshot chain cannot be followed, so that nothing of the shard is judged.",
+            ["shard"],
+            registry=registry,
+        )
+        self._passed_over = Gauge(
+            "deepclean_streaming_passed_over_messages",
+            "Messages of a shard that were passed over and are judged once its chain is whole.",
+            ["shard"],
+            registry=registry,
+        )
+        self._premature = Gauge(
+            "deepclean_streaming_premature_messages",
+            "Messages that wait for the snapshot chain to reach what their sender knew of it.",
+            registry=registry,
+        )
         self._behind = Gauge(
             "deepclean_streaming_messages_behind",
             "Most messages of a shard that the last batch left unread, of a thousand entries at most.",
@@ -55,18 +73,33 @@ class ReclaimMetrics:
 
     def batch_judged(self, outcome: BatchOutcome, seconds: float) -> None:
         """A batch is done."""
+        self.caught_up(outcome)
+        self._seconds.observe(seconds)
+        self._last_batch.set(time.time())
+
+    def caught_up(self, outcome: BatchOutcome) -> None:
+        """So much was judged."""
         self._judged.labels(RECLAIMABLE).inc(outcome.reclaimable)
         self._judged.labels(HELD).inc(outcome.held)
         self._entries.inc(outcome.entries)
         self._dead_letters.inc(outcome.dead_letters)
         self._barriers.inc(len(outcome.barriers))
-        self._seconds.observe(seconds)
-        self._last_batch.set(time.time())
 
-    def chain_followed(self, versions: Iterable[int]) -> None:
-        """The views are at these versions, in the order of the shards."""
+    def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
+        """The views are at these versions, in the order of the shards; some shards' chains are broken."""
         for shard, version in enumerate(versions):
             self._chain_version.labels(str(shard)).set(version)
+            self._chain_broken.labels(str(shard)).set(shard in broken)
+
+    def waiting(self, waiting: Waiting, shards: int) -> None:
+        """What could not be judged yet, of so many shards and of those that are known by what waits alone.
+
+        A shard's number is replaced and never taken away: one that is asked for meanwhile is the old or the new one.
+        """
+        for shard in {*range(shards), *waiting.passed_over}:
+            stretch = waiting.passed_over.get(shard)
+            self._passed_over.labels(str(shard)).set(stretch.beyond - stretch.first if stretch else 0)
+        self._premature.set(len(waiting.premature))
 
     def behind_by(self, count: Callable[[], int]) -> None:
         """Ask this whenever the lag is wanted."""
@@ -85,7 +118,7 @@ class _SilentHandler(WSGIRequestHandler):
 class MetricsServer:
     """``/metrics``, ``/healthz`` and ``/readyz`` on a port, in threads."""
 
-    def __init__(self, registry: CollectorRegistry, address: str, port: int, token: str = "") -> None:
+    def __init__(self, registry: CollectorRegistry, address: str, port: int, token: str) -> None:
         self._token = token
         self.is_alive: Callable[[], bool] = lambda: True
         self.is_ready: Callable[[], bool] = lambda: False

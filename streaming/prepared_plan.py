@@ -2,39 +2,20 @@
 
 Spark plans a query whenever it runs. Here the physical plan of a frame without rows is kept, and each batch is put in
 the place of what it reads. The kept plan itself is never run: a batch has operators of its own, since an operator
-remembers what it has shuffled and counted. Only tables that are broadcast are shared: they are sent once.
+remembers what it has shuffled. Only tables that are broadcast are shared: they are sent once.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame
-
-COUNTING_OPERATOR = "CollectMetrics"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBatch:
-    """The plan over one batch. Written once: what it has observed is of all that was read from it."""
-
-    frame: DataFrame
-    counting: Any
-
-    def observed(self) -> dict[str, Any]:
-        """What the plan was told to observe; complete once the frame is written."""
-        found: dict[str, Any] = json.loads(self.counting.collectedMetrics().json())
-        return found
+from pyspark.sql import DataFrame, SparkSession
 
 
 class PreparedPlan:
-    """The plan of a frame that observes its rows once, and whose left-most table is what each batch takes the place of.
-
-    Raises:
-        ValueError: the frame observes nothing.
-    """
+    """The plan of a frame whose left-most table is what each batch takes the place of."""
 
     def __init__(self, frame: DataFrame) -> None:
         session: Any = frame.sparkSession
@@ -48,19 +29,22 @@ class PreparedPlan:
             self._operators.append((operator, others))
             operator = first
         self._scan = operator
-        self._counting_at = [above.nodeName() for above, _ in self._operators].index(COUNTING_OPERATOR)
 
-    def over(self, batch: DataFrame) -> PlannedBatch:
-        """The plan over the rows of a frame that stream or program handed in, with the columns it was made for."""
+    def over(self, batch: DataFrame) -> DataFrame:
+        """The plan over the rows of a frame that was handed in, with the columns it was made for."""
         scan = self._scan
         partitioning, ordering = scan.outputPartitioning(), scan.outputOrdering()
         plan = scan.copy(scan.output(), _rows(batch), scan.name(), partitioning, ordering, scan.stream())
-        made = []
         for operator, others in reversed(self._operators):
             plan = operator.withNewChildren(self._to_sequence([plan, *others]))
-            made.append(plan)
         frame = self._session._jsparkSession.internalCreateDataFrame(plan.execute(), self._schema, False)
-        return PlannedBatch(DataFrame(frame, self._session), made[-1 - self._counting_at])
+        return DataFrame(frame, self._session)
+
+
+def use_here(session: SparkSession) -> None:
+    """Have operators that are made by this thread belong to a session; those of threads that Spark knows do."""
+    of_threads: Any = session
+    of_threads._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(of_threads._jsparkSession)
 
 
 def without_rows(frame: DataFrame) -> DataFrame:
@@ -68,6 +52,23 @@ def without_rows(frame: DataFrame) -> DataFrame:
     session: Any = frame.sparkSession
     nothing = session._jsc.emptyRDD().rdd()
     return DataFrame(session._jsparkSession.internalCreateDataFrame(nothing, frame._jdf.schema(), False), session)
+
+
+def handed_in(frame: DataFrame) -> DataFrame:
+    """The rows of any frame as the stream hands in those of a batch."""
+    session: Any = frame.sparkSession
+    rows = frame._jdf.queryExecution().toRdd()
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)
+
+
+@contextmanager
+def worked_out_once(frame: DataFrame) -> Iterator[DataFrame]:
+    """The rows of a frame, kept while this lasts: whoever reads them first works them out, for all others too."""
+    kept = frame.localCheckpoint(eager=False)
+    try:
+        yield kept
+    finally:
+        _rows(kept).unpersist(False)
 
 
 def partition_count(frame: DataFrame) -> int:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from services.domain.chain_view import ChainView
+from services.domain.rank_pages import rank_pages
 
-VIEW_TYPE = "array<struct<shard:int,bucket_id:bigint,previous_cells:array<bigint>,taken_cells:array<bigint>>>"
+VIEW_TYPE = (
+    "array<struct<shard:int,bucket_id:bigint,page_shift:int,page_mask:bigint,page_starts:array<bigint>,"
+    "page_ranks:array<bigint>,live_txns:array<bigint>,snapshots_ever:bigint,newest_txn:bigint>>"
+)
 
 
 class ViewTable:
@@ -19,29 +23,21 @@ class ViewTable:
     It is made anew when a marker came; what is said of a bucket whose chain has not changed is kept as text.
     """
 
-    def __init__(self, session: SparkSession, views: list[ChainView]) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self._views = views
         self._texts: dict[tuple[int, int], str] = {}
         self._frame = self._make_frame()
 
-    def frame(self, changed: set[tuple[int, int]]) -> DataFrame:
-        """The table, with what has changed since it was last asked for."""
+    def frame(self, views: Sequence[ChainView], changed: set[tuple[int, int]]) -> DataFrame:
+        """The table, with what has changed since it was last asked for; the same one when nothing has."""
         if changed:
             for shard, bucket_id in changed:
-                self._texts[shard, bucket_id] = self._text(shard, bucket_id)
+                if views[shard].knows(bucket_id):
+                    self._texts[shard, bucket_id] = _text(shard, bucket_id, views[shard])
+                else:
+                    self._texts.pop((shard, bucket_id), None)
             self._frame = self._make_frame()
         return self._frame
-
-    def _text(self, shard: int, bucket_id: int) -> str:
-        view = self._views[shard]
-        row = {
-            "shard": shard,
-            "bucket_id": bucket_id,
-            "previous_cells": view.previous_array(bucket_id),
-            "taken_cells": [0, *(snapshot.txn for snapshot in view.ever(bucket_id))],
-        }
-        return json.dumps(row, separators=(",", ":"))
 
     def _make_frame(self) -> DataFrame:
         text = functions.lit(f"[{','.join(self._texts.values())}]")
@@ -52,6 +48,25 @@ class ViewTable:
         make: Callable[[Any, SparkSession], DataFrame] = type(parsed)
         return make(frame, self._session)
 
-    def versions(self) -> str:
-        """The chain version of each shard, as the text of a Spark array."""
-        return f"array({', '.join(f'{view.version}L' for view in self._views)})"
+
+def versions_text(versions: Iterable[int | None]) -> str:
+    """The chain version of each shard, null for one without a view, as the text of a Spark array."""
+    texts = ("CAST(NULL AS BIGINT)" if version is None else f"{version}L" for version in versions)
+    return f"array({', '.join(texts)})"
+
+
+def _text(shard: int, bucket_id: int, view: ChainView) -> str:
+    live = view.live(bucket_id)
+    pages = rank_pages([snapshot.ordinal for snapshot in live], view.ever(bucket_id))
+    row = {
+        "shard": shard,
+        "bucket_id": bucket_id,
+        "page_shift": pages.shift,
+        "page_mask": pages.mask,
+        "page_starts": pages.starts,
+        "page_ranks": pages.ranks,
+        "live_txns": [0, *(snapshot.txn for snapshot in live)],
+        "snapshots_ever": view.ever(bucket_id),
+        "newest_txn": view.newest_txn(bucket_id),
+    }
+    return json.dumps(row, separators=(",", ":"))

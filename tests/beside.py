@@ -1,7 +1,7 @@
 """How tests are spread over processes: a file that starts a broker or Spark stays in one, and such files begin.
 
-Its tests share what it starts. As many planes run at a time as there are processes, which is one for each processor:
-most of a plane's time is waiting, for a start or for a condition.
+Its tests share what it starts. As many planes run at a time as there are processes, which is one more than there are
+processors: most of a plane's time is waiting, for a start or for a condition.
 """
 
 from __future__ import annotations

@@ -6,9 +6,13 @@ import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
+import structlog
+import typer.main
+import typer.testing
 
 from services.plane.broker import EmbeddedBroker
 from tests.beside import FilesOfPlanesTogether
@@ -18,13 +22,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deepclean")
     group.addoption("--seed", type=int, default=None, help="replay a simulated or chaotic run from its seed")
     group.addoption("--bootstrap-servers", default=None, help="use this broker instead of starting one")
+    group.addoption("--faults", action="store_true", help="put known defects back and see each caught (tests/faults)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = secrets.randbelow(2**31)
+    if config.option.faults:
+        from tests.faults import runner
+
+        config.pluginmanager.register(runner, "deepclean-faults")
+    # Made anew for each call it would take longer than most commands.
+    setattr(typer.testing, "_get_command", cache(typer.main.get_command))  # noqa: B010 it is not exported
+    # A traceback with all its local values takes seconds, and simulated services fail often.
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.processors.add_log_level, renderer])
     # Planes of tests live for seconds: what Java's second compiler makes of them comes too late to be used.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: planes mostly wait, for a start or for a condition."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesOfPlanesTogether:

@@ -50,17 +50,17 @@ class DiffedShard:
         for command in commands:
             self.number += 1
             self._append(MetadataCommand(0, "me", self.number, command))
-        self._run()
+        self.step()
 
     def snapshot(self, snapshot_id: str) -> None:
         self._append(MetadataCommand(0, "", 0, TakeSnapshot("vol", "bucket", snapshot_id), "snapshots"))
-        self._run()
+        self.step()
 
     def _append(self, command: MetadataCommand) -> None:
         encoder = codec(MetadataCommand)
         self.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
 
-    def _run(self) -> None:
+    def step(self) -> None:
         while self.runner.step():
             pass
 

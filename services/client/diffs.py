@@ -41,5 +41,11 @@ def diff(
         raise PlaneError(f"SNAPSHOT_DIFF_{job.status}", job.message or f"diff {job.job_id} was {job.status.lower()}")
     entries: list[DiffEntry] = []
     while len(entries) < job.entry_count:
-        entries += reads.diff_entries(job.job_id, start_after=len(entries), limit=PAGE_ROWS)
+        page = reads.diff_entries(job.job_id, start_after=len(entries), limit=PAGE_ROWS)
+        if not page:
+            raise PlaneError(
+                "SNAPSHOT_DIFF_FAILED",
+                f"diff {job.job_id} has {len(entries)} entries of the {job.entry_count} that it names: ask again",
+            )
+        entries += page
     return entries

@@ -24,3 +24,18 @@ class PlaneTimeoutError(DeepcleanError):
 
 class UnreachableError(DeepcleanError):
     """A service or the broker does not answer, or what answers is something else."""
+
+
+class AnswerGoneError(DeepcleanError):
+    """An answer was fetched before, or left lying for too long."""
+
+
+class NotDeliveredError(UnreachableError):
+    """The broker did not confirm one request. It fails alone: the client goes on.
+
+    ``may_be_applied`` says whether the plane may have it all the same.
+    """
+
+    def __init__(self, message: str, *, may_be_applied: bool) -> None:
+        super().__init__(message)
+        self.may_be_applied = may_be_applied

@@ -83,13 +83,40 @@ class GitRepository:
         self.path = path
 
     def has_history(self) -> bool:
-        """Say whether ``path`` is the root of a repository that has a commit (a source archive is none)."""
+        """Say whether ``path`` is the root of a repository that has a commit; a source archive is none, and has none.
+
+        Raises:
+            GitError: there is no such directory, or a repository in it that git cannot read.
+        """
+        if not self.path.is_dir():
+            raise GitError(f"there is no directory {self.path}: name a clone of a git repository")
+        if not self._looks_like_repository():
+            return False
+        if self._answer("rev-parse", "--show-prefix").strip():
+            raise GitError(
+                f"{self.path / '.git'} is no repository that git can read, though one above it is: "
+                f"name the root of a whole clone"
+            )
+        if not self._answer("for-each-ref", "--count=1") and self._is_head_on_branch():
+            return False  # as after ``git init``
         try:
-            prefix = self._answer("rev-parse", "--show-prefix").rstrip(b"\n")
-            self._answer("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+            self._answer("rev-parse", "--verify", "HEAD^{commit}")
+        except GitError as error:
+            raise GitError(
+                f"HEAD of {self.path} names no commit that git can read: check out a branch that there is, or name "
+                f"the root of a whole clone"
+            ) from error
+        return True
+
+    def _looks_like_repository(self) -> bool:
+        """Whether git's files are there, readable or not: beside a working tree, or, of a bare one, by themselves."""
+        return (self.path / ".git").exists() or all((self.path / name).exists() for name in ("HEAD", "objects", "refs"))
+
+    def _is_head_on_branch(self) -> bool:
+        try:
+            return bool(self._answer("symbolic-ref", "HEAD"))
         except GitError:
             return False
-        return prefix == b""
 
     def first_parent_commits(self) -> list[Commit]:
         """The history of HEAD along first parents, oldest first."""

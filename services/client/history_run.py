@@ -17,11 +17,12 @@ from services.client.closing import Closing, choose_closing, closing_operations
 from services.client.diff_check import flattened, listed_difference
 from services.client.diffs import diff
 from services.client.outcome_check import CheckResult, ListedKey, ListingTruth, OutcomeCheck, VersionLedger
-from services.client.plane import Plane
+from services.client.plane import MetadataReads, Plane
 from services.client.replay import Replay, list_everything
+from services.client.space_pages import all_cells
 from services.client.workload import Operation
 from services.client.workload_source import WorkloadSource
-from services.domain.space_matrix import SpaceCell, freed_by_dropping
+from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 
 SHARD = 0
 """A history is one volume, and the first volume of a replay goes to the first shard."""
@@ -130,6 +131,8 @@ class HistoryRun:
         volume, bucket = self.source.volume, self.source.bucket
         infos = self.plane.snapshots(SHARD).snapshots(volume, bucket)
         space = self.plane.metadata(SHARD).space(volume, bucket)
+        matrix = _matrix(self.plane.metadata(SHARD), volume, bucket)
+        live = [info.create_txn for info in infos]
         check = OutcomeCheck(self._ledger, self.make_truth(self._ledger, closing))
         snapshots = []
         before: tuple[str, dict[str, ListedKey]] | None = None
@@ -138,7 +141,9 @@ class HistoryRun:
             check.compare_snapshot(info.name, listing)
             self._compare_with_the_one_before(before, info.snapshot_id, listing)
             before = info.snapshot_id, listing
-            snapshots.append(self._snapshot_report(info, len(listing), space))
+            snapshots.append(
+                self._snapshot_report(info, len(listing), freed_by_dropping(matrix, {info.create_txn}, live))
+            )
         listing = self._listing("")
         check.compare_active(listing)
         self._compare_with_the_one_before(before, "", listing)
@@ -176,8 +181,7 @@ class HistoryRun:
         if flattened(entries, listing_before, listing) != listed_difference(listing_before, listing):
             self._wrong_diffs.append(f"the diff of {before_id} and {snapshot_id or 'the present'} is not what differs")
 
-    def _snapshot_report(self, info: SnapshotInfo, keys: int, space: BucketSpace) -> SnapshotReport:
-        frees = _freed_by(space, info.create_txn)
+    def _snapshot_report(self, info: SnapshotInfo, keys: int, frees: SpaceCell) -> SnapshotReport:
         commits = {point.name: point.commit for point in self.source.snapshots}
         return SnapshotReport(
             name=info.name,
@@ -226,13 +230,11 @@ class HistoryRun:
         }
 
 
-def _freed_by(space: BucketSpace, snapshot_txn: int) -> SpaceCell:
-    """What dropping one snapshot would free, from the space matrix."""
-    cells = {
+def _matrix(reads: MetadataReads, volume: str, bucket: str) -> dict[Holders, SpaceCell]:
+    """The space matrix of a bucket."""
+    return {
         (cell.first_holder, cell.last_holder): SpaceCell(
             cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
         )
-        for cell in space.cells
+        for cell in all_cells(reads, volume, bucket)
     }
-    live = [row.txn for row in space.snapshots if row.is_live]
-    return freed_by_dropping(cells, {snapshot_txn}, live)

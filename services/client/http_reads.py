@@ -36,9 +36,11 @@ from schemas.records import (
     VolumeRow,
 )
 from services.client.errors import PlaneError, UnreachableError
+from services.client.paging import deleted_position, page_or_all
 from services.domain.snapshot_diff import DiffEntry
 
 READ_SECONDS = 60.0
+UNAVAILABLE = 503
 MAX_PAGE_ROWS = 10_000
 Parameters = Mapping[str, str | int]
 _PREVIEWED = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
@@ -117,6 +119,8 @@ class HttpShard:
     def _refusal(self, response: httpx.Response) -> Exception:
         try:
             body = response.json()
+            if response.status_code == UNAVAILABLE:
+                return UnreachableError(f"{self._service} at {self._address} cannot answer now: {body['message']}")
             return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
         except (ValueError, KeyError, TypeError):
             return UnreachableError(
@@ -135,16 +139,24 @@ class HttpMetadataReads:
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
 
-    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Volumes by name."""
-        volumes: list[VolumeRow] = self._shard.get("/volumes", list[VolumeRow], _page(start_after, limit))
-        return volumes
 
-    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
+        def page(after: str, rows: int) -> list[VolumeRow]:
+            volumes: list[VolumeRow] = self._shard.get("/volumes", list[VolumeRow], _page(after, rows))
+            return volumes
+
+        return page_or_all(page, lambda row: row.volume, start_after=start_after, limit=limit)
+
+    def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
         """Buckets of a volume by name."""
-        parameters = {"volume": volume, **_page(start_after, limit)}
-        buckets: list[BucketRow] = self._shard.get("/buckets", list[BucketRow], parameters)
-        return buckets
+
+        def page(after: str, rows: int) -> list[BucketRow]:
+            parameters = {"volume": volume, **_page(after, rows)}
+            buckets: list[BucketRow] = self._shard.get("/buckets", list[BucketRow], parameters)
+            return buckets
+
+        return page_or_all(page, lambda row: row.bucket, start_after=start_after, limit=limit)
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
         """One bucket."""
@@ -159,22 +171,28 @@ class HttpMetadataReads:
         snapshot_id: str = "",
         prefix: str = "",
         start_after: str = "",
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[ListedEntry]:
         """Keys and directories behind a path, in the order of the walk."""
-        parameters = {
-            **_place(volume, bucket, snapshot_id),
-            "prefix": prefix,
-            **_page(start_after, limit),
-        }
-        entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
-        return entries
 
-    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+        def page(after: str, rows: int) -> list[ListedEntry]:
+            parameters = {**_place(volume, bucket, snapshot_id), "prefix": prefix, **_page(after, rows)}
+            entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
+            return entries
+
+        return page_or_all(page, lambda entry: entry.path, start_after=start_after, limit=limit)
+
+    def deleted(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedDeletion]:
         """What was deleted and is not claimed, oldest death first."""
-        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
-        entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
-        return entries
+
+        def page(after: str, rows: int) -> list[ListedDeletion]:
+            parameters = {"volume": volume, "bucket": bucket, **_page(after, rows)}
+            entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
+            return entries
+
+        return page_or_all(page, deleted_position, start_after=start_after, limit=limit)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """One key or directory."""
@@ -184,16 +202,23 @@ class HttpMetadataReads:
         assert row is not None  # noqa: S101  a path that has neither is refused
         return row
 
-    def space(self, volume: str, bucket: str) -> BucketSpace:
-        """Where the bytes of a bucket are."""
-        space: BucketSpace = self._shard.get("/space", BucketSpace, {"volume": volume, "bucket": bucket})
+    def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+        """Where the bytes of a bucket are, with a page of its cells."""
+        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
+        space: BucketSpace = self._shard.get("/space", BucketSpace, parameters)
         return space
 
     def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
-        parameters = {"volume": volume, "bucket": bucket} if bucket else {}
-        lines: list[CollectorStatus] = self._shard.get("/collector", list[CollectorStatus], parameters)
-        return lines
+        parameters: Parameters = {"volume": volume, "bucket": bucket} if bucket else {}
+        found: list[CollectorStatus] = []
+        while True:
+            after: Parameters = {"start_after": found[-1].bucket_id} if found[1:] else {}
+            asked = {**parameters, **after, "limit": MAX_PAGE_ROWS}
+            first, *lines = self._shard.get("/collector", list[CollectorStatus], asked)
+            found += lines if found else [first, *lines]  # the shard's own line leads every page
+            if len(lines) < MAX_PAGE_ROWS:
+                return found
 
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
@@ -219,7 +244,7 @@ class HttpMetadataReads:
         job: DiffJob = self._shard.ask_for("DELETE", "/diff", DiffJob, {"job_id": job_id})
         return job
 
-    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
         """Some entries of a diff that is done."""
         parameters: dict[str, str | int] = {"job_id": job_id, "start_after": start_after, "limit": limit}
         entries: list[DiffEntry] = self._shard.get("/diff/entries", list[DiffEntry], parameters)
@@ -296,16 +321,20 @@ class HttpSnapshotReads:
         since_ms: int = 0,
         with_resolved: bool = False,
         start_after: int | None = None,
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[DeadLetterRow]:
-        """A page of the shard's dead letters, newest first."""
+        """The shard's dead letters, newest first."""
         parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
-        if start_after is not None:
-            parameters["start_after"] = start_after
-        letters: list[DeadLetterRow] = self._shard.get(
-            "/dead-letters", list[DeadLetterRow], {**parameters, "limit": limit}
-        )
-        return letters
+        rows = MAX_PAGE_ROWS if limit is None else limit
+        letters: list[DeadLetterRow] = []
+        while True:
+            if start_after is not None:
+                parameters["start_after"] = start_after
+            page = self._shard.get("/dead-letters", list[DeadLetterRow], {**parameters, "limit": rows})
+            letters += page
+            if limit is not None or len(page) < rows:
+                return letters
+            start_after = page[-1].number
 
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False

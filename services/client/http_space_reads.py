@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -15,8 +17,10 @@ from schemas.space_answers import (
     SpacePlan,
     WhatIf,
 )
-from services.client.http_reads import HttpShard, Parameters
+from services.client.errors import PlaneError
+from services.client.http_reads import MAX_PAGE_ROWS, HttpShard, Parameters
 
+MAX_ATTEMPTS = 5
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -26,8 +30,35 @@ class HttpSpaceReads:
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
 
-    def snapshot_spaces(self, volume: str, bucket: str, *, start_after: int = 0, limit: int = 1_000) -> SnapshotSpaces:
-        """A page of live snapshots with what each refers to and shares."""
+    def snapshot_spaces(
+        self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
+    ) -> SnapshotSpaces:
+        """Live snapshots with what each refers to and shares: a page of so many, or all, of one txn.
+
+        Raises:
+            PlaneError: also when there is more than a page has, and the shard changes between any two of them.
+        """
+        if limit is not None:
+            return self._snapshot_page(volume, bucket, start_after, limit)
+        for _ in range(MAX_ATTEMPTS):
+            pages = list(self._snapshot_pages(volume, bucket, start_after))
+            if len({(page.txn, page.chain_version) for page in pages}) == 1:
+                return replace(pages[0], snapshots=tuple(one for page in pages for one in page.snapshots))
+        raise PlaneError(
+            "NOT_OF_ONE_TXN",
+            f"{volume}/{bucket} has more than {MAX_PAGE_ROWS:,} snapshots, and the shard has changed each time before "
+            f"all were read: ask again when it is quieter, or page by page (GET …/space/snapshots)",
+        )
+
+    def _snapshot_pages(self, volume: str, bucket: str, start_after: int) -> Iterator[SnapshotSpaces]:
+        while True:
+            page = self._snapshot_page(volume, bucket, start_after, MAX_PAGE_ROWS)
+            yield page
+            if len(page.snapshots) < MAX_PAGE_ROWS:
+                return
+            start_after = page.snapshots[-1].txn
+
+    def _snapshot_page(self, volume: str, bucket: str, start_after: int, limit: int) -> SnapshotSpaces:
         parameters: Parameters = {"volume": volume, "bucket": bucket, "start_after": start_after, "limit": limit}
         page: SnapshotSpaces = self._shard.get("/space/snapshots", SnapshotSpaces, parameters)
         return page

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +22,8 @@ from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
-from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
+from services.client.answers import Answers
+from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.runtime.clock import SystemClock
 from services.runtime.errors import DeepcleanError
@@ -32,7 +33,12 @@ from services.runtime.signing import Signer, signed_command
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
+RENEW_SECONDS = 1.0
 MAX_BATCH_MESSAGES = 5_000
+_UNKNOWN_OUTCOME = (
+    "whether it was carried out, or still will be, is unknown: see how the plane does (deepclean status), ask it what "
+    "is there, then send the request again if it is still wanted"
+)
 
 _quiet = logging.getLogger("deepclean.client.connections")
 _quiet.propagate = False
@@ -40,21 +46,36 @@ _quiet.addHandler(logging.NullHandler())
 """librdkafka reports every refused connection; what matters of it becomes an error of ours."""
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What one shard of one service owes this client, and what it has answered."""
+_NOT_TAKEN = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.INVALID_MSG,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._QUEUE_FULL,
+    }
+)
+"""With these a message is surely not in the log; with any other, such as a broker that has not answered, it may be."""
 
-    last_number: int = 0
-    unanswered: set[int] = field(default_factory=set)
-    replies: dict[int, Any] = field(default_factory=dict)
-    """Answers that were not fetched yet."""
-    answered_txn: int = 0
+
+class _Owed(Answers[Any]):
+    """What one shard of one service owes this client, and how far its answers have come."""
+
+    __slots__ = ("answered_txn",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered_txn = 0
 
 
 class KafkaCommands:
     """One client's commands and their answers. Safe to use from several threads.
 
-    Of each command the answer is kept until it is fetched, once.
+    Of each command the answer is kept until it is fetched, once, or until many others have come. A request that is not
+    delivered fails alone, when its answer is asked for; the client goes on.
     """
 
     def __init__(
@@ -83,22 +104,26 @@ class KafkaCommands:
         """Numbers are taken and sent in one step, so that both rise together."""
         self._changed = threading.Condition()
         self._answers = {
-            (topic.name, shard): _Answers()
-            for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES)
-            for shard in range(shards)
+            (topic.name, shard): _Owed() for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in range(shards)
         }
-        self._failure = ""
         self._stop = threading.Event()
-        self._producer = Producer(
-            {**_producer_settings(bootstrap_servers, self._name, credentials), "on_delivery": self._delivered},
-            logger=_quiet,
-        )
-        self._consumer = self._assigned_consumer()
+        self._producer = self._new_producer()
+        self._retired: Producer | None = None
+        """The producer before this one; threads that wait may still look at it."""
+        try:
+            self._consumer = self._assigned_consumer()
+        except UnreachableError:
+            self._producer.close()
+            raise
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
         self._reader.start()
 
+    def _new_producer(self) -> Producer:
+        settings = _producer_settings(self._bootstrap_servers, self._name, self._credentials)
+        return Producer(settings, logger=_quiet)
+
     def _assigned_consumer(self) -> Consumer:
-        """Read from the present ends on: nothing was sent yet, so nothing of ours lies before them."""
+        """Read from the present ends on: nothing that is still awaited lies before them."""
         consumer = Consumer(
             consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
         )
@@ -109,7 +134,6 @@ class KafkaCommands:
             )
         except KafkaException as error:
             consumer.close()
-            self._producer.close()
             raise UnreachableError(
                 f"the broker at {self._bootstrap_servers} cannot be reached, or has not the topics of "
                 f"{self._shards} shards ({_reason(error)}): see whether the plane runs (deepclean status)"
@@ -124,7 +148,7 @@ class KafkaCommands:
             number = answers.last_number + 1
             sender = SENDERS.get(type(command), "")
             value = self._signed(METADATA_COMMANDS, MetadataCommand(shard, self.client_id, number, command, sender))
-            self._send(METADATA_COMMANDS, shard, value, answers, number)
+            self._send(METADATA_COMMANDS, shard, value, answers)
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:
@@ -139,13 +163,13 @@ class KafkaCommands:
             # It travels on another topic, and must not overtake what lies in the producer.
             if self._producer.flush(self._answer_seconds):
                 raise PlaneTimeoutError(
-                    self._failure
-                    or f"the broker at {self._bootstrap_servers} did not take all commands within "
-                    f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
+                    f"the broker at {self._bootstrap_servers} did not take all commands within "
+                    f"{self._answer_seconds:g} seconds, so the request behind them was not sent: see how the plane "
+                    f"does (deepclean status)"
                 )
             number = answers.last_number + 1
             value = self._signed(SNAPSHOTS_COMMANDS, SnapshotCommand(shard, self.client_id, number, request))
-            self._send(SNAPSHOTS_COMMANDS, shard, value, answers, number)
+            self._send(SNAPSHOTS_COMMANDS, shard, value, answers)
         seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
         reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
         return reply
@@ -163,13 +187,11 @@ class KafkaCommands:
             UnreachableError: the broker did not take it, or did not say so in time.
         """
         named: list[tuple[str, str | bytes | None]] = [(header.name, header.value) for header in headers]
-        denials: list[KafkaError] = []
+        failures: list[KafkaError] = []
 
-        def delivered(error: KafkaError | None, message: Message | None) -> None:
-            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                denials.append(error)
-            else:
-                self._delivered(error, message)
+        def delivered(error: KafkaError | None, _: Message | None) -> None:
+            if error is not None:
+                failures.append(error)
 
         with self._sending:
             try:
@@ -177,20 +199,22 @@ class KafkaCommands:
                     topic, value, key=key or None, partition=partition, headers=named, on_delivery=delivered
                 )
             except KafkaException as error:  # said at once when the client knows it already
-                delivered(error.args[0], None)
+                self._renew_after(error.args[0])
+                failures.append(error.args[0])
             is_waiting = self._producer.flush(self._answer_seconds)
-            if denials:
+        for failure in failures:
+            if failure.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise PlaneError(
                     "PERMISSION_DENIED",
                     f"only services may write to {topic} here, so nothing was sent: they send such things again by "
                     f"themselves; drop the letter (deepclean dead-letters drop)",
                 )
-            if is_waiting or self._failure:
-                raise UnreachableError(
-                    self._failure
-                    or f"the broker at {self._bootstrap_servers} did not take the message within "
-                    f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
-                )
+            raise self._not_delivered(failure)
+        if is_waiting:
+            raise UnreachableError(
+                f"the broker at {self._bootstrap_servers} did not take the message within "
+                f"{self._answer_seconds:g} seconds: see how the plane does (deepclean status)"
+            )
 
     def answered_txn(self, shard: int) -> int:
         """The newest txn of a shard of which an answer has come."""
@@ -200,15 +224,17 @@ class KafkaCommands:
         """Deliver what was submitted, as long as there is anybody to take it, and leave."""
         deadline = time.monotonic() + self._answer_seconds
         with contextlib.suppress(DeepcleanError):
-            while self._producer.flush(POLL_SECONDS) and not self._failure and time.monotonic() < deadline:
+            while self._producer.flush(POLL_SECONDS) and time.monotonic() < deadline:
                 self._check()
         self._producer.purge()
         self._stop.set()
         self._reader.join()
         self._consumer.close()
         self._producer.close()
+        if self._retired is not None:
+            self._retired.close()
 
-    def _await_room(self, answers: _Answers) -> None:
+    def _await_room(self, answers: _Owed) -> None:
         if len(answers.unanswered) < self._max_unanswered:
             return
         deadline = time.monotonic() + self._answer_seconds
@@ -220,39 +246,55 @@ class KafkaCommands:
                     answered, deadline = answers.answered_txn, time.monotonic() + self._answer_seconds
                 self._wait_until(deadline, f"{len(answers.unanswered)} commands are unanswered")
 
-    def _send(self, topic: Topic, shard: int, value: bytes, answers: _Answers, number: int) -> None:
+    def _send(self, topic: Topic, shard: int, value: bytes, answers: _Owed) -> None:
+        """Give a request its number and hand it over; one that cannot be handed over leaves no number behind."""
         headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: codec(topic.record).fingerprint}
         with self._changed:
-            answers.last_number = number
-            answers.unanswered.add(number)
-        while True:
-            try:
-                self._producer.produce(topic.name, value, partition=shard, headers=headers)
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(POLL_SECONDS)
-                if self._failure:
-                    raise UnreachableError(self._failure) from None
+            number = answers.sent()
+        delivered = partial(self._delivered, answers, number)
+        deadline = time.monotonic() + self._answer_seconds
+        try:
+            while True:
+                try:
+                    self._producer.produce(topic.name, value, partition=shard, headers=headers, on_delivery=delivered)
+                    break
+                except BufferError as error:
+                    if time.monotonic() >= deadline:
+                        raise self._not_delivered(KafkaError(KafkaError._QUEUE_FULL)) from error
+                    self._check()
+                    self._producer.poll(POLL_SECONDS)
+                except KafkaException as error:
+                    if not self._renew_after(error.args[0]):
+                        raise self._not_delivered(error.args[0]) from error
+        except BaseException:
+            with self._changed:
+                answers.withdraw()
+            raise
+        self._producer.poll(0)
+
+    def _renew_after(self, error: KafkaError) -> bool:
+        """Take a new producer when this one will never send again; says whether it is so."""
+        if not error.fatal() and error.code() != KafkaError._FATAL:
+            return False
+        broken, before = self._producer, self._retired
+        self._producer, self._retired = self._new_producer(), broken
+        broken.purge()
+        broken.flush(POLL_SECONDS)  # what it had not delivered fails, each request by itself
+        if before is not None:
+            before.close()
+        return True
 
     def _await_reply(self, topic: Topic, shard: int, number: int, seconds: float) -> Any:
         answers = self._answers[topic.name, shard]
-        reply = answers.replies.pop(number, None)
-        if reply is not None:
-            return reply
         deadline = time.monotonic() + seconds
         with self._changed:
-            while number not in answers.replies:
-                if not 0 < number <= answers.last_number:
-                    raise ValueError(f"number {number} was not sent to shard {shard} yet")
+            while (reply := answers.take(number)) is None:
                 self._producer.poll(0)
                 self._wait_until(deadline, f"no answer to number {number} within {seconds:g} seconds")
-            return answers.replies.pop(number)
+            return reply
 
     def _wait_until(self, deadline: float, what: str) -> None:
         """Wait for the next answers; raises when there will be none."""
-        if self._failure:
-            raise UnreachableError(self._failure)
         self._check()
         left = deadline - time.monotonic()
         if left <= 0:
@@ -261,49 +303,70 @@ class KafkaCommands:
 
     def _read_replies(self) -> None:
         """Sort what comes on the reply topics into the answers, until the plane is left."""
-        try:
-            while not self._stop.is_set():
+        while not self._stop.is_set():
+            try:
                 first = self._consumer.poll(POLL_SECONDS)
                 if first is not None:
                     # A batch alone would wait until it is full; so wait for one, and take what lies behind it.
                     self._take([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
-        except Exception as error:
-            self._fail(f"the answers of the plane cannot be read ({error}): see how it does (deepclean status)")
+            except Exception as error:
+                self._read_anew(f"the answers of the plane cannot be read ({error})")
+                self._stop.wait(RENEW_SECONDS)
+
+    def _read_anew(self, reason: str) -> None:
+        """Read on from the present ends. What is awaited may lie before them, so it is given up, also what was sent
+        while they were looked for.
+        """
+        failure = partial(NotDeliveredError, f"{reason}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
+        self._fail_all(failure)
+        try:
+            consumer = self._assigned_consumer()
+        except UnreachableError:
+            return
+        broken, self._consumer = self._consumer, consumer
+        broken.close()
+        self._fail_all(failure)
+
+    def _fail_all(self, why: Callable[[], DeepcleanError]) -> None:
+        with self._changed:
+            for answers in self._answers.values():
+                answers.fail_all(why)
+            self._changed.notify_all()
 
     def _take(self, messages: list[Message]) -> None:
-        replies = []
+        replies, failures = [], []
         for message in messages:
             failure = message.error()
             if failure is not None:
-                if failure.retriable():
-                    continue
-                raise KafkaException(failure)
+                failures += [] if failure.retriable() else [failure]
+                continue
             reply = _decode(message)
             if reply is not None and reply.client_id == self.client_id:
                 replies.append((self._answers[str(message.topic()), message.partition() or 0], reply))
-        if not replies:
-            return
         with self._changed:
             for answers, reply in replies:
-                if reply.number not in answers.unanswered:  # a service that restarts may answer again
-                    continue
-                answers.unanswered.discard(reply.number)
-                answers.replies[reply.number] = reply
-                if isinstance(reply, MetadataReply) and reply.txn > answers.answered_txn:
-                    answers.answered_txn = reply.txn
+                # A service that restarts may answer again.
+                if answers.answered(reply.number, reply) and isinstance(reply, MetadataReply):
+                    answers.answered_txn = max(answers.answered_txn, reply.txn)
             self._changed.notify_all()
+        for failure in failures:
+            raise KafkaException(failure)
 
-    def _delivered(self, error: KafkaError | None, _: Message | None) -> None:
-        if error is not None:
-            self._fail(
-                f"the broker at {self._bootstrap_servers} did not take a command ({error.str()}), and whether "
-                f"it was carried out is unknown: see how the plane does (deepclean status), then start again"
-            )
-
-    def _fail(self, reason: str) -> None:
+    def _delivered(self, answers: _Owed, number: int, error: KafkaError | None, _: Message | None) -> None:
+        """A request has come to the log, or not: then it fails, and it alone."""
+        if error is None:
+            return
         with self._changed:
-            self._failure = self._failure or reason
+            answers.answered(number, self._not_delivered(error))
             self._changed.notify_all()
+
+    def _not_delivered(self, error: KafkaError) -> NotDeliveredError:
+        what = f"the broker at {self._bootstrap_servers} did not take a request ({error.str()})"
+        if error.code() in _NOT_TAKEN:
+            return NotDeliveredError(
+                f"{what}, so it was not carried out: remove the cause, then send it again", may_be_applied=False
+            )
+        return NotDeliveredError(f"{what}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
 
 
 def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:

@@ -14,11 +14,15 @@ from services.client.workload import (
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
+    DeleteBucket,
     DeleteDirectory,
     DeleteKey,
+    DeleteKeys,
     DeleteSnapshot,
+    ExpireSnapshots,
     Explain,
     MakeDirectory,
+    MoveConsumer,
     Observe,
     Operation,
     Plan,
@@ -28,6 +32,9 @@ from services.client.workload import (
     RenameSnapshot,
     RollBack,
     Settle,
+    TagSnapshot,
+    UndeleteKey,
+    UntagSnapshot,
     WhatIf,
 )
 from services.runtime.errors import DeepcleanError
@@ -71,11 +78,34 @@ class _Directory:
     children: dict[str, "Version | _Directory"] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """When a snapshot was taken: by which operation, and at which time by its own account."""
+
+    number: int
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """A version that an operation on its own path has taken out of the namespace."""
+
+    number: int
+    version: Version
+    is_overwritten: bool
+
+
 @dataclass(slots=True)
 class _Bucket:
     layout: BucketLayout
     root: _Directory = field(default_factory=_Directory)
     snapshots: dict[str, View] = field(default_factory=dict)  # in the order of the chain
+    taken: dict[str, _Taken] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)  # the snapshot that each holds
+    consumers: dict[str, int] = field(default_factory=dict)  # the take of the snapshot that each reads next
+    deaths: dict[str, list[_Death]] = field(default_factory=dict)
+    rolled_back: int = -1
+    """The operation that rolled it back last."""
 
     @property
     def has_directories(self) -> bool:
@@ -127,22 +157,40 @@ class _Bucket:
                     unread.append((f"{prefix}{name}/", entry))
         return View(keys, tuple(sorted(directories)))
 
-    def roll_back(self, name: str) -> None:
-        """List what a snapshot lists, and forget the newer ones."""
+    def require_snapshot(self, name: str) -> View:
         if name not in self.snapshots:
             raise OperationRefusedError("FILE_NOT_FOUND", name)
-        view = self.snapshots[name]
+        return self.snapshots[name]
+
+    def forget_snapshot(self, name: str) -> None:
+        if name in self.tags.values():
+            raise OperationRefusedError("TAGGED_SNAPSHOT", name)
+        del self.snapshots[name], self.taken[name]
+
+    def note_death(self, number: int, path: str, *, is_overwritten: bool) -> None:
+        """Remember the version at a path, which this operation takes away; one without bytes leaves nothing behind."""
+        version = self.find(self.parts(path))
+        if isinstance(version, Version) and version.size_bytes:
+            self.deaths.setdefault(path, []).append(_Death(number, version, is_overwritten))
+
+    def roll_back(self, number: int, name: str) -> None:
+        """List what a snapshot lists, and forget the newer ones."""
+        view = self.require_snapshot(name)
+        newer = list(self.snapshots)[list(self.snapshots).index(name) + 1 :]
+        if held := next((one for one in newer if one in self.tags.values()), None):
+            raise OperationRefusedError("TAGGED_SNAPSHOT", held)
+        self.rolled_back = number
         self.root = _Directory()
         for directory in view.directories:
             self.make_directories(self.parts(directory), code="NOT_A_FILE")
         for path, version in view.keys.items():
             parts = self.parts(path)
             self.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
-        chain = list(self.snapshots)
-        for newer in chain[chain.index(name) + 1 :]:
-            del self.snapshots[newer]
+        for one in newer:
+            self.forget_snapshot(one)
 
 
+MOST_KEYS_AT_ONCE: Final = 1_000
 _SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
 
 
@@ -160,7 +208,8 @@ class NamespaceModel:
     """Plays operations and answers what every view lists and which versions must exist.
 
     A deleted snapshot's name is free at once; a plane may refuse it until the snapshot is purged, so a
-    workload settles before it uses such a name again.
+    workload settles before it uses such a name again. The model knows no claims: a workload that brings keys back
+    pauses the collector before they are deleted. It knows no clock: where snapshots expire, all times are given.
     """
 
     def __init__(self) -> None:
@@ -170,8 +219,18 @@ class NamespaceModel:
 
     # ---- playing
 
-    def apply(self, number: int, operation: Operation) -> None:
-        """Do what the operation says, or raise OperationRefusedError and change nothing."""
+    def lines(self, number: int, operation: Operation) -> list[dict[str, object]]:
+        """Do what the operation says; the lines that a plane writes about it."""
+        try:
+            answer = self.apply(number, operation)
+        except OperationRefusedError as refusal:
+            return [{"op": number, "error": refusal.code}]
+        if isinstance(operation, Observe):
+            return [self.observe(number, operation.label)]
+        return [{"op": number, **answer}] if answer else []
+
+    def apply(self, number: int, operation: Operation) -> dict[str, object]:
+        """Do what the operation says, or raise OperationRefusedError and change nothing; says what it answers."""
         match operation:
             case CreateVolume(volume):
                 if volume in self._volumes:
@@ -179,20 +238,37 @@ class NamespaceModel:
                 self._volumes.add(volume)
             case CreateBucket(volume, bucket, layout):
                 self._create_bucket(volume, bucket, layout)
+            case DeleteBucket(volume, bucket):
+                self._delete_bucket(volume, bucket)
             case Settle() | Observe() | WhatIf() | Plan() | Explain():
                 pass  # they change nothing
+            case _:
+                return self._apply_in_bucket(self._bucket(operation.volume, operation.bucket), number, operation)
+        return {}
+
+    def _apply_in_bucket(self, bucket: _Bucket, number: int, operation: Operation) -> dict[str, object]:
+        match operation:
             case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
-                self._change_snapshots(self._bucket(operation.volume, operation.bucket), operation)
+                self._change_snapshots(bucket, number, operation)
+            case TagSnapshot() | UntagSnapshot() | MoveConsumer():
+                _change_holds(bucket, operation)
+            case ExpireSnapshots():
+                return {"expired": _expire(bucket, operation)}
             case RollBack():
-                self._bucket(operation.volume, operation.bucket).roll_back(operation.snapshot)
+                bucket.roll_back(number, operation.snapshot)
             case PutKey():
-                self._put(self._bucket(operation.volume, operation.bucket), number, operation)
+                self._put(bucket, number, operation)
+            case DeleteKeys():
+                return self._delete_keys(bucket, number, operation)
+            case UndeleteKey():
+                _undelete(bucket, operation.key)
             case DeleteKey() | RenameKey():
-                self._change_key(self._bucket(operation.volume, operation.bucket), operation)
+                self._change_key(bucket, number, operation)
             case RenameDirectory() | MakeDirectory() | DeleteDirectory():
-                self._change_directory(self._bucket(operation.volume, operation.bucket), operation)
+                self._change_directory(bucket, operation)
             case _:
                 raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
+        return {}
 
     def _create_bucket(self, volume: str, bucket: str, layout: BucketLayout) -> None:
         if volume not in self._volumes:
@@ -200,6 +276,14 @@ class NamespaceModel:
         if (volume, bucket) in self._buckets:
             raise OperationRefusedError("BUCKET_ALREADY_EXISTS", f"{volume}/{bucket}")
         self._buckets[volume, bucket] = _Bucket(layout)
+
+    def _delete_bucket(self, volume: str, name: str) -> None:
+        bucket = self._bucket(volume, name)
+        if bucket.root.children:
+            raise OperationRefusedError("BUCKET_NOT_EMPTY", name)
+        if bucket.snapshots:
+            raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
+        del self._buckets[volume, name]
 
     def _bucket(self, volume: str, bucket: str) -> _Bucket:
         if volume not in self._volumes:
@@ -215,10 +299,22 @@ class NamespaceModel:
         if isinstance(bucket.find(parts), _Directory):
             raise OperationRefusedError("NOT_A_FILE", put.key)
         parent = bucket.make_directories(parts[:-1], code="NOT_A_FILE")
+        bucket.note_death(number, put.key, is_overwritten=True)
         version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes)
         parent.children[parts[-1]] = self._versions[number] = version
 
-    def _change_key(self, bucket: _Bucket, operation: DeleteKey | RenameKey) -> None:
+    def _delete_keys(self, bucket: _Bucket, number: int, operation: DeleteKeys) -> dict[str, object]:
+        if not 1 <= len(operation.keys) <= MOST_KEYS_AT_ONCE:
+            raise OperationRefusedError("INVALID_REQUEST", f"{len(operation.keys)} keys")
+        left = []
+        for key in operation.keys:
+            try:
+                self._change_key(bucket, number, DeleteKey(operation.volume, operation.bucket, key))
+            except OperationRefusedError as refusal:
+                left.append([key, refusal.code])
+        return {"left": left} if left else {}
+
+    def _change_key(self, bucket: _Bucket, number: int, operation: DeleteKey | RenameKey) -> None:
         if isinstance(operation, RenameKey):
             _rename(bucket, operation.from_key, operation.to_key)
             return
@@ -226,6 +322,7 @@ class NamespaceModel:
         entry = bucket.find(parts)
         if isinstance(entry, _Directory) and entry.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", operation.key)
+        bucket.note_death(number, operation.key, is_overwritten=False)
         _remove(bucket, parts)
 
     def _change_directory(self, bucket: _Bucket, operation: RenameDirectory | MakeDirectory | DeleteDirectory) -> None:
@@ -239,20 +336,22 @@ class NamespaceModel:
             case DeleteDirectory():
                 _remove(bucket, bucket.parts(operation.directory))
 
-    def _change_snapshots(self, bucket: _Bucket, operation: CreateSnapshot | DeleteSnapshot | RenameSnapshot) -> None:
+    def _change_snapshots(
+        self, bucket: _Bucket, number: int, operation: CreateSnapshot | DeleteSnapshot | RenameSnapshot
+    ) -> None:
         match operation:
-            case CreateSnapshot(snapshot=name):
+            case CreateSnapshot(snapshot=name, at_ms=at_ms):
                 _check_new_snapshot_name(bucket, name)
-                bucket.snapshots[name] = bucket.view()
+                bucket.snapshots[name], bucket.taken[name] = bucket.view(), _Taken(number, at_ms)
             case DeleteSnapshot(snapshot=name):
-                if name not in bucket.snapshots:
-                    raise OperationRefusedError("FILE_NOT_FOUND", name)
-                del bucket.snapshots[name]
+                bucket.require_snapshot(name)
+                bucket.forget_snapshot(name)
             case RenameSnapshot(from_snapshot=old, to_snapshot=new):
                 _check_new_snapshot_name(bucket, new)
-                if old not in bucket.snapshots:
-                    raise OperationRefusedError("FILE_NOT_FOUND", old)
+                bucket.require_snapshot(old)
                 bucket.snapshots = {new if name == old else name: view for name, view in bucket.snapshots.items()}
+                bucket.taken[new] = bucket.taken.pop(old)
+                bucket.tags = {tag: new if name == old else name for tag, name in bucket.tags.items()}
 
     # ---- asking
 
@@ -346,6 +445,79 @@ def _check_new_snapshot_name(bucket: _Bucket, name: str) -> None:
         raise OperationRefusedError("INVALID_SNAPSHOT_ERROR", repr(name))
     if name in bucket.snapshots:
         raise OperationRefusedError("FILE_ALREADY_EXISTS", name)
+
+
+def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | MoveConsumer) -> None:
+    match operation:
+        case TagSnapshot(snapshot=name, tag=tag):
+            bucket.require_snapshot(name)
+            if tag in bucket.tags:
+                raise OperationRefusedError("FILE_ALREADY_EXISTS", tag)
+            bucket.tags[tag] = name
+        case UntagSnapshot(snapshot=name, tag=tag):
+            if bucket.tags.get(tag) != name:
+                raise OperationRefusedError("FILE_NOT_FOUND", tag)
+            del bucket.tags[tag]
+        case MoveConsumer(consumer=consumer, next_snapshot=None):
+            if consumer not in bucket.consumers:
+                raise OperationRefusedError("FILE_NOT_FOUND", consumer)
+            del bucket.consumers[consumer]
+        case MoveConsumer(consumer=consumer, next_snapshot=str(name)):
+            bucket.require_snapshot(name)
+            bucket.consumers[consumer] = bucket.taken[name].number
+
+
+def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
+    """Let go, from the oldest on, what these rules let go; the first one that has to stay ends it, but for tags."""
+    least, most = _or(rules.num_retained_min, 10), rules.num_retained_max or 0
+    retained_ms, limit = _or(rules.time_retained_ms, 3_600_000), _or(rules.expire_limit, 50)
+    if least < 1 or limit < 1 or 0 < most < least:
+        raise OperationRefusedError("INVALID_REQUEST", str(rules))
+    if rules.now_ms is None:
+        raise TypeError("the model has no clock: say at which moment snapshots expire")
+    chain, expired = list(bucket.snapshots), []
+    unread = min(bucket.consumers.values(), default=None)
+    for position, name in enumerate(chain[: max(0, len(chain) - least)][:limit]):
+        if unread is not None and bucket.taken[name].number >= unread:
+            break
+        may_stay = not most or len(chain) - position <= most
+        following_ms = bucket.taken[chain[position + 1]].at_ms
+        if following_ms is None:
+            raise TypeError("the model has no clock: say when each snapshot was taken")
+        if may_stay and rules.now_ms - following_ms <= retained_ms:
+            break
+        if name not in bucket.tags.values():
+            expired.append(name)
+    for name in expired:
+        bucket.forget_snapshot(name)
+    return expired
+
+
+def _or(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
+
+
+def _undelete(bucket: _Bucket, path: str) -> None:
+    """List the version again that died last at a path, if no snapshot would then contradict what it has listed."""
+    living = {version.number for version in bucket.view().keys.values()}
+    deaths = [death for death in bucket.deaths.get(path, []) if death.version.number not in living]
+    if not deaths:
+        raise OperationRefusedError("TOO_LATE", path)
+    death = deaths[-1]
+    is_snapshot_since = any(taken.number > death.number for taken in bucket.taken.values())
+    is_held = any(death.version in view.keys.values() for view in bucket.snapshots.values())
+    if is_held and is_snapshot_since:
+        raise OperationRefusedError("SNAPSHOT_IN_BETWEEN", path)
+    if is_held and (death.is_overwritten or death.number < bucket.rolled_back):
+        raise OperationRefusedError("HELD_BY_SNAPSHOT", path)
+    parts = bucket.parts(path)
+    found = bucket.find(parts)
+    if isinstance(found, _Directory):
+        raise OperationRefusedError("NOT_A_FILE", path)
+    if found is not None:
+        raise OperationRefusedError("FILE_ALREADY_EXISTS" if bucket.has_directories else "KEY_ALREADY_EXISTS", path)
+    bucket.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = death.version
+    bucket.deaths[path].remove(death)
 
 
 def _remove(bucket: _Bucket, parts: list[str]) -> None:

@@ -12,8 +12,10 @@ from services.client.plane import Plane
 
 MAX_RUNS_PER_COMMAND = 200
 DEFAULT_REPAIR_ROWS = 5_000_000
-"""Some 15 seconds of the shard's writer, which does nothing else meanwhile."""
+"""Some 20 seconds of the shard's writer, a page at a time between other commands."""
 BUSY = "BUCKET_BUSY"
+GOES_ON = "SEARCH_GOES_ON"
+"""Metadata has looked at some versions, and none of them owns a block: the same again looks at the next ones."""
 MAX_ATTEMPTS = 3
 
 
@@ -55,9 +57,11 @@ def _send(plane: Plane, report: AuditReport, bucket_id: int, page: list[Finding]
         for one in page
     )
     command = RequeueOrphans(bucket_id, report.txn, runs, max_rows)
-    for _ in range(MAX_ATTEMPTS):  # busy is what a snapshot makes it for one txn
+    attempts = 0
+    while True:
         reply = plane.answer(report.shard, plane.submit(report.shard, command))
-        if reply.error != BUSY:
+        attempts += reply.error == BUSY  # that is what a snapshot makes it for one txn
+        if reply.error != GOES_ON and (reply.error != BUSY or attempts == MAX_ATTEMPTS):
             break
     return f"{reply.error}: {reply.message}" if reply.error else ""
 

@@ -1,10 +1,14 @@
-"""Reads a listing to its end, or to a limit, page by page."""
+"""Reads a listing to its end, or to a limit, page by page, and says when there is more."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, TypeVar
+
+from schemas.answers import ListedDeletion
 
 PAGE_ROWS = 1_000
 
@@ -22,6 +26,31 @@ def all_rows(
         start_after = name_of(page[-1])
 
 
-def first_rows(rows: Iterator[R], limit: int) -> list[R]:
-    """So many rows; all for a limit of 0."""
-    return list(islice(rows, limit) if limit else rows)
+def deleted_position(entry: ListedDeletion) -> str:
+    """Where a listing of what was deleted goes on behind an entry."""
+    return f"{entry.death}:{entry.object_id}"
+
+
+def page_or_all(
+    fetch_page: Callable[[str, int], list[R]], name_of: Callable[[R], str], *, start_after: str, limit: int | None
+) -> list[R]:
+    """One page of so many rows, or, without a limit, all that there are."""
+    if limit is not None:
+        return fetch_page(start_after, limit)
+    return list(all_rows(fetch_page, name_of, start_after=start_after))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows(Generic[R]):
+    """The beginning of a listing."""
+
+    rows: list[R]
+    has_more: bool
+
+
+def first_rows(rows: Iterator[R], limit: int) -> FirstRows[R]:
+    """So many rows, and whether others follow; all for a limit of 0."""
+    if not limit:
+        return FirstRows(list(rows), has_more=False)
+    first = list(islice(rows, min(limit, sys.maxsize)))
+    return FirstRows(first, has_more=len(first) == limit and next(rows, None) is not None)

@@ -121,12 +121,12 @@ class MetadataReads(Protocol):
     Refusals raise ``services.client.errors.PlaneError`` with Ozone's code.
     """
 
-    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
-        """Volumes by name."""
+    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
+        """Volumes by name: a page of so many, or all of them."""
         ...
 
-    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
-        """Buckets of a volume by name."""
+    def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
+        """Buckets of a volume by name: a page of so many, or all of them."""
         ...
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
@@ -141,21 +141,23 @@ class MetadataReads(Protocol):
         snapshot_id: str = "",
         prefix: str = "",
         start_after: str = "",
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[ListedEntry]:
-        """Keys and directories behind a path, in the order of the walk; fewer than the limit at the end."""
+        """Keys and directories behind a path, in the order of the walk: all, or so many, and fewer at the end."""
         ...
 
-    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
-        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``."""
+    def deleted(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``: so many, or all."""
         ...
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """One key or directory."""
         ...
 
-    def space(self, volume: str, bucket: str) -> BucketSpace:
-        """Where the bytes of a bucket are."""
+    def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+        """Where the bytes of a bucket are, with a page of its cells, behind ``<first holder>:<last holder>``."""
         ...
 
     def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
@@ -180,16 +182,18 @@ class MetadataReads(Protocol):
         """Stop a diff that has not ended."""
         ...
 
-    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
-        """Some entries of a diff that is done; fewer than the limit at the end."""
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
+        """A page of a diff that is done; fewer than the limit at the end. ``services.client.diffs`` fetches all."""
         ...
 
 
 class SpaceReads(Protocol):
     """Reads of one shard's metadata about space; snapshots are named by their ids."""
 
-    def snapshot_spaces(self, volume: str, bucket: str, *, start_after: int = 0, limit: int = 1_000) -> SnapshotSpaces:
-        """A page of live snapshots, behind the one taken at a txn, with what each refers to and shares."""
+    def snapshot_spaces(
+        self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
+    ) -> SnapshotSpaces:
+        """Live snapshots, behind the one taken at a txn, with what each refers to and shares: so many, or all."""
         ...
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
@@ -247,9 +251,9 @@ class SnapshotReads(Protocol):
         since_ms: int = 0,
         with_resolved: bool = False,
         start_after: int | None = None,
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[DeadLetterRow]:
-        """A page of the shard's dead letters, newest first, older than the one numbered ``start_after``."""
+        """The shard's dead letters, newest first, older than the one numbered ``start_after``: so many, or all."""
         ...
 
     def dead_letter_counts(

@@ -22,6 +22,7 @@ from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
 from services.client.space_lines import SpaceLines, SpaceOperation
 from services.client.space_view import BucketView
+from services.client.undelete import undelete_path
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 
 MIN_NAME_LENGTH = 3
@@ -110,6 +111,8 @@ class Replay:
             yield {"op": number, **self._space_line(operation)}
         elif isinstance(operation, workload.Diff):
             yield self._diff(number, operation)
+        elif isinstance(operation, workload.UndeleteKey):
+            yield from self._undelete(number, operation)
         else:
             reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
             if reply.error:
@@ -118,6 +121,15 @@ class Replay:
             elif reply.expired is not None:
                 yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
         self.on_progress(1)
+
+    def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
+        """Bring a version back; yields the code with which that is refused."""
+        try:
+            path = operation.key
+            undelete_path(self.plane, self._shard(operation), _names(operation), path, path)
+        except PlaneError as error:
+            self.refusals += 1
+            yield {"op": number, "error": error.code}
 
     def _space_line(self, operation: SpaceOperation) -> Line:
         """The answer to a question about space, or the code with which it is refused."""
@@ -165,6 +177,7 @@ class Replay:
                 yield {"op": command.operation_number, "error": reply.error}
             else:
                 self._note(command, reply)
+                yield from _left_line(command, reply)
             self.on_progress(1)
 
     def _note(self, command: _Sent, reply: records.MetadataReply) -> None:
@@ -183,6 +196,8 @@ class Replay:
             )
         elif isinstance(operation, workload.CreateBucket):
             self._buckets[operation.volume, operation.bucket] = None
+        elif isinstance(operation, workload.DeleteBucket):
+            del self._buckets[operation.volume, operation.bucket]
 
     def settle(self) -> int:
         """Wait until there is nothing more that the plane can do; says how many rounds that took."""
@@ -258,6 +273,17 @@ class Replay:
         return {"held_back": waiting}
 
 
+def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:
+    """What a bulk delete has left, in the order of its keys; nothing when it has deleted all of them."""
+    operation = command.operation
+    if not isinstance(operation, workload.DeleteKeys) or reply.committed is None or reply.committed.keys is None:
+        return
+    codes = dict.fromkeys(reply.committed.keys.not_found, "KEY_NOT_FOUND")
+    codes |= dict.fromkeys(reply.committed.keys.not_empty, "DIRECTORY_NOT_EMPTY")
+    if codes:
+        yield {"op": command.operation_number, "left": [[operation.keys[one], codes[one]] for one in sorted(codes)]}
+
+
 def _diff_line(entry: DiffEntry) -> list[str]:
     if entry.kind is DiffKind.RENAMED:
         return [entry.kind.value, entry.old_path, entry.path]
@@ -331,8 +357,10 @@ def _names(operation: Any) -> tuple[str, str]:
 _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
     workload.CreateVolume: lambda op: records.CreateVolume(physical_name("volume", op.volume)),
     workload.CreateBucket: lambda op: records.CreateBucket(*_names(op), op.layout),
+    workload.DeleteBucket: lambda op: records.DeleteBucket(*_names(op)),
     workload.PutKey: lambda op: records.PutKey(*_names(op), op.key, op.size_bytes, op.tag),
     workload.DeleteKey: lambda op: records.DeleteKey(*_names(op), op.key),
+    workload.DeleteKeys: lambda op: records.DeleteKeys(*_names(op), op.keys),
     workload.RenameKey: lambda op: records.RenameKey(*_names(op), op.from_key, op.to_key),
     workload.RenameDirectory: lambda op: records.RenameDirectory(*_names(op), op.from_directory, op.to_directory),
     workload.MakeDirectory: lambda op: records.MakeDirectory(*_names(op), op.directory),

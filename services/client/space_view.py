@@ -27,8 +27,6 @@ from services.client.errors import PlaneError
 from services.client.plane import Plane
 from services.domain.retention import HoldReason
 
-MAX_SNAPSHOTS = 10_000
-"""Of a page, and of a shard."""
 _BY_NAME = frozenset({HoldReason.TAG, HoldReason.CONSUMER})
 _BY_POLICY = _BY_NAME | {HoldReason.MINIMUM, HoldReason.AGE}
 _ANY_POLICY = RetentionPolicy(num_retained_min=1, num_retained_max=1, time_retained_ms=0)
@@ -117,8 +115,8 @@ class BucketView:
         return tuple(kept.snapshot_id for kept in holds.preview.kept if holds.of(kept))
 
     def spaces(self) -> SnapshotSpaces:
-        """What every live snapshot refers to and shares: one page has all that a shard may have, so all of one txn."""
-        return self.plane.space(self.shard).snapshot_spaces(self.volume, self.bucket, limit=MAX_SNAPSHOTS)
+        """What every live snapshot refers to and shares, all of one txn."""
+        return self.plane.space(self.shard).snapshot_spaces(self.volume, self.bucket)
 
     def what_if(self, snapshots: NamedSnapshots, names: Iterable[str]) -> FreedSpace:
         """What deleting these snapshots together would free."""

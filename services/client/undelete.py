@@ -9,7 +9,7 @@ from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, Undelete
 from schemas.space_answers import VersionStage
 from services.client.errors import PlaneError
-from services.client.paging import all_rows
+from services.client.paging import all_rows, deleted_position
 from services.client.plane import Plane
 
 _WITH_ROWS = (VersionStage.HELD, VersionStage.PENDING)
@@ -42,11 +42,6 @@ class Undeleted:
 
     returned: tuple[Returned, ...]
     refused: tuple[NotReturned, ...]
-
-
-def position(entry: ListedDeletion) -> str:
-    """Where a listing of what was deleted goes on behind an entry."""
-    return f"{entry.death}:{entry.object_id}"
 
 
 def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
@@ -85,7 +80,7 @@ def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: 
     newest: dict[str, ListedDeletion] = {}
     reads = plane.metadata(shard)
     for entry in all_rows(
-        lambda after, page_rows: reads.deleted(*bucket, start_after=after, limit=page_rows), position
+        lambda after, page_rows: reads.deleted(*bucket, start_after=after, limit=page_rows), deleted_position
     ):
         is_meant = entry.kind is DeletedKind.KEY and death in (0, entry.death)
         if is_meant and entry.path.startswith(f"{path}/"):

@@ -40,6 +40,14 @@ class CreateBucket:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteBucket:
+    """Remove a bucket in which nothing is left; its name is free at once."""
+
+    volume: str
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
 class PutKey:
     """Create or overwrite a key; ``tag`` names this version and comes back in listings."""
 
@@ -53,6 +61,24 @@ class PutKey:
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     """Delete a key."""
+
+    volume: str
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKeys:
+    """Delete many keys with one command; those that cannot be deleted are left."""
+
+    volume: str
+    bucket: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteKey:
+    """Bring back the version that died last at a path, to this path, unless its row was claimed."""
 
     volume: str
     bucket: str
@@ -231,8 +257,11 @@ class Observe:
 Operation = (
     CreateVolume
     | CreateBucket
+    | DeleteBucket
     | PutKey
     | DeleteKey
+    | DeleteKeys
+    | UndeleteKey
     | RenameKey
     | RenameDirectory
     | MakeDirectory
@@ -259,8 +288,11 @@ _IN_BUCKET: Final = {"volume": "volume", "bucket": "bucket"}
 _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "create_volume": (CreateVolume, {"volume": "volume"}),
     "create_bucket": (CreateBucket, {**_IN_BUCKET, "layout": "layout"}),
+    "delete_bucket": (DeleteBucket, _IN_BUCKET),
     "put_key": (PutKey, {**_IN_BUCKET, "key": "key", "size": "size_bytes", "tag": "tag"}),
     "delete_key": (DeleteKey, {**_IN_BUCKET, "key": "key"}),
+    "delete_keys": (DeleteKeys, {**_IN_BUCKET, "keys": "keys"}),
+    "undelete_key": (UndeleteKey, {**_IN_BUCKET, "key": "key"}),
     "rename_key": (RenameKey, {**_IN_BUCKET, "from": "from_key", "to": "to_key"}),
     "rename_dir": (RenameDirectory, {**_IN_BUCKET, "from": "from_directory", "to": "to_directory"}),
     "mkdir": (MakeDirectory, {**_IN_BUCKET, "dir": "directory"}),
@@ -307,6 +339,7 @@ _LAYOUT_NAMES: Final = {
 _LARGEST_LONG: Final = 2**63 - 1
 _COUNTS: Final = frozenset({"size", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
+_LISTS: Final = frozenset({"snapshots", "keys"})
 _NULLABLE: Final = frozenset(
     {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
 )
@@ -358,10 +391,10 @@ def _read_field(field: str, value: object, number: int) -> Any:
         return value
     if field in _SECONDS:
         return _read_seconds(field, value, number)
-    if field == "snapshots":
+    if field in _LISTS:
         if not isinstance(value, list):
-            raise WorkloadError(number, f"snapshots must be a list of names, not {value!r}")
-        return tuple(_read_text("snapshot", name, number) for name in value)
+            raise WorkloadError(number, f"{field} must be a list of names, not {value!r}")
+        return tuple(_read_text(field.removesuffix("s"), name, number) for name in value)
     return _read_text(field, value, number)
 
 

@@ -4,7 +4,7 @@
 table        key                         value
 ============ =========================== =========================================================
 treeTable    /bucketId/death/objectId    a deleted directory on its way
-chainTable   chain version               a marker of the chain, as it came
+chainTable   see ``StoredChain``         the chain: its version, its buckets, its live snapshots
 collectorTable #KNOWN                    what is known of the collector: all buckets that it does not just run for
 countTable   done                        what was done since the last barrier
 ============ =========================== =========================================================
@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
-from services.runtime.chain_follower import CHAIN_TABLE
 from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
+from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 
 Tables = Work | TablesReader

@@ -1,9 +1,12 @@
 """The complete, versioned view of one shard's snapshot chain: what every judge holds, and the premise of its verdicts.
 
-A bucket keeps all snapshots that it ever had, by ordinal. Beside them stand two arrays of ever + 1 cells: cell n names
-the newest live snapshot among the first n, once by its ordinal and once by its txn, so that a verdict is one look-up.
-A take appends a cell; a drop of snapshot k changes the run of cells that named k, and no other. A third array has the
-txn of the n-th snapshot: a verdict reads no records, which for ten thousand snapshots lie all over the memory.
+Of a bucket stay its live snapshots, how many it ever had, and the txn of the newest one that it ever had. A run of
+dropped ordinals is nothing but the gap between two live ones: for every n within it the newest live snapshot among the
+first n is the one before the gap, so a verdict is one search among live ordinals. What a view costs follows from what
+lives, and not from what was ever taken.
+
+Nothing that a verdict needs is lost with a dropped snapshot. A death is checked against the live snapshots around n:
+one that lies between them has, by the txns, the very snapshot before it that n names.
 
 Any error here means that nothing may be judged reclaimable.
 """
@@ -12,9 +15,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, SnapshotChainRecord
+from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
+from services.domain.full_chain import FullChainParts
 from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
 
@@ -42,79 +46,98 @@ class UnknownDeathError(ChainViewError):
     """A death after a snapshot that a complete view has not got: a dead letter, and the row is kept."""
 
 
-class UnknownSnapshotError(ChainViewError):
-    """A snapshot that its bucket never had: ask for one that a marker has named."""
-
-
-@dataclass(slots=True)
-class _BucketChain:
-    """One bucket's list, and its arrays."""
-
-    snapshots: list[ChainedSnapshot] = field(default_factory=list)
-    ordinals: dict[str, int] = field(default_factory=dict)
-    txns: list[Txn] = field(default_factory=lambda: [0])
-    """Cell n is that of the n-th snapshot, live or not; cell 0 is before all."""
-    newest_live_ordinals: list[int] = field(default_factory=lambda: [0])
-    newest_live_txns: list[Txn] = field(default_factory=lambda: [0])
-    live: tuple[ChainedSnapshot, ...] | None = None
-
-    def append(self, snapshot: ChainedSnapshot) -> None:
-        if snapshot.ordinal != len(self.snapshots) + 1:
-            raise ChainOrderError(
-                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal}, expected {len(self.snapshots) + 1}; "
-                f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
-            )
-        newest_txn = self.txns[-1]
-        if snapshot.txn <= newest_txn:
-            raise ChainOrderError(
-                f"snapshot {snapshot.snapshot_id} was taken at txn {snapshot.txn}, which is not after the one at "
-                f"{newest_txn}; compare the bucket's markers on gc.snapshot-chain with metadata's list"
-            )
-        if snapshot.snapshot_id in self.ordinals:
-            raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was taken before: an id is never used twice")
-        self.snapshots.append(snapshot)
-        self.ordinals[snapshot.snapshot_id] = snapshot.ordinal
-        self.txns.append(snapshot.txn)
-        self.newest_live_ordinals.append(snapshot.ordinal if snapshot.is_live else self.newest_live_ordinals[-1])
-        self.newest_live_txns.append(snapshot.txn if snapshot.is_live else self.newest_live_txns[-1])
-        self.live = None
-
-    def drop(self, ordinal: int) -> None:
-        self.snapshots[ordinal - 1] = replace(self.snapshots[ordinal - 1], is_live=False)
-        beyond = bisect_right(self.newest_live_ordinals, ordinal, lo=ordinal)
-        cell_count = beyond - ordinal
-        self.newest_live_txns[ordinal:beyond] = [self.newest_live_txns[ordinal - 1]] * cell_count
-        self.newest_live_ordinals[ordinal:beyond] = [self.newest_live_ordinals[ordinal - 1]] * cell_count
-        self.live = None
-
-    def ordinal_of(self, snapshot_id: str) -> int:
-        ordinal = self.ordinals.get(snapshot_id)
-        if ordinal is None:
-            raise UnknownSnapshotError(f"the bucket never had a snapshot {snapshot_id}")
-        return ordinal
-
-    def at(self, ordinal: int) -> ChainedSnapshot | None:
-        return self.snapshots[ordinal - 1] if ordinal else None
-
-
-_NEVER_TAKEN = _BucketChain()
-
 _Bounds = tuple[Txn, Txn, Txn, Txn]
-"""txn of the live snapshot before the previous one, of the previous one, of the n-th and of the one after it."""
+"""txn of the live snapshot before the previous one and of the previous one; between which txns the death lies."""
 _BEYOND_ALL: Txn = 1 << 63
 """After every txn."""
 _NO_DEATH: _Bounds = (0, 0, 0, 0)
 
 
+@dataclass(slots=True)
+class _BucketChain:
+    """What one bucket's verdicts follow from."""
+
+    ever: int = 0
+    """How many snapshots the bucket ever had: the ordinal of the newest one, live or dropped."""
+    newest_txn: Txn = 0
+    """When that one was taken."""
+    snapshots: list[ChainedSnapshot] = field(default_factory=list)
+    """Those that live, in the order of their ordinals."""
+    ordinals: list[int] = field(default_factory=lambda: [0])
+    txns: list[Txn] = field(default_factory=lambda: [0])
+    """Cell i is that of the i-th live snapshot; cell 0 is before all."""
+    by_id: dict[str, int] = field(default_factory=dict)
+
+    def append(self, snapshot: ChainedSnapshot) -> None:
+        """The bucket's next snapshot."""
+        if snapshot.ordinal != self.ever + 1:
+            raise ChainOrderError(
+                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal}, expected {self.ever + 1}; "
+                f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
+            )
+        self.add(snapshot)
+
+    def add(self, snapshot: ChainedSnapshot) -> None:
+        """A later snapshot of the bucket: ordinals that are left out are of dropped ones."""
+        if snapshot.ordinal <= self.ever or snapshot.txn <= self.newest_txn:
+            raise ChainOrderError(
+                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal} and was taken at txn {snapshot.txn}, "
+                f"which is not after ordinal {self.ever} at txn {self.newest_txn}; "
+                f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
+            )
+        if snapshot.snapshot_id in self.by_id:
+            raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was taken before: an id is never used twice")
+        self.ever, self.newest_txn = snapshot.ordinal, snapshot.txn
+        if snapshot.is_live:
+            self.snapshots.append(snapshot)
+            self.ordinals.append(snapshot.ordinal)
+            self.txns.append(snapshot.txn)
+            self.by_id[snapshot.snapshot_id] = snapshot.ordinal
+
+    def end(self, ever: int, newest_txn: Txn) -> None:
+        """Account for the dropped snapshots behind the last one that was added."""
+        dropped, later = ever - self.ever, newest_txn - self.newest_txn
+        if min(dropped, later) < 0 or (dropped == 0) != (later == 0):
+            raise ChainOrderError(
+                f"a bucket is said to have had {ever} snapshots up to txn {newest_txn}, but has ordinal {self.ever} at "
+                f"txn {self.newest_txn}; compare the full chain on gc.snapshot-chain with metadata's list"
+            )
+        self.ever, self.newest_txn = ever, newest_txn
+
+    def drop(self, ordinal: int) -> None:
+        """Let go of a live snapshot: its ordinal joins the gap."""
+        place = bisect_left(self.ordinals, ordinal)
+        del self.ordinals[place], self.txns[place]
+        del self.by_id[self.snapshots.pop(place - 1).snapshot_id]
+
+    def place(self, n: int) -> int:
+        """Place of the newest live snapshot among the first n; 0 when there is none."""
+        return bisect_right(self.ordinals, n) - 1
+
+    def around(self, n: int) -> tuple[Txn, Txn]:
+        """Between which txns a death lies at which the bucket had had n, as far as is known."""
+        if n == self.ever:
+            return self.newest_txn, _BEYOND_ALL
+        place, txns = bisect_right(self.ordinals, n), self.txns
+        return txns[place - 1], txns[place] if place < len(txns) else self.newest_txn
+
+
+_NEVER_TAKEN = _BucketChain()
+
+
 @dataclass
 class ChainView:
-    """All snapshots that the shard's buckets ever had, as of one chain version; those of deleted buckets, too."""
+    """The snapshots of all buckets of the shard, as of one chain version; buckets that are deleted, too."""
 
     version: int = 0
     _buckets: dict[int, _BucketChain] = field(default_factory=dict, repr=False)
+    _parts: FullChainParts = field(default_factory=FullChainParts, repr=False, compare=False)
+    """What has come of a full chain that is not complete: it does not count yet."""
 
     def follow(self, marker: SnapshotChainRecord) -> tuple[int, ...] | None:
         """Take in a marker as it comes from the log; says which buckets changed, or None when it told nothing new.
+
+        A full chain counts once its last part has come.
 
         Raises:
             ChainGapError: a marker before this one is missing.
@@ -127,8 +150,11 @@ class ChainView:
         if isinstance(body, ChainDrop):
             is_new = self.drop(version, predecessor, body.bucket_id, body.snapshot_id)
             return (body.bucket_id,) if is_new else None
-        is_new = self.full(version, body.buckets)
-        return tuple(bucket.bucket_id for bucket in body.buckets) if is_new else None
+        if version < self.version or not self._parts.follow(version, body):
+            return None
+        buckets = self._parts.take()
+        changed = {*self._buckets, *(bucket.bucket_id for bucket in buckets)}
+        return tuple(sorted(changed)) if self.full(version, buckets) else None
 
     def take(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn
@@ -144,7 +170,7 @@ class ChainView:
         chain = self._buckets.get(bucket_id) or _BucketChain()
         chain.append(ChainedSnapshot(snapshot_id, ordinal, txn, is_live=True))
         self._buckets[bucket_id] = chain
-        self.version = version
+        self._advance(version)
         return True
 
     def drop(self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str) -> bool:
@@ -157,14 +183,14 @@ class ChainView:
         if not self._is_next(version, predecessor_version):
             return False
         chain = self._buckets.get(bucket_id, _NEVER_TAKEN)
-        ordinal = chain.ordinals.get(snapshot_id)
-        if ordinal is None or not chain.snapshots[ordinal - 1].is_live:
+        ordinal = chain.by_id.get(snapshot_id)
+        if ordinal is None:
             raise ChainOrderError(
                 f"snapshot {snapshot_id} of bucket {bucket_id} is dropped but was not live; compare the bucket's "
                 f"markers on gc.snapshot-chain with metadata's list"
             )
         chain.drop(ordinal)
-        self.version = version
+        self._advance(version)
         return True
 
     def full(self, version: int, buckets: Iterable[ChainedBucket]) -> bool:
@@ -183,13 +209,26 @@ class ChainView:
                 )
             chain = chains[bucket.bucket_id] = _BucketChain()
             for snapshot in bucket.snapshots:
-                chain.append(snapshot)
+                chain.add(snapshot)
+            if bucket.snapshots_ever:
+                chain.end(bucket.snapshots_ever, bucket.newest_txn)
         if version == self.version:
             self._check_agrees(version, chains)
             return False
         self._buckets = chains
         self.version = version
         return True
+
+    def is_told_whole_by(self, marker: SnapshotChainRecord) -> bool:
+        """Whether a marker that comes now says, with the parts before it, the whole chain up to this view's version."""
+        if not isinstance(marker.body, FullChain) or marker.version != self.version:
+            return False
+        return self._parts.is_completed_by(marker.version, marker.body)
+
+    @property
+    def pending_parts(self) -> int:
+        """How many parts have come of a full chain that is not complete."""
+        return len(self._parts)
 
     def previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
         """txn of the newest live snapshot among the bucket's first n; 0 when there is none.
@@ -199,7 +238,8 @@ class ChainView:
         """
         if snapshots_before_death == 0:
             return 0
-        return self._known(bucket_id, snapshots_before_death).newest_live_txns[snapshots_before_death]
+        chain = self._known(bucket_id, snapshots_before_death)
+        return chain.txns[chain.place(snapshots_before_death)]
 
     def before_previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
         """txn of the live snapshot before ``previous``; 0 when there is none.
@@ -210,12 +250,7 @@ class ChainView:
         if snapshots_before_death == 0:
             return 0
         chain = self._known(bucket_id, snapshots_before_death)
-        previous_ordinal = chain.newest_live_ordinals[snapshots_before_death]
-        return chain.newest_live_txns[previous_ordinal - 1] if previous_ordinal else 0
-
-    def previous_array(self, bucket_id: int) -> list[Txn]:
-        """``previous`` for every n from 0 to the number of snapshots that the bucket ever had; the caller's own."""
-        return self._chain(bucket_id).newest_live_txns.copy()
+        return chain.txns[max(chain.place(snapshots_before_death) - 1, 0)]
 
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
         """Say who holds a version.
@@ -261,59 +296,59 @@ class ChainView:
 
     def _bounds(self, bucket_id: int, snapshots_before_death: int) -> _Bounds:
         """What the rule asks of a bucket and n; no death lies within for an n that the bucket never had."""
-        txns = self._chain(bucket_id).txns
-        next_ordinal = snapshots_before_death + 1
-        if not 0 < next_ordinal <= len(txns):
+        chain = self._chain(bucket_id)
+        if not 0 <= snapshots_before_death <= chain.ever:
             return _NO_DEATH
         return (
             self.before_previous(bucket_id, snapshots_before_death),
             self.previous(bucket_id, snapshots_before_death),
-            txns[snapshots_before_death],
-            _BEYOND_ALL if next_ordinal == len(txns) else txns[next_ordinal],
+            *chain.around(snapshots_before_death),
         )
 
-    def snapshots_before(self, bucket_id: int, death: Txn) -> int:
-        """How many snapshots the bucket had ever had at a death: n, worked out from the txns."""
-        return bisect_left(self._chain(bucket_id).txns, death, lo=1) - 1
+    def ever(self, bucket_id: int) -> int:
+        """How many snapshots the bucket ever had."""
+        return self._chain(bucket_id).ever
+
+    def newest_txn(self, bucket_id: int) -> Txn:
+        """When the newest snapshot was taken that the bucket ever had, live or dropped; 0 when it never had one."""
+        return self._chain(bucket_id).newest_txn
 
     def live(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
         """The bucket's live snapshots, ascending."""
-        chain = self._chain(bucket_id)
-        if chain.live is None:
-            chain.live = tuple(snapshot for snapshot in chain.snapshots if snapshot.is_live)
-        return chain.live
-
-    def ever(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
-        """All snapshots that the bucket ever had, ascending."""
         return tuple(self._chain(bucket_id).snapshots)
 
     def bucket_ids(self) -> tuple[int, ...]:
         """Every bucket that ever had a snapshot, deleted buckets too."""
         return tuple(self._buckets)
 
+    def knows(self, bucket_id: int) -> bool:
+        """Whether the bucket ever had a snapshot."""
+        return bucket_id in self._buckets
+
     def find(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
-        """A snapshot that the bucket has or had; None when it never had it."""
+        """A live snapshot of the bucket; None for any other."""
         chain = self._chain(bucket_id)
-        return chain.at(chain.ordinals.get(snapshot_id, 0))
+        ordinal = chain.by_id.get(snapshot_id)
+        return None if ordinal is None else chain.snapshots[chain.place(ordinal) - 1]
 
-    def previous_live(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
-        """The newest live snapshot before one that is live or dropped; None when there is none.
+    def buckets(self) -> list[ChainedBucket]:
+        """All that the view says, as a full chain says it."""
+        return [
+            ChainedBucket(bucket_id, tuple(chain.snapshots), chain.ever, chain.newest_txn)
+            for bucket_id, chain in sorted(self._buckets.items())
+        ]
 
-        Raises:
-            UnknownSnapshotError: the bucket never had it.
-        """
+    def previous_live(self, bucket_id: int, txn: Txn) -> ChainedSnapshot | None:
+        """The newest live snapshot that was taken before a txn; None when there is none."""
         chain = self._chain(bucket_id)
-        return chain.at(chain.newest_live_ordinals[chain.ordinal_of(snapshot_id) - 1])
+        before = bisect_left(chain.txns, txn, lo=1) - 1
+        return chain.snapshots[before - 1] if before else None
 
-    def next_live(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
-        """The oldest live snapshot after one that is live or dropped; None when there is none.
-
-        Raises:
-            UnknownSnapshotError: the bucket never had it.
-        """
+    def next_live(self, bucket_id: int, txn: Txn) -> ChainedSnapshot | None:
+        """The oldest live snapshot that was taken after a txn; None when there is none."""
         chain = self._chain(bucket_id)
-        next_ordinal = bisect_right(chain.newest_live_ordinals, chain.ordinal_of(snapshot_id))
-        return chain.at(next_ordinal) if next_ordinal <= len(chain.snapshots) else None
+        after = bisect_right(chain.txns, txn, lo=1) - 1
+        return chain.snapshots[after] if after < len(chain.snapshots) else None
 
     def _is_next(self, version: int, predecessor_version: int) -> bool:
         if version <= self.version:
@@ -322,19 +357,22 @@ class ChainView:
             raise ChainGapError(self.version, predecessor_version)
         return True
 
+    def _advance(self, version: int) -> None:
+        self.version = version
+        self._parts.clear()
+
     def _check_agrees(self, version: int, chains: dict[int, _BucketChain]) -> None:
         for bucket_id in chains.keys() | self._buckets.keys():
-            if chains.get(bucket_id, _NEVER_TAKEN).snapshots != self._chain(bucket_id).snapshots:
+            if chains.get(bucket_id, _NEVER_TAKEN) != self._chain(bucket_id):
                 raise ChainOrderError(
                     f"the full chain {version} and the markers up to it differ in bucket {bucket_id}; judge nothing, "
                     f"and compare both with metadata's list"
                 )
 
     def _check_death(self, bucket_id: int, death: Txn, snapshots_before_death: int) -> None:
-        txns, next_ordinal = self._chain(bucket_id).txns, snapshots_before_death + 1
-        is_after_last = snapshots_before_death == 0 or txns[snapshots_before_death] < death
-        is_before_next = next_ordinal == len(txns) or txns[next_ordinal] > death
-        if not (is_after_last and is_before_next):
+        last_taken, next_taken = self._chain(bucket_id).around(snapshots_before_death)
+        is_after_last = snapshots_before_death == 0 or last_taken < death
+        if not (is_after_last and death < next_taken):
             raise LifetimeError(
                 f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
                 f"keep the row, and compare it with metadata's list"
@@ -342,10 +380,10 @@ class ChainView:
 
     def _known(self, bucket_id: int, snapshots_before_death: int) -> _BucketChain:
         chain = self._chain(bucket_id)
-        if not 0 <= snapshots_before_death <= len(chain.snapshots):
+        if not 0 <= snapshots_before_death <= chain.ever:
             raise UnknownDeathError(
                 f"a death after {snapshots_before_death} snapshots of bucket {bucket_id}, which had "
-                f"{len(chain.snapshots)} by chain version {self.version}; keep the row"
+                f"{chain.ever} by chain version {self.version}; keep the row"
             )
         return chain
 

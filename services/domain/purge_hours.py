@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 MINUTES_PER_DAY = 1_440
 _MS_PER_MINUTE = 60_000
+MS_PER_DAY = MINUTES_PER_DAY * _MS_PER_MINUTE
 _PERIOD = re.compile(r"(\d{1,2})(?::([0-5]\d))?-(\d{1,2})(?::([0-5]\d))?")
 
 
@@ -15,6 +18,19 @@ class PurgeHours:
     """Periods of a day in minutes since midnight, each with its first minute and the one after its last."""
 
     periods: tuple[tuple[int, int], ...]
+
+    def open_ms(self, start_ms: int, end_ms: int) -> int:
+        """How much of the time from one moment to another lies in them; all of it without any."""
+        if not self.periods:
+            return max(0, end_ms - start_ms)
+        return max(0, self._open_until(end_ms) - self._open_until(start_ms))
+
+    def _open_until(self, moment_ms: int) -> int:
+        """How much of the time since 1970 lies in them."""
+        before = _open_minutes_before(self)
+        days, minute = divmod(moment_ms // _MS_PER_MINUTE, MINUTES_PER_DAY)
+        begun_ms = moment_ms % _MS_PER_MINUTE if self.are_open(moment_ms) else 0
+        return (days * before[-1] + before[minute]) * _MS_PER_MINUTE + begun_ms
 
     def are_open(self, now_ms: int) -> bool:
         """Whether a moment, in milliseconds since 1970 in UTC, lies in one of them; always without any."""
@@ -26,6 +42,13 @@ class PurgeHours:
         )
 
 
+@lru_cache
+def _open_minutes_before(hours: PurgeHours) -> tuple[int, ...]:
+    """How many open minutes of a day lie before each of its minutes, and before its end."""
+    return tuple(accumulate(map(hours.are_open, range(0, MS_PER_DAY, _MS_PER_MINUTE)), initial=0))
+
+
+@lru_cache
 def purge_hours(text: str) -> PurgeHours:
     """Read periods; one that ends before it begins goes over midnight, and no text means the whole day.
 
@@ -40,6 +63,12 @@ def purge_hours(text: str) -> PurgeHours:
             raise ValueError(f"{part} is no period of a day: write 22-6, or 12-13,22:30-5:15, in UTC")
         periods.append((start, end))
     return PurgeHours(tuple(periods))
+
+
+def checked_hours(text: str) -> str:
+    """The text, if it can be read."""
+    purge_hours(text)
+    return text
 
 
 def _minute(hour: str, minute: str | None) -> int:

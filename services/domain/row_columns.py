@@ -46,6 +46,8 @@ class DeletedEntry:
     chain_version: int
     sweep_id: int = 0
     sweep_page: int = 0
+    sweep_txn: int = 0
+    sweep_part: int = 0
 
 
 def check_lengths(*columns: Sequence[int]) -> None:
@@ -178,7 +180,7 @@ def deleted_entries(message: DeletedEntries) -> list[DeletedEntry]:
     """
     names, befores = message.rows, message.snapshots_before_death
     check_lengths(names.object_ids, befores)
-    page = (message.chain_version, message.sweep_id, message.sweep_page)
+    page = (message.chain_version, message.sweep_id, message.sweep_page, message.sweep_txn, message.sweep_part)
     return [
         DeletedEntry(bucket_id, object_id, names.kind, birth, death, before, *page)
         for (bucket_id, object_id, birth, death), before in zip(rows(names), befores, strict=True)
@@ -186,7 +188,7 @@ def deleted_entries(message: DeletedEntries) -> list[DeletedEntry]:
 
 
 def entries_by_columns(entries: Sequence[DeletedEntry]) -> DeletedEntries:
-    """Entries of one kind, one chain version and one page of a sweep, as a message."""
+    """Entries of one kind, one chain version and one part of a sweep's page, as a message."""
     first = entries[0]
     found = [(one.bucket_id, one.object_id, one.birth, one.death) for one in entries]
     return DeletedEntries(
@@ -195,4 +197,7 @@ def entries_by_columns(entries: Sequence[DeletedEntry]) -> DeletedEntries:
         tuple([one.snapshots_before_death for one in entries]),
         first.sweep_id,
         first.sweep_page,
+        None,
+        first.sweep_txn,
+        first.sweep_part,
     )

@@ -73,31 +73,43 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return (live[first], live[beyond - 1]) if first < beyond else NOBODY
 
 
-def merged_after_drop(
-    cells: Mapping[Holders, SpaceCell], dropped: Txn, live_before: Sequence[Txn]
-) -> dict[Holders, SpaceCell]:
-    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell.
+def heirs_after_drop(touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]) -> dict[Holders, Holders]:
+    """Of runs that begin or end with a snapshot, by whom what they hold is held when that one is dropped.
 
     Raises:
-        SpaceError: the snapshot is not live, or a cell names one that is not.
+        SpaceError: the snapshot is not live, or a run names one that is not.
     """
     place = bisect_left(live_before, dropped)
     if place == len(live_before) or live_before[place] != dropped:
         raise SpaceError(f"the snapshot at {dropped} is not live: compare the bucket's list with its matrix")
     previous = live_before[place - 1] if place else 0
     next_one = live_before[place + 1] if place + 1 < len(live_before) else 0
-    changed: dict[Holders, SpaceCell] = {}
-    for (first, last), cell in cells.items():
-        if dropped not in (first, last) or cell.is_empty:
-            continue
-        if first == last:
-            heir = NOBODY
-        else:
+    heirs: dict[Holders, Holders] = {}
+    for first, last in touched:
+        heir = NOBODY
+        if first != last:
             heir = (next_one if first == dropped else first, previous if last == dropped else last)
             if not 0 < heir[0] <= heir[1]:
                 raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
-        changed[first, last] = EMPTY
-        changed[heir] = cells.get(heir, EMPTY) + cell  # no two runs have the same heir
+        heirs[first, last] = heir  # no two runs have the same heir
+    return heirs
+
+
+def merged_after_drop(
+    cells: Mapping[Holders, SpaceCell], dropped: Txn, live_before: Sequence[Txn]
+) -> dict[Holders, SpaceCell]:
+    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell.
+
+    Of all cells only those count that begin or end with the snapshot, and their heirs.
+
+    Raises:
+        SpaceError: the snapshot is not live, or a cell names one that is not.
+    """
+    touched = [holder for holder, cell in cells.items() if dropped in holder and not cell.is_empty]
+    changed: dict[Holders, SpaceCell] = {}
+    for holder, heir in heirs_after_drop(touched, dropped, live_before).items():
+        changed[holder] = EMPTY
+        changed[heir] = cells.get(heir, EMPTY) + cells[holder]
     return changed
 
 

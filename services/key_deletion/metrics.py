@@ -57,7 +57,10 @@ class KeyDeletionMetrics:
             registry=registry,
         )
         self.sweeps = Counter(
-            "deepclean_key_deletion_sweeps_total", "Sweeps that ended, by outcome.", ["outcome"], registry=registry
+            "deepclean_key_deletion_sweeps_total",
+            "Sweeps that ended, by outcome; timed_out: went back to a page without an answer.",
+            ["outcome"],
+            registry=registry,
         )
         self.flags = Counter(
             "deepclean_key_deletion_stores_flagged_total", "Stores reported as deep clean.", registry=registry
@@ -94,7 +97,7 @@ class KeyDeletionMetrics:
         )
         self.sweeps_open = Gauge(
             "deepclean_key_deletion_sweeps_open",
-            "Stores that are to be swept or are being swept.",
+            "Sweeps that are on their way or due; not those that wait until the collector may claim.",
             ["shard"],
             registry=registry,
         )

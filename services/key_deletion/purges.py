@@ -2,13 +2,16 @@
 room; then each row is judged again.
 
 A purge waits as a whole, so that the window costs a number for each message and nothing for each row.
+
+What sweeps have found waits in a queue of its own, and has a share of the tasks: behind all deletions it would wait for
+ever when more is deleted than can be claimed, and so would whatever a dropped snapshot has held.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -27,15 +30,27 @@ from services.domain.row_columns import (
     rows,
 )
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
-from services.key_deletion.tables import BEYOND, FIRST, PURGE, WAITING_TABLE, Tables, number_key, number_of_key
+from services.key_deletion.tables import (
+    BEYOND,
+    FIRST,
+    PURGE,
+    PURGE_TURN,
+    WAITING_TABLE,
+    Tables,
+    number_key,
+    number_of_key,
+)
 from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import next_number
+from services.runtime.counts import count, next_number
 from services.runtime.due import UNSET
 from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
 
 logger = structlog.get_logger(__name__)
+
+SWEEP_SHARE = 4
+"""While both queues have something, one task in so many is for what sweeps have found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +68,38 @@ class _InWindow:
     number: int
     newest_death: int
     due_ms: int
+    is_sweep: bool
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Purges that wait for room, first come first served."""
+
+    numbers: deque[int] = field(default_factory=deque)
+    pressing: int = 0
+    """How many of the first ones were here when a barrier passed: it waits for them."""
 
 
 class WaitingPurges:
-    """The queue of purges, first come first served, behind those whose rows may still be brought back."""
+    """The queues of purges, behind those whose rows may still be brought back."""
 
     def __init__(
         self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collector: CollectorFollower | None = None
     ) -> None:
         self._metrics = metrics
         self._collector = collector or CollectorFollower()
-        self._numbers: deque[int] = deque()
+        self._deleted = _Queue()
+        self._swept = _Queue()
         self._window = UndoWindow(undo_window_ms)
         self._in_window: deque[_InWindow] = deque()
-        self._pressing = 0
 
     def __len__(self) -> int:
-        return len(self._numbers) + len(self._in_window)
+        return len(self._deleted.numbers) + len(self._swept.numbers) + len(self._in_window)
+
+    @property
+    def is_sweep_waiting(self) -> bool:
+        """Whether something that a sweep has found may be claimed and has had no room yet."""
+        return bool(self._swept.numbers)
 
     @property
     def in_undo_window(self) -> int:
@@ -78,18 +108,17 @@ class WaitingPurges:
 
     @property
     def are_pressing(self) -> bool:
-        """Whether the first ones were here when a barrier passed: it waits for them."""
-        return self._pressing > 0
+        """Whether any was here when a barrier passed: it waits for them."""
+        return any(queue.pressing for queue in (self._deleted, self._swept))
 
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew. What was pressing is so again when the next barrier passes."""
-        self._pressing = 0
+        self._deleted, self._swept = _Queue(), _Queue()
         self._window.restore(tables)
-        self._numbers.clear()
         self._in_window.clear()
         for key, purge in tables.table(WAITING_TABLE).scan(FIRST, BEYOND):
             number = number_of_key(key)
-            self._queue(number, max(purge.rows.deaths), purge.due_ms)
+            self._append(_InWindow(number, max(purge.rows.deaths), purge.due_ms, purge.is_sweep))
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
         """Queue a purge.
@@ -102,22 +131,26 @@ class WaitingPurges:
         except ColumnsError as error:
             raise InvalidMessageError(f"a purge that names no whole rows: {error}") from error
         number = next_number(PURGE, work)
-        waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death)
+        waiting = WaitingPurge(purge.chain_version, purge.rows, purge.snapshots_before_death, UNSET, purge.is_sweep)
         work.table(WAITING_TABLE).put(number_key(number), waiting)
-        self._queue(number, max(purge.rows.deaths), UNSET)
+        self._append(_InWindow(number, max(purge.rows.deaths), UNSET, purge.is_sweep))
 
-    def _queue(self, number: int, newest_death: int, due_ms: int) -> None:
+    def _append(self, purge: _InWindow) -> None:
         """Where a purge waits follows from what is stored, whether it has just come or is read anew."""
-        if self._window.is_over(newest_death):
-            self._numbers.append(number)
+        if self._window.is_over(purge.newest_death):
+            self._queue_of(purge).numbers.append(purge.number)
         else:
-            self._in_window.append(_InWindow(number, newest_death, due_ms))
+            self._in_window.append(purge)
+
+    def _queue_of(self, purge: _InWindow) -> _Queue:
+        return self._swept if purge.is_sweep else self._deleted
 
     def make_due(self, work: Work) -> None:
         """End every window now, and let no pace hold back what is here."""
         while self._in_window:
             self._end_window(work)
-        self._pressing = len(self._numbers)
+        for queue in (self._deleted, self._swept):
+            queue.pressing = len(queue.numbers)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set when the windows end of what has come in, and queue what may not be brought back any more."""
@@ -135,34 +168,47 @@ class WaitingPurges:
     def _end_window(self, work: Work) -> None:
         ended = self._in_window.popleft()
         self._window.ended(ended.newest_death, work)
-        self._numbers.append(ended.number)
+        self._queue_of(ended).numbers.append(ended.number)
 
-    def take(self, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
-        """Reclaimable rows for one task, from as many purges as fit whole; None when no purge may be judged yet.
+    def take(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
+        """Reclaimable rows for one task, from as many purges of a queue as fit whole; None when none may be judged yet.
 
         A purge judged with a newer chain than this view waits, and all behind it: they are as new.
         """
+        queues = [queue for queue in (self._deleted, self._swept) if queue.pressing or not only_pressing]
+        is_contended = bool(self._deleted.numbers and self._swept.numbers)
+        if is_contended and (count(PURGE_TURN, work) + 1) % SWEEP_SHARE == 0:
+            queues.reverse()
+        for queue in queues:
+            if (taken := self._take_from(queue, view, max_rows, work)) is not None:
+                if is_contended:
+                    next_number(PURGE_TURN, work)  # only now: as long as all wait for the chain, nothing is written
+                return taken
+        return None
+
+    def _take_from(self, queue: _Queue, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
         table = work.table(WAITING_TABLE)
         found: list[RowNames] = []
         taken_rows = first_judge_version = 0
-        while self._numbers:
-            key = number_key(self._numbers[0])
+        while queue.numbers:
+            key = number_key(queue.numbers[0])
             purge = table.get(key)
             if purge is not None:
-                count = row_count([purge.rows])
-                if purge.chain_version > view.version or (taken_rows and taken_rows + count > max_rows):
+                purge_rows = row_count([purge.rows])
+                if purge.chain_version > view.version or (taken_rows and taken_rows + purge_rows > max_rows):
                     break
                 found.append(self._judge(purge, view, max_rows))
                 # A queue is in the order of its verdicts but for repeats.
                 first_judge_version = min(first_judge_version or purge.chain_version, purge.chain_version)
-                taken_rows += min(count, max_rows)
-                if count > max_rows:
-                    rest = names_between(purge.rows, max_rows, count), purge.snapshots_before_death[max_rows:]
-                    table.put(key, WaitingPurge(purge.chain_version, *rest))
+                taken_rows += min(purge_rows, max_rows)
+                if purge_rows > max_rows:
+                    rest = names_between(purge.rows, max_rows, purge_rows)
+                    befores = purge.snapshots_before_death[max_rows:]
+                    table.put(key, replace(purge, rows=rest, snapshots_before_death=befores))
                     break
             table.delete(key)
-            self._numbers.popleft()
-            self._pressing = max(0, self._pressing - 1)
+            queue.numbers.popleft()
+            queue.pressing = max(0, queue.pressing - 1)
         return JudgedRows(found, first_judge_version) if taken_rows else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:

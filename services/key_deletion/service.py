@@ -64,6 +64,7 @@ class KeyDeletionService:
     def __init__(self, settings: KeyDeletionSettings | None = None, metrics: KeyDeletionMetrics | None = None) -> None:
         settings = settings or KeyDeletionSettings()
         metrics = metrics or KeyDeletionMetrics(CollectorRegistry())
+        self._settings = settings
         self._metrics = metrics
         self._chain = ChainFollower()
         self._collector = CollectorFollower()
@@ -116,7 +117,7 @@ class KeyDeletionService:
         elif isinstance(record, ScmReply):
             self._take_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
-            self._take_progress(record.body, work)
+            self._take_progress(record.body, record.txn, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
         """A marker that cannot be followed stops the service: put aside it would leave a gap."""
@@ -140,17 +141,17 @@ class KeyDeletionService:
         returned = replace(body, work=left, origin=self.name, collector_txn=self._collector.complete_txn)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, returned, sender=self.name, wants_reply=False))
 
-    def _take_progress(self, body: object, work: Work) -> None:
+    def _take_progress(self, body: object, txn: int, work: Work) -> None:
         if isinstance(body, RowsClaimed):
             self._pace.claimed(self._tasks.claimed(body, work))
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
-            self._end_sweep(self._sweeps.page_sent(body, work), work)
+            self._end_sweep(self._sweeps.page_sent(body, txn, work), work)
         elif isinstance(body, CollectorChanged):
             count_done(work)
             for bucket_id in self._collector.follow(body, work).looser:
-                self._stores.sweep_again(bucket_id, self._chain.view, work)
+                self._stores.sweep_again(bucket_id, work)
 
     def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
         """Once both twins are here: end every pause, and pass the barrier on to SCM behind all that went there."""
@@ -159,14 +160,15 @@ class KeyDeletionService:
             return
         self._purges.make_due(work)
         self._tasks.make_due(work)
-        self._sweeps.make_due(work)
+        self._sweeps.make_due()
         left = self._work(work) + self._collector.is_behind(both)
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + left)))
 
     def _work(self, work: Work) -> int:
         """What is still to be done here, and what was done since this was last asked.
 
-        A store that is not flagged has a sweep, queued or on its way, until it is.
+        A store that is not flagged has a sweep, queued or on its way, until it is. What is suspended until the
+        collector may claim is not waited for.
         """
         left = len(self._tasks) + len(self._purges) + len(self._sweeps)
         return left + take_done(work)
@@ -184,17 +186,25 @@ class KeyDeletionService:
             if held_back_by is not None and not self._purges.are_pressing:
                 self._held_back_by = held_back_by
                 break
-            found = self._purges.take(view, self._tasks.max_rows, work)
+            found = self._purges.take(view, self._tasks.max_rows, work, only_pressing=held_back_by is not None)
             if found is None:
                 break
             if row_count(found.rows):
                 self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
                 self._pace.started(row_count(found.rows), now_ms)
-        # While rows are held back, or wait for room, a sweep would only send them once more, or more of them.
+        self._stores.tick(now_ms, work)
+        self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
+
+    def _max_sweep_pages(self) -> int:
+        """Pages of sweeps that may be on their way.
+
+        While rows are held back, or wait for room, there is one: whatever is deleted meanwhile is judged behind it. And
+        no more is looked for as long as something waits that was found: it would wait, too, and be found once more.
+        """
+        if self._purges.is_sweep_waiting:
+            return 0
         is_all_claimed = self._held_back_by is None and self._tasks.has_room
-        if is_all_claimed:
-            self._stores.tick(now_ms, view, work)
-        self._sweeps.tick(now_ms, work, may_start=is_all_claimed)
+        return self._settings.max_sweep_pages_in_flight if is_all_claimed else 1
 
     def end_batch(self, work: Work) -> None:
         """Report."""

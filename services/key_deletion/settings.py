@@ -7,13 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from services.domain.purge_hours import purge_hours
-
-
-def _checked_hours(text: str) -> str:
-    """The text itself, when it names periods of a day."""
-    purge_hours(text)
-    return text
+from services.domain.purge_hours import checked_hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +28,22 @@ class KeyDeletionSettings:
     """When an answer is this late the question is asked again: a net, since no message is lost."""
     max_sweeps_in_flight: int = 8
     max_sweep_pages_in_flight: int = 8
-    """Pages over all sweeps whose rows are not judged yet. One of each sweep is always on its way; more are asked for
-    while nothing waits to be claimed. A page at a time would spend the time of a drop on waiting for the judges."""
-    max_sweep_page_rows: int = 20_000
+    """Pages over all sweeps whose rows are not judged yet, while nothing waits to be claimed; one while something does.
+    A page at a time would spend the time of a drop on waiting for the judges."""
+    max_sweep_page_rows: int = 10_000
     max_sweep_page_bytes: int = 1 << 20
     first_sweep_again_ms: int = 1_000
     """Pause before a store that was not clean is swept again; each sweep doubles it."""
     longest_sweep_again_ms: int = 60_000
     safety_sweep_interval_ms: int = 3_600_000
-    """How often every bucket that ever had a snapshot is swept as a whole."""
+    """How often all garbage rows of the shard are swept, claimed ones with them."""
     undo_window_ms: int = 0
     """How long rows wait before they are claimed, so that they can be brought back; a settle ends it at once."""
     max_rows_per_second: int = 0
     """Rows that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
     max_bytes_per_second: int = 0
     """Bytes that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
-    purge_hours: Annotated[str, AfterValidator(_checked_hours)] = ""
+    purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
     """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty for the whole day."""
 
 

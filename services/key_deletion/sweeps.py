@@ -1,24 +1,33 @@
 """Sweeps: sending the garbage rows of a store through the judges again, page after page.
 
-A store has one sweep at most, queued or on its way. One that is needed again, over more rows, replaces it: the new
-one covers the ranges of both. A sweep has one page on its way or more: where a page begins, metadata says with the one
-before, long before that one is judged.
+A sweep that has begun goes on to its end, whatever is queued meanwhile and whichever snapshot is dropped: it keeps its
+place, and goes back no further than to a page that nobody answers for. What is to be swept again in its store, or more,
+is queued behind it: one sweep a store at most waits, over all that is wanted. Those that wait begin in the order in
+which they were due; those that have begun ask for pages in turn, as many as they are let. So every sweep ends, however
+many others there are.
+
+Several pages may be on their way: where a page begins, metadata says with the one before, long before that one is
+judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import structlog
 
 from schemas.records import MetadataCommand, OpenSweepPage, SweepPage, SweepPageSent, SweepResult, SweepRow
 from schemas.topics import METADATA_COMMANDS
+from services.domain.row_columns import ColumnsError, check_lengths
 from services.key_deletion.metrics import KeyDeletionMetrics
+from services.key_deletion.row_range import RowRange
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, Tables, sweep_key
+from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_page, is_judged, judged_page
+from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
 from services.runtime.counts import count_done, next_number
-from services.runtime.due import AT_ONCE, UNSET, DueQueue
+from services.runtime.due import UNSET, DueQueue
+from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)
@@ -28,39 +37,11 @@ ACTIVE = ""
 EVERY_BUCKET = 0
 """In place of a bucket id: every garbage row that there is, and the claimed ones."""
 _NO_MORE_TABLES = 4
-_UNANSWERED = -1
 _QUEUED = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RowRange:
-    """Garbage rows by death and birth: after the first number, up to the second one; 0 as the second is no end."""
-
-    after_death: int
-    until_death: int
-    after_birth: int = 0
-    until_birth: int = 0
-
-    def __or__(self, other: RowRange) -> RowRange:
-        """The smallest range over both."""
-        return RowRange(
-            min(self.after_death, other.after_death),
-            _later(self.until_death, other.until_death),
-            min(self.after_birth, other.after_birth),
-            _later(self.until_birth, other.until_birth),
-        )
-
-    @classmethod
-    def of(cls, row: SweepRow) -> RowRange:
-        """The range of a sweep."""
-        return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
-
-
-EVERY_ROW = RowRange(0, 0)
-
-
-def _later(one: int, other: int) -> int:
-    return max(one, other) if one and other else 0
+"""In place of the number of a sweep."""
+_NO_PAUSE = -1
+MOST_DOUBLINGS = 8
+"""Of the time that a sweep waits for answers: 10 minutes become up to 42 hours."""
 
 
 class Sweeps:
@@ -72,195 +53,202 @@ class Sweeps:
         self._are_tasks_failing = are_tasks_failing
         self._settings = settings
         self._metrics = metrics
-        self._rows: dict[bytes, SweepRow] = {}
-        self._running: dict[int, bytes] = {}
+        self._queued: dict[bytes, SweepRow] = {}
+        """By the key of their store."""
+        self._running: dict[int, SweepRow] = {}
         self._queue: DueQueue[bytes] = DueQueue()
-        self._timeouts: DueQueue[bytes] = DueQueue()
+        self._timeouts: DueQueue[int] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
-        self._pauses_ms: dict[bytes, int] = {}
+        """Queued ones that have a pause and no due time yet."""
+        self._untimed: dict[int, None] = {}
+        """Running ones of which something has come, or was asked for, in this unit of work."""
+        self._ends_pauses = False
 
     def __len__(self) -> int:
-        return len(self._rows)
+        """How many have something to do; those that wait for the collector have not."""
+        return len(self._running) + len(self._queue.members()) + len(self._unscheduled)
 
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
-        self._rows = dict(tables.table(SWEEP_TABLE).scan(FIRST, BEYOND))
-        self._running = {row.sweep_id: key for key, row in self._rows.items() if row.page != _QUEUED}
+        self._queued.clear()
+        self._running.clear()
         self._queue.clear()
         self._timeouts.clear()
         self._unscheduled.clear()
-        self._pauses_ms.clear()
-        for key, row in self._rows.items():
-            if row.page == _QUEUED:
-                self._queue.set(key, row.due_ms)
-            elif row.due_ms != UNSET:
-                self._timeouts.set(key, row.due_ms)
+        self._untimed.clear()
+        for _, row in tables.table(SWEEP_TABLE).scan(FIRST, BEYOND):
+            if row.sweep_id == _QUEUED:
+                self._remember_queued(row)
             else:
-                self._unscheduled[key] = None
+                self._running[row.sweep_id] = row
+                if row.due_ms != UNSET:
+                    self._timeouts.set(row.sweep_id, row.due_ms)
+                elif row.open_pages:
+                    self._untimed[row.sweep_id] = None
 
-    def of(self, bucket_id: int, snapshot_id: str) -> SweepRow | None:
-        """The sweep of a store."""
-        return self._rows.get(sweep_key(bucket_id, snapshot_id))
+    def is_clean(self, bucket_id: int, snapshot_id: str) -> bool:
+        """Whether a store is not to be swept: every row that may have become reclaimable was looked at since."""
+        is_queued = sweep_key(bucket_id, snapshot_id, _QUEUED) in self._queued
+        return not is_queued and next(self._running_of(bucket_id, snapshot_id), None) is None
 
-    def queue(
-        self, bucket_id: int, snapshot_id: str, rows: RowRange, reset_version: int, work: Work, pause_ms: int = 0
-    ) -> None:
-        """Have a store swept after a pause; a sweep that it has is replaced by one over both ranges."""
-        before = self.of(bucket_id, snapshot_id)
-        if before is not None:
-            rows |= RowRange.of(before)
-            self.remove(before, work)
-        row = SweepRow(
-            sweep_id=0,
-            snapshot_id=snapshot_id,
-            bucket_id=bucket_id,
-            after_death=rows.after_death,
-            until_death=rows.until_death,
-            after_birth=rows.after_birth,
-            until_birth=rows.until_birth,
-            reset_version=reset_version,
-            page=_QUEUED,
-            next_table=0,
-            next_key=b"",
-            open_pages=(),
-            reclaimable_rows=0,
-            unexpanded_directories=0,
-            due_ms=UNSET if pause_ms else AT_ONCE,
-        )
-        self._put(row, work)
-        key = sweep_key(bucket_id, snapshot_id)
-        if pause_ms:
-            self._pauses_ms[key] = pause_ms
-        else:
-            self._queue.set(key, AT_ONCE)
+    def queue(self, bucket_id: int, snapshot_id: str, rows: RowRange, work: Work, pause_ms: int = 0) -> None:
+        """Have rows of a store swept after a pause, together with those of it that wait already."""
+        self._enqueue(_queued_row(bucket_id, snapshot_id, rows, pause_ms), work)
 
-    def remove(self, row: SweepRow, work: Work) -> None:
-        """End a sweep; late answers to it are ignored."""
-        key = sweep_key(row.bucket_id, row.snapshot_id)
-        self._rows.pop(key, None)
-        self._running.pop(row.sweep_id, None)
-        self._queue.discard(key)
-        self._timeouts.discard(key)
-        self._unscheduled.pop(key, None)
-        self._pauses_ms.pop(key, None)
-        work.table(SWEEP_TABLE).delete(key)
+    def suspend(self, bucket_id: int, snapshot_id: str, rows: RowRange, work: Work) -> None:
+        """Have rows of a store swept when the collector may do more."""
+        self._enqueue(_queued_row(bucket_id, snapshot_id, rows, _NO_PAUSE), work)
 
-    def set_version(self, row: SweepRow, reset_version: int, work: Work) -> None:
-        """Let a sweep answer for a newer chain version that has made none of its store's rows reclaimable."""
-        self._put(replace(row, reset_version=reset_version), work)
+    def resume(self, is_meant: Callable[[SweepRow], bool], pause_ms: int, work: Work) -> None:
+        """Have what was suspended swept after a pause."""
+        for row in [row for row in self._queued.values() if _is_suspended(row) and is_meant(row)]:
+            self._enqueue(replace(row, pause_ms=pause_ms), work)
 
-    def page_sent(self, answer: SweepPageSent, work: Work) -> SweepRow | None:
-        """Metadata has sent a page's rows; says the sweep if that was its end."""
+    def hand_over(self, bucket_id: int, snapshot_id: str, heir_id: str, work: Work) -> None:
+        """A store has joined another one: whatever was to be swept in it is to be swept there, and goes on."""
+        for row in list(self._running_of(bucket_id, snapshot_id)):
+            work.table(SWEEP_TABLE).delete(_key(row))
+            self._put(replace(row, snapshot_id=heir_id, is_inherited=True), work)
+        queued = self._queued.get(sweep_key(bucket_id, snapshot_id, _QUEUED))
+        if queued is not None:
+            self._take_from_queue(queued, work)
+            self._enqueue(replace(queued, snapshot_id=heir_id, is_inherited=True), work)
+
+    def forget(self, bucket_id: int, snapshot_id: str, work: Work) -> None:
+        """End whatever sweeps a store; late answers are ignored."""
+        for row in list(self._running_of(bucket_id, snapshot_id)):
+            self._end(row, work)
+        queued = self._queued.get(sweep_key(bucket_id, snapshot_id, _QUEUED))
+        if queued is not None:
+            self._take_from_queue(queued, work)
+
+    def page_sent(self, answer: SweepPageSent, txn: int, work: Work) -> SweepRow | None:
+        """Metadata has sent a page's rows at a txn; says the sweep if that was its end."""
         row, page = self._open_page(answer.sweep_id, answer.page)
-        if row is None or page is None or page.sent_rows != _UNANSWERED:
+        if row is None or page is None or page.sent_txn != UNANSWERED:
             return None
         row = replace(
             row,
+            # What dies from here on is judged as it dies: a sweep without an end would run after it for ever.
+            until_death=row.until_death or txn,
             unexpanded_directories=row.unexpanded_directories + answer.unexpanded_directories,
             next_table=answer.next_table,
             next_key=answer.next_key,
         )
-        return self._advance(row, replace(page, sent_rows=answer.rows), work)
+        return self._advance(row, answered_page(page, answer, txn), work)
 
     def judged(self, result: SweepResult, work: Work) -> SweepRow | None:
-        """A part of a page was judged; says the sweep if that was its end. A part that came twice counts once."""
-        row, page = self._open_page(result.sweep_id, result.sweep_page)
-        if row is None or page is None or result.first_offset in page.judged_parts:
-            return None
-        page = replace(
-            page,
-            judged_rows=page.judged_rows + result.judged_rows,
-            judged_parts=(*page.judged_parts, result.first_offset),
-        )
-        row = replace(row, reclaimable_rows=row.reclaimable_rows + result.reclaimable_rows)
-        return self._advance(row, page, work)
+        """Some of a page was judged; says the sweep if that was its end. What is judged twice counts once.
 
-    def make_due(self, work: Work) -> None:
-        """End every pause now."""
-        for key in {*self._queue.members(), *self._pauses_ms}:
-            if self._rows[key].due_ms != AT_ONCE:
-                self._put(replace(self._rows[key], due_ms=AT_ONCE), work)
-            self._queue.set(key, AT_ONCE)
-        self._pauses_ms.clear()
-
-    def tick(self, now_ms: int, work: Work, *, may_start: bool = True) -> None:
-        """Set the times of what this unit of work has changed, begin again what is late, start what is due.
-
-        ``may_start`` also lets sweeps that are on their way ask for pages ahead.
+        Raises:
+            InvalidMessageError: not every message has its place in all columns.
         """
-        if may_start:
-            self._ask_ahead(work)
+        try:
+            check_lengths(*((result.parts.txns, result.parts.numbers, result.parts.rows) if result.parts else ()))
+        except ColumnsError as error:
+            raise InvalidMessageError(f"a result that names no whole messages: {error}") from error
+        row, page = self._open_page(result.sweep_id, result.sweep_page)
+        if row is None or page is None or result.parts is None:
+            return None
+        judged = judged_page(page, result.parts)
+        if judged is None:
+            return None
+        row = replace(row, reclaimable_rows=row.reclaimable_rows + result.reclaimable_rows)
+        return self._advance(row, judged, work)
+
+    def make_due(self) -> None:
+        """End every pause with this unit of work."""
+        self._ends_pauses = True
+
+    def tick(self, now_ms: int, max_pages: int, work: Work) -> None:
+        """Set the times of what this unit of work has changed, start what is due, ask for pages up to a number."""
         for key in list(self._unscheduled):
-            self._schedule(key, now_ms, work)
-        for key, pause_ms in self._pauses_ms.items():
-            self._put(replace(self._rows[key], due_ms=now_ms + pause_ms), work)
-            self._queue.set(key, now_ms + pause_ms)
-        self._pauses_ms.clear()
+            self._set_due(self._queued[key], now_ms, work)
+        if self._ends_pauses:
+            self._ends_pauses = False
+            for key in self._queue.members():
+                self._set_due(replace(self._queued[key], pause_ms=0), now_ms, work)
+        for sweep_id in self._untimed:
+            self._timeouts.discard(sweep_id)  # something has come: it is not late
         while (late := self._timeouts.pop_due(now_ms)) is not None:
-            self._begin_again(self._rows[late], work)
-        while may_start and len(self._running) < self._settings.max_sweeps_in_flight:
-            due = self._queue.pop_due(now_ms)
-            if due is None:
-                break
-            self._start(due, now_ms, work)
+            self._go_back(self._running[late], work)
+        self._start_due(now_ms, work)
+        self._ask_in_turn(max_pages, work)
+        for sweep_id in self._untimed:
+            row = self._running[sweep_id]
+            due_ms = now_ms + self._patience_ms(row) if row.open_pages else UNSET
+            self._put(replace(row, due_ms=due_ms), work)
+            if row.open_pages:
+                self._timeouts.set(sweep_id, due_ms)
+        self._untimed.clear()
 
     def report(self, shard: str) -> None:
         """Set the gauges."""
-        self._metrics.sweeps_open.labels(shard).set(len(self._rows))
+        self._metrics.sweeps_open.labels(shard).set(len(self))
 
-    def _start(self, key: bytes, now_ms: int, work: Work) -> None:
-        row = replace(self._rows[key], sweep_id=next_number(SWEEP, work, now_ms))
-        self._running[row.sweep_id] = key
-        self._ask(row, work)
-        self._schedule(key, now_ms, work)
+    def _enqueue(self, row: SweepRow, work: Work) -> None:
+        before = self._queued.get(_key(row))
+        row = row if before is None else _merged(before, row)
+        self._remember_queued(row)
+        work.table(SWEEP_TABLE).put(_key(row), row)
 
-    def _begin_again(self, row: SweepRow, work: Work) -> None:
-        """Under another number: nobody can say which answers to this one are still to come."""
-        logger.warning("sweep without an answer in time: begun again", sweep_id=row.sweep_id, page=row.page)
-        self._metrics.sweeps.labels("timed_out").inc()
-        self.remove(row, work)
-        self.queue(row.bucket_id, row.snapshot_id, RowRange.of(row), row.reset_version, work)
+    def _remember_queued(self, row: SweepRow) -> None:
+        key = _key(row)
+        self._queued[key] = row
+        self._unscheduled.pop(key, None)
+        self._queue.discard(key)
+        if row.pause_ms != _NO_PAUSE:
+            self._unscheduled[key] = None
+        elif row.due_ms != UNSET:
+            self._queue.set(key, row.due_ms)
 
-    def _ask_ahead(self, work: Work) -> None:
-        """Have the rows of the next page read while those of the ones before are judged."""
-        running = [self._rows[self._running[sweep_id]] for sweep_id in sorted(self._running)]
-        room = self._settings.max_sweep_pages_in_flight - sum(len(row.open_pages) for row in running)
-        for row in running:
-            if room <= 0:
-                return
-            if row.open_pages[-1].sent_rows != _UNANSWERED and row.next_table < _NO_MORE_TABLES:
-                self._ask(row, work)
-                self._unscheduled[sweep_key(row.bucket_id, row.snapshot_id)] = None
-                room -= 1
+    def _take_from_queue(self, row: SweepRow, work: Work) -> None:
+        key = _key(row)
+        self._queued.pop(key)
+        self._queue.discard(key)
+        self._unscheduled.pop(key, None)
+        work.table(SWEEP_TABLE).delete(key)
 
-    def _advance(self, row: SweepRow, page: OpenSweepPage, work: Work) -> SweepRow | None:
-        """Close a page once every row of it is judged; with none left open, go on to the next one or end."""
-        self._unscheduled[sweep_key(row.bucket_id, row.snapshot_id)] = None
-        is_judged = page.sent_rows != _UNANSWERED and page.judged_rows >= page.sent_rows
-        others = [one for one in row.open_pages if one.page != page.page]
-        open_pages = others if is_judged else sorted((*others, page), key=lambda one: one.page)
-        row = replace(row, open_pages=tuple(open_pages), due_ms=UNSET)
-        if is_judged:
-            count_done(work)
-        if open_pages:
-            self._put(row, work)
-            return None
-        if row.next_table < _NO_MORE_TABLES:
+    def _set_due(self, row: SweepRow, now_ms: int, work: Work) -> None:
+        """Never later than it was: what is queued again and again would never begin."""
+        due_ms = _sooner(row.due_ms, now_ms + row.pause_ms, without=UNSET)
+        row = replace(row, due_ms=due_ms, pause_ms=_NO_PAUSE)
+        self._remember_queued(row)
+        work.table(SWEEP_TABLE).put(_key(row), row)
+
+    def _start_due(self, now_ms: int, work: Work) -> None:
+        """Start what is due, first come first served; a store is swept once at a time but for what it has inherited."""
+        too_early = []
+        while len(self._running) < self._settings.max_sweeps_in_flight:
+            key = self._queue.pop_due(now_ms)
+            if key is None:
+                break
+            row = self._queued[key]
+            others = self._running_of(row.bucket_id, row.snapshot_id)
+            if not row.is_inherited and not all(other.is_inherited for other in others):
+                too_early.append(row)
+                continue
+            self._take_from_queue(row, work)
+            number, turn = next_number(SWEEP, work, now_ms), next_number(SWEEP_TURN, work)
+            self._put(replace(row, sweep_id=number, turn=turn, due_ms=UNSET), work)
+        for row in too_early:
+            self._queue.set(_key(row), row.due_ms)
+
+    def _ask_in_turn(self, max_pages: int, work: Work) -> None:
+        room = max_pages - sum(len(row.open_pages) for row in self._running.values())
+        asking = [row for row in self._running.values() if _may_ask(row)]
+        for row in sorted(asking, key=lambda one: one.turn)[: max(0, room)]:
             self._ask(row, work)
-            return None
-        is_clean = not row.reclaimable_rows and not row.unexpanded_directories
-        self._metrics.sweeps.labels("clean" if is_clean else "found").inc()
-        self.remove(row, work)
-        return row
 
     def _ask(self, row: SweepRow, work: Work) -> None:
         """Ask for the next page."""
-        number = row.page + 1
-        asked = OpenSweepPage(number, _UNANSWERED, 0, ())
-        self._put(replace(row, page=number, open_pages=(*row.open_pages, asked), due_ms=UNSET), work)
-        page = SweepPage(
+        page = asked_page(row.page + 1, row.next_table, row.next_key)
+        asked = replace(row, page=page.page, open_pages=(*row.open_pages, page), turn=next_number(SWEEP_TURN, work))
+        self._put(asked, work)
+        self._untimed[row.sweep_id] = None
+        body = SweepPage(
             sweep_id=row.sweep_id,
-            page=number,
+            page=page.page,
             bucket_id=row.bucket_id,
             after_death=row.after_death,
             until_death=row.until_death,
@@ -274,28 +262,127 @@ class Sweeps:
             # the block store fails, each sweep would give each claimed row one more task.
             with_claimed=_is_over_everything(row) and not self._are_tasks_failing(),
         )
-        command = MetadataCommand(work.shard, "", 0, page, sender="key_deletion", wants_reply=False)
+        command = MetadataCommand(work.shard, "", 0, body, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
 
-    def _schedule(self, key: bytes, now_ms: int, work: Work) -> None:
-        self._unscheduled.pop(key, None)
-        row = replace(self._rows[key], due_ms=now_ms + self._settings.answer_timeout_ms)
+    def _go_back(self, row: SweepRow, work: Work) -> None:
+        """Ask for the oldest page that is not judged, and all behind it, once more, under other numbers: nobody can
+        say which answers to these are still to come.
+        """
+        logger.warning("sweep without an answer in time: page asked for again", sweep_id=row.sweep_id, page=row.page)
+        self._metrics.sweeps.labels("timed_out").inc()
+        oldest = row.open_pages[0]
+        row = replace(
+            row,
+            next_table=oldest.start_table,
+            next_key=oldest.start_key,
+            open_pages=(),
+            due_ms=UNSET,
+            times_late=row.times_late + 1,
+        )
         self._put(row, work)
-        self._timeouts.set(key, row.due_ms)
+
+    def _patience_ms(self, row: SweepRow) -> int:
+        """How long a sweep waits for what it has asked for: twice as long each time that it had to ask again. The
+        judges may be hours behind, and what is sent again lies behind all that they still have to judge.
+        """
+        return self._settings.answer_timeout_ms << min(row.times_late, MOST_DOUBLINGS)
+
+    def _advance(self, row: SweepRow, page: OpenSweepPage, work: Work) -> SweepRow | None:
+        """Close a page once every row of it is judged; says the sweep when that was the last one."""
+        others = [one for one in row.open_pages if one.page != page.page]
+        if is_judged(page):
+            count_done(work)
+        else:
+            others = sorted((*others, page), key=lambda one: one.page)
+        row = replace(row, open_pages=tuple(others))
+        if others or row.next_table < _NO_MORE_TABLES:
+            self._put(row, work)
+            self._untimed[row.sweep_id] = None
+            return None
+        is_clean = not row.reclaimable_rows and not row.unexpanded_directories
+        self._metrics.sweeps.labels("clean" if is_clean else "found").inc()
+        self._end(row, work)
+        return row
+
+    def _end(self, row: SweepRow, work: Work) -> None:
+        self._running.pop(row.sweep_id)
+        self._timeouts.discard(row.sweep_id)
+        self._untimed.pop(row.sweep_id, None)
+        work.table(SWEEP_TABLE).delete(_key(row))
 
     def _open_page(self, sweep_id: int, number: int) -> tuple[SweepRow | None, OpenSweepPage | None]:
         """The sweep of a number, and its page of a number if that is open."""
-        key = self._running.get(sweep_id)
-        row = None if key is None else self._rows[key]
+        row = self._running.get(sweep_id)
         pages = () if row is None else row.open_pages
         return row, next((page for page in pages if page.page == number), None)
 
+    def _running_of(self, bucket_id: int, snapshot_id: str) -> Iterator[SweepRow]:
+        return (row for row in self._running.values() if (row.bucket_id, row.snapshot_id) == (bucket_id, snapshot_id))
+
     def _put(self, row: SweepRow, work: Work) -> None:
-        key = sweep_key(row.bucket_id, row.snapshot_id)
-        self._rows[key] = row
-        work.table(SWEEP_TABLE).put(key, row)
+        """Keep a running sweep."""
+        self._running[row.sweep_id] = row
+        work.table(SWEEP_TABLE).put(_key(row), row)
+
+
+def _queued_row(bucket_id: int, snapshot_id: str, rows: RowRange, pause_ms: int) -> SweepRow:
+    return SweepRow(
+        sweep_id=_QUEUED,
+        snapshot_id=snapshot_id,
+        bucket_id=bucket_id,
+        after_death=rows.after_death,
+        until_death=rows.until_death,
+        after_birth=rows.after_birth,
+        until_birth=rows.until_birth,
+        page=0,
+        next_table=0,
+        next_key=b"",
+        open_pages=(),
+        reclaimable_rows=0,
+        unexpanded_directories=0,
+        turn=0,
+        is_inherited=False,
+        pause_ms=pause_ms,
+        due_ms=UNSET,
+        times_late=0,
+    )
+
+
+def _merged(one: SweepRow, other: SweepRow) -> SweepRow:
+    """One queued sweep over the rows of both, due when the first of them is."""
+    rows = RowRange.of(one) | RowRange.of(other)
+    return replace(
+        one,
+        after_death=rows.after_death,
+        until_death=rows.until_death,
+        after_birth=rows.after_birth,
+        until_birth=rows.until_birth,
+        is_inherited=one.is_inherited or other.is_inherited,
+        pause_ms=_sooner(one.pause_ms, other.pause_ms, without=_NO_PAUSE),
+        due_ms=_sooner(one.due_ms, other.due_ms, without=UNSET),
+    )
+
+
+def _sooner(one: int, other: int, *, without: int) -> int:
+    return min(one, other) if one != without and other != without else max(one, other)
+
+
+def _is_suspended(row: SweepRow) -> bool:
+    return row.pause_ms == _NO_PAUSE and row.due_ms == UNSET
+
+
+def _may_ask(row: SweepRow) -> bool:
+    """Whether it is known where a sweep's next page begins, and there is one."""
+    is_known = not row.open_pages or row.open_pages[-1].sent_txn != UNANSWERED
+    return is_known and row.next_table < _NO_MORE_TABLES
 
 
 def _is_over_everything(row: SweepRow) -> bool:
     """Whether a sweep is over all of the active store: after a resume or a chain that begins anew, and hourly."""
-    return row.snapshot_id == ACTIVE and RowRange.of(row) == EVERY_ROW
+    is_filtered = row.after_death or row.after_birth or row.until_birth
+    return row.snapshot_id == ACTIVE and not is_filtered
+
+
+def _key(row: SweepRow) -> bytes:
+    return sweep_key(row.bucket_id, row.snapshot_id, row.sweep_id)

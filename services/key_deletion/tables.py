@@ -5,9 +5,10 @@ table          key                     value
 ============== ======================= ==============================================================
 taskTable    task                    a batch of rows on its way
 waitingTable number, in order        a purge that may not be judged yet, or has no room
-chainTable   chain version           a marker of the chain, as it came
-storeTable   snapshot id             what is known of the cleanliness of a snapshot's store
-sweepTable   /bucketId/snapshot id   a store's sweep, queued or on its way; no id for the active store
+chainTable   see ``StoredChain``     the chain: its version, its buckets, its live snapshots
+storeTable   snapshot id             a live snapshot's store; it is clean when no sweep is of it
+sweepTable   /bucketId/snapshot id/n a store's sweep, on its way under a number; 0 for the one that is queued,
+                                     no id for the active store
 barrierTable   topic/barrier id        a barrier that waits for its twin from the other topic
 collectorTable #KNOWN                  what is known of the collector: all buckets that it does not just run for
 countTable   name                    the numbers given out, and what was done since the last barrier
@@ -22,10 +23,10 @@ from typing import Any
 
 from schemas import records
 from schemas.topics import Topic
-from services.runtime.chain_follower import CHAIN_TABLE
 from services.runtime.collector_follower import COLLECTOR_TABLE
 from services.runtime.counts import COUNT_TABLE
 from services.runtime.service import Work
+from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 
 Tables = Work | TablesReader
@@ -48,26 +49,30 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     COUNT_TABLE,
 )
 
-TASK, PURGE, SWEEP, SAFETY_SWEEP_MS = b"task", b"purge", b"sweep", b"safetySweepMs"
-"""countTable: numbers given out to tasks, waiting purges and sweeps, and when the safety sweep ran."""
+TASK, PURGE, SWEEP = b"task", b"purge", b"sweep"
+"""countTable: numbers given out."""
+SWEEP_TURN, PURGE_TURN = b"sweepTurn", b"purgeTurn"
+"""countTable: turns of sweeps to ask for a page, and of the two queues of purges to be claimed."""
+SAFETY_SWEEP_MS = b"safetySweepMs"
+"""countTable: when the safety sweep ran."""
 
 FIRST, BEYOND = b"", b"\xff"
 """Bounds of a whole table."""
 
 
 def number_key(number: int) -> bytes:
-    """taskTable, waitingTable and chainTable."""
+    """taskTable and waitingTable."""
     return b"%016x" % number
 
 
 def number_of_key(key: bytes) -> int:
-    """The number in a key of taskTable, waitingTable or chainTable."""
+    """The number in a key of taskTable or waitingTable."""
     return int(key, 16)
 
 
-def sweep_key(bucket_id: int, snapshot_id: str) -> bytes:
-    """sweepTable: a store has one sweep at most."""
-    return b"/%d/%s" % (bucket_id, snapshot_id.encode())
+def sweep_key(bucket_id: int, snapshot_id: str, sweep_id: int) -> bytes:
+    """sweepTable."""
+    return b"/%d/%s/%016x" % (bucket_id, snapshot_id.encode(), sweep_id)
 
 
 def barrier_key(topic: Topic, barrier_id: str) -> bytes:

@@ -36,6 +36,7 @@ from services.ledger.report import Finding, FindingKind
 from services.ledger.strangers import COLLECTOR_COMMANDS, Secrets, Signed
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 MAX_BYTES = 2**63 - 1
 MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
@@ -57,7 +58,7 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
 }
 """What steers the shard, and who may send it."""
 
-_BY_ANSWER = (records.Undelete, *COLLECTOR_COMMANDS)
+_BY_ANSWER = (records.Undelete, records.RequeueOrphans, *COLLECTOR_COMMANDS)
 """Commands of which the answer says whether they were refused."""
 
 Answers = Callable[[int], MetadataReply | None]
@@ -145,7 +146,6 @@ class LogReplay:
             records.MakeDirectory: self._make_directory,
             records.DeleteDirectory: self._delete_directory,
             records.RenameDirectory: self._rename_directory,
-            records.RequeueOrphans: self._requeue_orphans,
             records.SetSecret: self._set_secret,
         }
         self._service_commands: Mapping[type[Any], tuple[str, Callable[[Any], None]]] = {
@@ -194,17 +194,22 @@ class LogReplay:
             return
         if command.shard != self._shard:
             return
-        if isinstance(command.body, records.Undelete):
-            self._undelete(command, command.body)
-            return
-        if isinstance(command.body, COLLECTOR_COMMANDS):
-            self._tell_collector(command)
+        if isinstance(command.body, _BY_ANSWER):
+            self._apply_by_answer(command)
             return
         try:
             self._client_commands[type(command.body)](command.body)
         except (_RefusedError, InvalidNameError):
             return
         self.txn = self._now.txn
+
+    def _apply_by_answer(self, command: MetadataCommand) -> None:
+        if isinstance(command.body, records.Undelete):
+            self._undelete(command, command.body)
+        elif isinstance(command.body, records.RequeueOrphans):
+            self._requeue_orphans(command, command.body)
+        else:
+            self._tell_collector(command)
 
     def _is_new(self, command: MetadataCommand) -> bool:
         """Whether a client's command is none that it has sent before."""
@@ -431,7 +436,25 @@ class LogReplay:
         for name in missing:
             parent_id = self._add_directory(bucket, parent_id, name)
 
-    def _requeue_orphans(self, body: records.RequeueOrphans) -> None:
+    def _requeue_orphans(self, command: MetadataCommand, body: records.RequeueOrphans) -> None:
+        """Of the pages of a search the last one does something: which one that is, the answer tells."""
+        answer = self._answers(self._now.txn)
+        if answer is None or (answer.client_id, answer.number) != (command.client_id, command.number):
+            return
+        if answer.committed is not None:
+            try:
+                self._require_orphans(body)
+            except _RefusedError:
+                reason = f"txn {self._now.txn}: blocks were given to the judges that are not orphaned"
+                self._note(Finding(FindingKind.FREED_WHILE_LIVE, body.bucket_id, 0, 0, 0, 0, 0, reason))
+            for run in body.blocks:
+                orphan = self._new_object_id()
+                self.history.write(body.bucket_id, orphan, self._now.txn - 1, run.size_bytes, run, self._now)
+                self.history.die(orphan, self._now.txn - 1, self._now)
+        self.txn = self._now.txn
+
+    def _require_orphans(self, body: records.RequeueOrphans) -> None:
+        """Whoever answered that blocks are orphans must have seen what this history sees."""
         bucket = self._by_id.get(body.bucket_id)
         runs, txn = body.blocks, self._now.txn
         _require(0 < len(runs) <= MAX_ORPHANS and len({run.first_local_id for run in runs}) == len(runs))
@@ -443,13 +466,8 @@ class LogReplay:
             _require(local_id_txn(run.first_local_id + run.block_count - 1) == local_id_txn(run.first_local_id))
         _require(bucket is not None and not bucket.fence and (not bucket.txns or bucket.txns[-1] != txn - 1))
         wanted = {local_id_txn(run.first_local_id) for run in runs}
-        for number, (first_block,) in enumerate(self.history.kept()):
-            _require(number < body.max_rows)
+        for (first_block,) in self.history.kept():
             _require(first_block is None or local_id_txn(first_block) not in wanted)
-        for run in runs:
-            orphan = self._new_object_id()
-            self.history.write(body.bucket_id, orphan, txn - 1, run.size_bytes, run, self._now)
-            self.history.die(orphan, txn - 1, self._now)
 
     # What may be claimed, and when
 
@@ -547,7 +565,8 @@ class LogReplay:
             raise _PutAsideError
         bucket = self._buckets.get((body.volume, body.bucket))
         is_over = body.snapshot_id in self._snapshots or body.snapshot_id in self._untaken
-        if is_over or bucket is None or bucket.fence:
+        is_too_late = body.requested_ms and abs(self._time_ms - body.requested_ms) > DAY_MS
+        if is_over or is_too_late or bucket is None or bucket.fence:
             return
         is_asked = self._secrets.are_asked_for and body.user
         if is_asked and not self._secrets.may_manage(body.user, body.volume):

@@ -21,6 +21,7 @@ from services.runtime.hosted_shard import ServiceParts, Start
 from services.runtime.log import Log
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
+from services.runtime.service import Service
 from services.runtime.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
@@ -35,13 +36,18 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         metrics.watch(stores, settings.shards)
         return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_api.routes(stores)]
 
+    def after_write(service: Service, store: Store) -> None:
+        remove_unneeded(service, store)
+        if isinstance(service, MetadataService):
+            metrics.freed(service.freed.take(), limits)
+
     return ServiceParts(
         make_service=lambda _: MetadataService(),
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=remove_unused_checkpoints,
         start=_start,
-        after_write=remove_unneeded,
+        after_write=after_write,
     )
 
 

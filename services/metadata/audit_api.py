@@ -9,13 +9,12 @@ from pathlib import Path
 from starlette.routing import Route
 
 from schemas.answers import AuditCopy
+from services.metadata.digest import live_snapshot_ids
 from services.metadata.queries import shard_state
-from services.metadata.tables import SNAPSHOT_LIST_TABLE
 from services.runtime.audit_copies import audit_routes
 from services.runtime.reads import ReadError, Stores, closing_reader
 from services.storage.rocks import RocksStore
 from services.storage.rocks_checkpoints import directory_name
-from services.storage.tables import TablesReader
 
 MAX_ATTEMPTS = 5
 
@@ -48,13 +47,13 @@ def _make_copy(store: RocksStore, directory: Path) -> AuditCopy:
     # Most checkpoints first: what is then left to be copied behind the database is what was taken meanwhile.
     copied: dict[str, str] = {}
     with closing_reader(store.reading()) as tables:
-        before = _live(tables)
+        before = live_snapshot_ids(tables)
     for snapshot_id in before:
         with contextlib.suppress(KeyError):
             _copy_checkpoint(store, snapshot_id, directory, copied)
     namespace = directory / "namespace"
     with closing_reader(store.copy_to(namespace)) as tables:
-        txn, live = shard_state(tables).txn, _live(tables)
+        txn, live = shard_state(tables).txn, live_snapshot_ids(tables)
     for snapshot_id in live:
         if snapshot_id not in copied:
             try:
@@ -68,7 +67,3 @@ def _copy_checkpoint(store: RocksStore, snapshot_id: str, directory: Path, copie
     target = directory / "snapshots" / directory_name(snapshot_id)
     store.copy_checkpoint(snapshot_id, target)
     copied[snapshot_id] = str(target)
-
-
-def _live(tables: TablesReader) -> list[str]:
-    return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0") if row.is_live]

@@ -24,8 +24,7 @@ from services.domain.table_keys import (
     local_id_txn,
 )
 from services.metadata.explanations import explained_version
-from services.metadata.queries import shard_state
-from services.metadata.space_queries import live_snapshots
+from services.metadata.queries import live_snapshots, shard_state
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     BUCKET_TABLE,

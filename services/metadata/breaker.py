@@ -79,6 +79,20 @@ class Gate:
         put_row(transaction, self._bucket_id, replace(row, trip=trip, changed_txn=transaction.txn))
 
 
+def trip_where_figures_disagree(transaction: Transaction) -> None:
+    """Hold back each bucket whose rows and figures disagree, as the present command has shown: nothing more of it is
+    claimed until an administrator has looked. Its reads and writes go on, and so do all other buckets.
+    """
+    for bucket_id, counts in transaction.space.disagreeing(transaction.work).items():
+        row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
+        if row.trip is not None and row.trip.cause is not BreakerCause.LIMITS:
+            continue
+        figures = BreakerTrip(
+            BreakerCause.FIGURES, transaction.log_time_ms, transaction.txn, 0, 0, counts[0], counts[1], 0
+        )
+        put_row(transaction, bucket_id, replace(row, trip=figures, changed_txn=transaction.txn))
+
+
 class Below:
     """What comes out of a deleted tree while it is taken apart: let go with it, if a reset has let it go."""
 
@@ -164,7 +178,7 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
             return ""
         has_administrators = row.has_administrators_limits if row.limits else False
         everybodys = rows.get(WHOLE_SHARD, NEVER_SET).limits
-        if row.trip.cause is BreakerCause.FORECAST:
+        if row.trip.cause is not BreakerCause.LIMITS:
             return "has to find out why rows and figures disagree"
         return "has set its limits" if has_administrators or (everybodys and everybodys.share_percent) else ""
 

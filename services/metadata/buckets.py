@@ -134,6 +134,7 @@ def delete_bucket(transaction: Transaction, command: DeleteBucket) -> Committed:
     identity = identities.get(bucket_id_key(bucket.object_id))
     if identity is not None:
         identities.put(bucket_id_key(bucket.object_id), replace(identity, is_deleted=True))
+    transaction.space.bucket_deleted(bucket.object_id, f"{command.volume}/{command.bucket}", transaction.log_time_ms)
     return Committed(bucket.object_id)
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from schemas.codec import codec
-from schemas.records import BucketLayout, BucketRow, ChangedRow, SnapshotListRow
-from services.domain.table_keys import bucket_id_prefix, changed_key, flat_key
+from schemas.records import BucketLayout, BucketRow, ChangedRow
+from services.domain.table_keys import bucket_id_key, bucket_id_prefix, changed_key, flat_key
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.tables import (
     BUCKET_TABLE,
@@ -24,6 +25,7 @@ from services.metadata.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_LIST_TABLE,
 )
 from services.runtime.service import Work
@@ -31,6 +33,8 @@ from services.storage.store import Store, prefix_end
 from services.storage.tables import TableDefinition, TablesReader
 
 TRIMMED_AT_ONCE = 2_000
+Range = tuple[bytes, bytes]
+"""Keys of changedTable from one up to another."""
 _LETTERS: tuple[tuple[TableDefinition[Any], bytes], ...] = (
     (KEY_TABLE, b"k"),
     (FILE_TABLE, b"f"),
@@ -69,7 +73,7 @@ def _interval(
     taken = snapshots.of(work, bucket_id)
     if not taken.live_txns:
         return None
-    row = codec(ChangedRow).encode(ChangedRow(taken.rows[-1].txn))
+    row = codec(ChangedRow).encode(ChangedRow(taken.newest_txn))
     return changed_key(bucket_id, taken.ever, letter), row
 
 
@@ -108,9 +112,9 @@ def _prefix(bucket: BucketRow) -> bytes:
     return flat_key(bucket.volume, bucket.bucket, "")
 
 
-def unneeded_changes(tables: TablesReader) -> list[tuple[bytes, bytes]]:
-    """Per bucket the range of changes that no diff can ask for."""
-    ranges: list[tuple[bytes, bytes]] = []
+def unneeded_changes(tables: TablesReader) -> dict[int, Range]:
+    """Per bucket the range of changes that no diff can ask for, now or ever."""
+    ranges: dict[int, Range] = {}
     start, end = _ALL
     while True:
         found = next(tables.table(CHANGED_TABLE).scan(start, end), None)
@@ -119,29 +123,31 @@ def unneeded_changes(tables: TablesReader) -> list[tuple[bytes, bytes]]:
         bucket_id = int(found[0].split(b"/")[1])
         prefix = bucket_id_prefix(bucket_id)
         start = prefix_end(prefix)
-        listed = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, start)
-        ranges += unneeded_of(bucket_id, tuple(row for _, row in listed))
+        oldest = next((row.ordinal for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, start)), None)
+        count = tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id))
+        ranges[bucket_id] = unneeded_of(bucket_id, oldest, count.snapshots_ever if count else 0)
 
 
-def unneeded_of(bucket_id: int, taken: tuple[SnapshotListRow, ...]) -> list[tuple[bytes, bytes]]:
-    """The range of one bucket's changes before its oldest live snapshot, all of them when there is none."""
-    prefix = bucket_id_prefix(bucket_id)
-    oldest = next((row.ordinal for row in taken if row.is_live), None)
-    return [(prefix, prefix_end(prefix) if oldest is None else changed_key(bucket_id, oldest))]
+def unneeded_of(bucket_id: int, oldest_live: int | None, ever: int) -> Range:
+    """The range of one bucket's changes before its oldest live snapshot, or before the next one when there is none.
+
+    It stays right whatever comes: what changes later belongs to an interval behind it, even if it is removed much later
+    and a snapshot was taken in between. ``oldest_live`` is an ordinal, ``ever`` how many snapshots the bucket has had.
+    """
+    first_needed = ever + 1 if oldest_live is None else oldest_live
+    return bucket_id_prefix(bucket_id), changed_key(bucket_id, first_needed)
 
 
-def trim(store: Store, unneeded: list[tuple[bytes, bytes]]) -> None:
-    """Remove a page of the changes that no diff can ask for, and take ranges that are empty off the list."""
+def trim(store: Store, unneeded: dict[int, Range]) -> None:
+    """Remove a page of the changes that no diff can ask for; what is left of a range stays, and an empty one goes."""
     left = TRIMMED_AT_ONCE
     while unneeded and left:
-        start, end = unneeded[-1]
-        page: dict[bytes, bytes | None] = {}
-        for key, _ in store.scan(CHANGED_TABLE.name, start, end):
-            page[key] = None
-            if len(page) == left:
-                break
+        bucket_id, (start, end) = next(iter(unneeded.items()))
+        keys = [key for key, _ in islice(store.scan(CHANGED_TABLE.name, start, end), left)]
+        if keys:
+            store.write({CHANGED_TABLE.name: dict.fromkeys(keys)})
+        if len(keys) == left:
+            unneeded[bucket_id] = keys[-1], end
         else:
-            unneeded.pop()
-        if page:
-            store.write({CHANGED_TABLE.name: page})
-        left -= len(page)
+            del unneeded[bucket_id]
+        left -= len(keys)

@@ -7,9 +7,7 @@ from schemas.records import (
     ChainedBucket,
     ChainedSnapshot,
     ChainTake,
-    CountRow,
     DropSnapshot,
-    FullChain,
     SnapshotChainRecord,
     SnapshotDropped,
     SnapshotListRow,
@@ -18,17 +16,20 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.full_chain import in_parts
 from services.domain.names import is_snapshot_id
-from services.domain.table_keys import bucket_id_key, snapshot_list_key, volume_key
+from services.domain.table_keys import bucket_id_key, volume_key
+from services.metadata import spent_ids
 from services.metadata.access import require_manager
 from services.metadata.buckets import find_bucket
 from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.reclaim_clocks import note_drop
 from services.metadata.rollback import is_rolled_back_to
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
+    SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
-    UNTAKEN_TABLE,
     VOLUME_TABLE,
 )
 from services.metadata.transaction import Transaction
@@ -36,18 +37,22 @@ from services.runtime.errors import InvalidMessageError
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
+_ALL = (b"/", b"0")
+
 
 def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTaken:
     """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
     work = transaction.work
     if not is_snapshot_id(command.snapshot_id):
         raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: take a UUID")
+    spent_ids.forget_some(transaction)
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
         return _taken(transaction, before)
-    if work.table(UNTAKEN_TABLE).get(command.snapshot_id.encode()) is not None:
-        message = f"snapshot {command.snapshot_id} was dropped before this came: ask for another one"
-        return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
+    if spent_ids.is_untaken(transaction, command.snapshot_id):
+        return _refused(command, "was dropped before this came")
+    if spent_ids.is_too_late(transaction, command):
+        return _refused(command, f"was asked for at {command.requested_ms} ms, which is more than a day away")
     try:
         if transaction.signers.is_on and command.user:
             require_manager(transaction, command.user, command.volume)
@@ -78,6 +83,11 @@ def take_snapshot(transaction: Transaction, command: TakeSnapshot) -> SnapshotTa
     return _taken(transaction, row)
 
 
+def _refused(command: TakeSnapshot, reason: str) -> SnapshotTaken:
+    message = f"snapshot {command.snapshot_id} {reason}: ask for another one"
+    return SnapshotTaken(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
+
+
 def _taken(transaction: Transaction, row: SnapshotListRow) -> SnapshotTaken:
     identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
     return SnapshotTaken(
@@ -105,17 +115,20 @@ def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDr
     whoever asked for it was told that there is none.
     """
     work = transaction.work
+    spent_ids.forget_some(transaction)
     row = transaction.snapshots.find(work, command.snapshot_id)
     if row is None or not row.is_live:
         version = row.dropped_chain_version if row else transaction.counters.chain_version
         if row is None and is_snapshot_id(command.snapshot_id):
-            work.table(UNTAKEN_TABLE).put(command.snapshot_id.encode(), CountRow(transaction.txn))
+            spent_ids.note_untaken(transaction, command.snapshot_id)
         return SnapshotDropped(command.snapshot_id, version)
     if is_rolled_back_to(transaction, row.bucket_id, row.snapshot_id):
         raise InvalidMessageError(f"snapshot {row.snapshot_id} is being rolled back to: drop it when that is done")
     live_before = transaction.snapshots.of(work, row.bucket_id).live_txns
     alone = transaction.space.drop(work, row.bucket_id, row.txn, live_before)
     transaction.snapshots.drop(work, row, transaction.counters.chain_version + 1)
+    note_drop(work, row.bucket_id, row.txn, transaction.log_time_ms)
+    spent_ids.note_dropped(transaction, row.snapshot_id)
     _mark(transaction, ChainDrop(row.bucket_id, row.snapshot_id, row.txn, alone))
     return SnapshotDropped(command.snapshot_id, transaction.counters.chain_version)
 
@@ -127,14 +140,18 @@ def _mark(transaction: Transaction, marker: ChainTake | ChainDrop) -> None:
 
 
 def publish_full_chain(transaction: Transaction) -> None:
-    """Write the whole chain: a reader may start here, and older markers may then be trimmed."""
-    buckets: dict[int, list[ChainedSnapshot]] = {}
-    for _, row in transaction.work.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0"):
-        snapshot = ChainedSnapshot(row.snapshot_id, row.ordinal, row.txn, row.is_live)
-        buckets.setdefault(row.bucket_id, []).append(snapshot)
-    chained = tuple(ChainedBucket(bucket_id, tuple(rows)) for bucket_id, rows in sorted(buckets.items()))
+    """Write the whole chain, in parts: a reader may start here, and older markers may then be trimmed."""
+    live: dict[int, list[ChainedSnapshot]] = {}
+    for _, row in transaction.work.table(SNAPSHOT_LIST_TABLE).scan(*_ALL):
+        live.setdefault(row.bucket_id, []).append(ChainedSnapshot(row.snapshot_id, row.ordinal, row.txn, row.is_live))
+    counts = {int(key[1:]): row for key, row in transaction.work.table(SNAPSHOT_COUNT_TABLE).scan(*_ALL)}
+    buckets = (
+        ChainedBucket(bucket_id, tuple(live.get(bucket_id, ())), row.snapshots_ever, row.newest_txn)
+        for bucket_id, row in sorted(counts.items())
+    )
     version = transaction.counters.chain_version
-    transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version, version, FullChain(chained)))
+    for part in in_parts(buckets):
+        transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version, version, part))
 
 
 def remove_unused_checkpoints(store: Store) -> list[str]:
@@ -148,7 +165,4 @@ def remove_unused_checkpoints(store: Store) -> list[str]:
 
 def _is_live(tables: TablesReader, snapshot_id: str) -> bool:
     taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    if taken is None:
-        return False
-    row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(taken.bucket_id, taken.ordinal))
-    return row is not None and row.is_live
+    return taken is not None and taken.is_live

@@ -18,6 +18,7 @@ from schemas.records import (
     FinishRows,
     KeyHead,
     KeyNames,
+    KeyRow,
     PurgeOutcome,
     RowName,
     RowNames,
@@ -33,7 +34,7 @@ from services.metadata.collector_commands import is_held_back
 from services.metadata.deleted_names import forget_death
 from services.metadata.expansion import purge_one
 from services.metadata.garbage import RENAME_CELL, key_cell
-from services.metadata.ledger import ClaimEnds, Ledger, claimed_end, claimed_numbers
+from services.metadata.ledger import ClaimFronts, Ledger, claimed_row, facts_and_numbers
 from services.metadata.shadow import count_version, discount_encoded, has_counted, is_in_shadow
 from services.metadata.snapshot_lists import SnapshotList
 from services.metadata.tables import (
@@ -55,7 +56,7 @@ class _Claim:
 
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
-        self._ends = ClaimEnds(transaction, command)
+        self._fronts = ClaimFronts(transaction, command)
         self._sums = _Sums()
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
@@ -101,7 +102,7 @@ class _Claim:
         bucket_id, _, birth, death = named
         row, snapshots = self._deleted.get_encoded(key), self._snapshots
         # Its name is asked for only where a snapshot, dropped since, may have held it.
-        is_noted = bool(snapshots.rows) and birth <= snapshots.rows[-1].txn
+        is_noted = birth <= snapshots.newest_txn
         version = None if row is None else (_KEY_NAMES if is_noted else _KEY_HEAD).decode_head(row)
         if row is None or version is None or version.birth != birth:
             self._claimed_before(named, key)
@@ -115,6 +116,11 @@ class _Claim:
                 count_version(self._transaction, bucket_id, key, row)
             self.held_back.append(RowName(DeletedKind.KEY, *named))
             return
+        if version.blocks is None:
+            self._transaction.space.disagrees(bucket_id, (version.size_bytes, 1, 1, 0, 0))
+            self._is_held_back = True
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
         if not self._gate(bucket_id).admit(version.size_bytes, death):
             self._is_held_back = True
             self.held_back.append(RowName(DeletedKind.KEY, *named))
@@ -122,12 +128,11 @@ class _Claim:
         self._deleted.delete(key)
         if self._was_in_shadow:
             discount_encoded(self._transaction, bucket_id, row)
-        shared = self._ends.between(snapshots.previous(death), snapshots.next(version.birth))
+        front = self._fronts.between(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
             forget_death(self._transaction.work, bucket_id, version, death)
         blocks = _block_fields(named, version)
-        claimed = row + claimed_end(shared, version.birth, version.size_bytes, blocks)
-        self._reclaim.put_encoded(key, claimed)
+        self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
         self._sums.add(bucket_id, version.size_bytes)
         self.groups.append((*named, *blocks))
 
@@ -140,7 +145,7 @@ class _Claim:
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """A row that is claimed already is answered with its blocks again; anything else is gone."""
         row = self._reclaim.get_encoded(key)
-        claimed = None if row is None else _KEY_HEAD.decode_head(row)
+        claimed = None if row is None else self._reclaim.decode(row).version.key
         if claimed is None or claimed.birth != named[2]:
             self.gone.append(RowName(DeletedKind.KEY, *named))
         else:
@@ -183,6 +188,7 @@ class _Claim:
         """What became of all rows."""
         for gate in self._gates.values():
             gate.close()
+        self._transaction.counters.refused_rows += len(self.refused)
         return RowsClaimed(
             task,
             BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
@@ -238,7 +244,7 @@ def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> 
     return keys
 
 
-def _block_fields(named: Row, version: KeyHead | KeyNames) -> tuple[int, int, int, int, int]:
+def _block_fields(named: Row, version: KeyHead | KeyNames | KeyRow) -> tuple[int, int, int, int, int]:
     """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
     run = version.blocks
     if run is None:
@@ -259,19 +265,23 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
     claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
     ledger, sums = Ledger(), _Sums()
+    freed: dict[int, list[tuple[int, int, bytes]]] = {}
     for names in command.rows:
         for named, key in zip(rows(names), _read_ahead(claimed_rows, names, identities), strict=True):
-            bucket_id, _, birth, _ = named
+            bucket_id, _, birth, death = named
             row = claimed_rows.get_encoded(key)
             if row is None:
                 continue
-            claimed_birth, size_bytes, *blocks = claimed_numbers(row)
+            facts, (claimed_birth, size_bytes, *blocks) = facts_and_numbers(row)
             if claimed_birth != birth:
                 continue
             claimed_rows.delete(key)
             sums.add(bucket_id, size_bytes)
-            ledger.enter(named, blocks, row)
+            ledger.enter(named, blocks, facts)
+            freed.setdefault(bucket_id, []).append((birth, death, row))
     for bucket_id, size_bytes, versions in sums.of_buckets():
         transaction.figures.finish(bucket_id, size_bytes, versions)
     ledger.send(transaction)
+    for bucket_id, of_bucket in freed.items():
+        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, of_bucket)
     return RowsFinished(command.task)

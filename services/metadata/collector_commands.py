@@ -17,6 +17,7 @@ from services.metadata import access
 from services.metadata.buckets import bucket_row
 from services.metadata.collectors import NEVER_SET, own_state
 from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.reclaim_clocks import note_running
 from services.metadata.tables import BUCKET_ID_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
 
@@ -44,6 +45,8 @@ def set_collector(transaction: Transaction, command: SetCollector) -> Committed:
         return f"has set it to {row.state.lower()}" if is_said else ""
 
     bucket_ids = named_buckets(transaction, command, why_not)
+    if command.ends_stop and transaction.counters.claims_stopped:
+        note_running(transaction.work, WHOLE_SHARD, transaction.log_time_ms)
     if command.ends_stop:  # behind all that may refuse the command: counters are not undone
         transaction.counters.claims_stopped, transaction.counters.claims_stopped_ms = "", -1
     is_administrator = access.is_administrator(transaction)
@@ -138,6 +141,9 @@ def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool
 def put_row(transaction: Transaction, bucket_id: int, row: CollectorRow) -> None:
     """Change a row; the services are told of it with all that the command changes."""
     stopped_because = transaction.counters.claims_stopped if bucket_id == WHOLE_SHARD else ""
+    before = own_state(transaction.collectors.rows(transaction.work).get(bucket_id))
+    if may_claim(own_state(row)) and not may_claim(before):
+        note_running(transaction.work, bucket_id, transaction.log_time_ms)
     transaction.collectors.put(transaction.work, bucket_id, row, stopped_because)
 
 

@@ -27,10 +27,16 @@ _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
 def collector_status(
-    tables: TablesReader, volume: str = "", bucket: str = "", *, shard: int = 0
+    tables: TablesReader,
+    volume: str = "",
+    bucket: str = "",
+    start_after: int | None = None,
+    limit: int = 1_000,
+    *,
+    shard: int = 0,
 ) -> list[CollectorStatus]:
     """The shard's line, then those of the buckets of a name, deleted ones with it of which anything waits, or of all
-    that are held back.
+    that are held back: a page of them, by id, behind the bucket with an id. Ids of later epochs are below zero.
 
     Raises:
         CommandError: there never was a bucket of this name that is not forgotten.
@@ -50,7 +56,8 @@ def collector_status(
             shown = sorted({bucket_id, *shown})
     else:
         shown = [one for one in identities if one and _is_worth_a_line(rows[one])]
-    for bucket_id in shown:
+    behind = [one for one in sorted(shown) if start_after is None or one > start_after]
+    for bucket_id in behind[:limit]:
         identity = identities[bucket_id]
         if identity is not None:
             lines.append(_of_bucket(tables, identity, rows.get(bucket_id, NEVER_SET), lines[0]))

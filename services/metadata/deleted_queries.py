@@ -15,18 +15,17 @@ from schemas.records import BucketLayout, BucketRow, DeletedDirectoryRow, Delete
 from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
-    bucket_id_prefix,
     garbage_end,
     garbage_from,
     garbage_key,
     object_txn,
     tree_key,
 )
+from services.metadata.queries import live_snapshots
 from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
-    SNAPSHOT_LIST_TABLE,
 )
 from services.runtime.reads import ReadError
 from services.storage.store import prefix_end
@@ -56,9 +55,7 @@ def list_deleted(
     Raises:
         ReadError: INVALID_REQUEST, that is not where an entry is.
     """
-    prefix = bucket_id_prefix(bucket.object_id)
-    listed = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))
-    live = tuple(snapshot.txn for _, snapshot in listed if snapshot.is_live)
+    live = tuple(snapshot.txn for snapshot in live_snapshots(tables, bucket.object_id))
     paths = _Paths(tables, bucket)
     entries: list[ListedDeletion] = []
     for row in _rows(tables, bucket, start_after):

@@ -21,11 +21,11 @@ from services.domain.snapshot_diff import (
     place,
     reachable,
 )
-from services.domain.table_keys import flat_key, snapshot_list_key, tree_key
+from services.domain.table_keys import flat_key, tree_key
 from services.metadata import queries
 from services.metadata.changed_rows import ChangedKey, changed_rows
 from services.metadata.errors import CommandError, ErrorCode
-from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
+from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE
 from services.storage.store import Store, prefix_end
 from services.storage.tables import TablesReader
 
@@ -235,7 +235,6 @@ def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
     if taken is None or taken.bucket_id != bucket.object_id:
         name = f"{bucket.volume}/{bucket.bucket}"
         raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
-    row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(taken.bucket_id, taken.ordinal))
-    if row is None or not row.is_live:
+    if not taken.is_live:
         raise queries.missing_snapshot(tables, snapshot_id)
-    return row.ordinal
+    return taken.ordinal

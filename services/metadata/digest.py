@@ -79,13 +79,13 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
     return ShardDigest(
         txn=state.txn if state else 0,
         tables={table.name: digest_rows(_rows(store, table.name)) for table in TABLES},
-        checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshots(tables)},
+        checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
     )
 
 
-def live_snapshots(tables: TablesReader) -> list[str]:
+def live_snapshot_ids(tables: TablesReader) -> list[str]:
     """Ids of all live snapshots of the shard: each has a checkpoint."""
-    return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0") if row.is_live]
+    return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")]
 
 
 def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
@@ -108,7 +108,7 @@ def _rows(reader: Reader, table: str) -> Iterator[tuple[bytes, bytes]]:
         yield from reader.scan(table, FIRST_KEY, BEYOND_KEYS)
         return
     start = FIRST_KEY
-    for unneeded, end in unneeded_changes(TablesReader(reader)):
+    for unneeded, end in unneeded_changes(TablesReader(reader)).values():
         yield from reader.scan(table, start, unneeded)
         start = end
     yield from reader.scan(table, start, BEYOND_KEYS)

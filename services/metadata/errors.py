@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from services.runtime.errors import DeepcleanError
@@ -41,8 +42,10 @@ class ErrorCode(StrEnum):
     """A snapshot was taken since the deletion, and another one holds what was to come back."""
     HELD_BY_SNAPSHOT = "HELD_BY_SNAPSHOT"
     """A snapshot holds an overwritten version: it can be copied from there, but not come back."""
+    SEARCH_GOES_ON = "SEARCH_GOES_ON"
+    """So far nobody owns the orphaned blocks: the same command, sent again, goes on."""
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
-    """No snapshot ever had this id; only reads say so."""
+    """No snapshot has this id, or one had it that was dropped two days ago or more; only reads say so."""
     SNAPSHOT_EXPIRED = "SNAPSHOT_EXPIRED"
     """The snapshot was there and was dropped; only reads say so."""
 
@@ -53,6 +56,14 @@ class CommandError(DeepcleanError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A command that has not done what it asks for, and changes something all the same: how far it is."""
+
+    code: ErrorCode
+    message: str
 
 
 class SnapshotExpiredError(CommandError):

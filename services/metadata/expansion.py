@@ -75,10 +75,12 @@ class _Page:
         is_done = True
         ids = (self._identity.volume_id, self._identity.bucket_id)
         prefix = tree_key(*ids, row.directory.object_id, "")
-        children = prefix, prefix_end(prefix)
-        for key, child in work.table(DIRECTORY_TABLE).scan(*children):
+        end = prefix_end(prefix)
+        # Not from the first child again: RocksDB would step over all that was moved before, page after page.
+        next_directory = next_file = end
+        for key, child in work.table(DIRECTORY_TABLE).scan(row.next_directory.encode() or prefix, end):
             if not self._take(len(key) + len(child.name)):
-                is_done = False
+                is_done, next_directory = False, key
                 break
             work.table(DIRECTORY_TABLE).delete(key)
             bury_directory(self._transaction, *ids, child, death)
@@ -94,14 +96,16 @@ class _Page:
             )
             self.directories += 1
         files = []
-        for key, file in work.table(FILE_TABLE).scan_encoded(*children):
+        for key, file in work.table(FILE_TABLE).scan_encoded(row.next_file.encode() or prefix, end):
             if not self._take(len(key) + len(file)):
-                is_done = False
+                is_done, next_file = False, key
                 break
             work.table(FILE_TABLE).delete(key)
             files.append(file)
         bury_keys(self._transaction, *ids, files, death)
         self.files += len(files)
+        if not is_done:
+            row = replace(row, next_directory=next_directory.decode(), next_file=next_file.decode())
         self._save(row, len(made), is_expanded=is_done)
         return made, is_done
 
@@ -154,17 +158,18 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
     moved_bytes, moved_names = (
         moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
     )
-    for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death):
-        corrected: SnapshotListRow = replace(
+    corrected: list[SnapshotListRow] = [
+        replace(
             snapshot,
             referenced_bytes=snapshot.referenced_bytes - moved_bytes,
             referenced_namespace=snapshot.referenced_namespace - moved_names,
         )
-        transaction.snapshots.update(transaction.work, corrected)
-        transaction.space.size_changed(
-            bucket_id,
-            SnapshotSize(corrected.snapshot_id, corrected.referenced_bytes, corrected.referenced_namespace),
-        )
+        for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death)
+    ]
+    transaction.snapshots.update(transaction.work, bucket_id, corrected)
+    for row in corrected:
+        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+        transaction.space.size_changed(bucket_id, size)
 
 
 def purge_directories(transaction: Transaction, command: PurgeDirectories) -> DirectoriesPurged:
@@ -176,6 +181,7 @@ def purge_directories(transaction: Transaction, command: PurgeDirectories) -> Di
             outcomes.append(_purged(name, 0, PurgeOutcome.GONE))
         else:
             outcomes.append(purge_one(transaction, identity, name))
+    transaction.counters.refused_rows += sum(one.outcome is PurgeOutcome.HELD for one in outcomes)
     return DirectoriesPurged(tuple(outcomes))
 
 

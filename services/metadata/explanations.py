@@ -39,7 +39,6 @@ from services.domain.reclaimability import Txn
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
     bucket_id_key,
-    bucket_id_prefix,
     cell_key,
     flat_key,
     garbage_end,
@@ -50,7 +49,7 @@ from services.domain.table_keys import (
     tree_key,
 )
 from services.metadata.deleted_names import Dead, died_of, died_under
-from services.metadata.queries import shard_state
+from services.metadata.queries import live_snapshots, shard_state, snapshot_count
 from services.metadata.shown_versions import Checkpoint, ShownVersions, Stretch, opened
 from services.metadata.space import cell_of, unexpanded_count
 from services.metadata.tables import (
@@ -61,7 +60,6 @@ from services.metadata.tables import (
     FILE_TABLE,
     KEY_TABLE,
     RECLAIM_TABLE,
-    SNAPSHOT_LIST_TABLE,
     SPACE_TABLE,
 )
 from services.runtime.reads import ReadError
@@ -156,9 +154,9 @@ class _Search:
 
     # ---- in the namespace and in deleted directories
 
-    def look_into_snapshots(self, taken: Sequence[SnapshotListRow], checkpoint: Checkpoint) -> None:
-        """What snapshots show under the path; ``taken`` are all that the bucket ever had."""
-        shown = ShownVersions(self.tables, self.bucket, self.path, taken, self.died_under, checkpoint)
+    def look_into_snapshots(self, live: Sequence[SnapshotListRow], ever: int, checkpoint: Checkpoint) -> None:
+        """What live snapshots show under the path, of so many that the bucket ever had."""
+        shown = ShownVersions(self.tables, self.bucket, self.path, live, ever, self.died_under, checkpoint)
         for stretch in shown.stretches():
             if isinstance(stretch.found, KeyRow):
                 self._add_shown(stretch.found, stretch)
@@ -376,10 +374,9 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
     except InvalidNameError as error:
         raise ReadError(error.code, str(error)) from error
     tables = tables.looking_up_once()  # the path is followed for what snapshots show, and again for what died
-    prefix = bucket_id_prefix(bucket.object_id)
-    taken = [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
-    search = _Search(tables, bucket, path, [row.txn for row in taken if row.is_live])
-    search.look_into_snapshots(taken, checkpoint)
+    live, count = live_snapshots(tables, bucket.object_id), snapshot_count(tables, bucket.object_id)
+    search = _Search(tables, bucket, path, [row.txn for row in live])
+    search.look_into_snapshots(live, count.snapshots_ever, checkpoint)
     if search.is_tree:
         search.look_into_tree()
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
 from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
+
+_ID = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
@@ -120,10 +123,21 @@ def _stat(question: Question) -> StatAnswer:
 
 def _space(question: Question) -> BucketSpace:
     with closing_reader(question.store.reading()) as tables:
-        return queries.bucket_space(tables, _bucket_row(question, tables))
+        start_after, limit = question.text("start_after", ""), question.limit()
+        return queries.bucket_space(tables, _bucket_row(question, tables), start_after, limit)
+
+
+def _bucket_id(text: str) -> int | None:
+    """The bucket that a page begins behind: ids of later epochs are below zero."""
+    if not text:
+        return None
+    if _ID.fullmatch(text) is None:
+        raise ReadError("INVALID_REQUEST", f"start_after is {text[:100]!r}; write the bucket_id of the last line")
+    return int(text)
 
 
 def _collector(question: Question) -> list[CollectorStatus]:
     with closing_reader(question.store.reading()) as tables:
         volume, bucket = question.text("volume", ""), question.text("bucket", "")
-        return collector_status(tables, volume, bucket, shard=question.shard)
+        start_after, limit = _bucket_id(question.text("start_after", "")), question.limit()
+        return collector_status(tables, volume, bucket, start_after, limit, shard=question.shard)

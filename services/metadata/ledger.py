@@ -1,8 +1,8 @@
 """The ledger: of every version that was freed, why that was safe.
 
-What is known at a claim is written behind the claimed row, encoded once for all rows that lie between the same two
-snapshots; when the block store has confirmed a version, its row goes and the ledger gets it, in the same write. All
-that this needs of the version stands at the end of the row, in places of its own: it is not decoded a second time.
+What is known at a claim is written in front of the claimed version, encoded once for all rows that lie between the same
+two snapshots; when the block store has confirmed a version, its row goes and the ledger gets it, in the same write. All
+that this needs of the version stands in front of it, too: it is not decoded a second time.
 """
 
 from __future__ import annotations
@@ -10,42 +10,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from schemas.codec import codec
-from schemas.records import BlockGroups, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
+from schemas.codec import DecodeError, codec
+from schemas.records import BlockGroups, ClaimedHead, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
 from schemas.topics import LEDGER
 from services.domain.row_columns import Row
 from services.metadata.transaction import Transaction
 
 _CLAIMED_ROW = codec(ClaimedRow)
+_CLAIMED_HEAD = codec(ClaimedHead)
 _FACTS = codec(ClaimFacts)
 _NUMBERS = Struct(">7q")
-_NUMBERS_LENGTH = bytes([2 * _NUMBERS.size])
-"""As Avro writes the length of bytes below 64: twice the number."""
-_EMPTY = b"\0"
-_BEHIND_FACTS = 1 + len(_NUMBERS_LENGTH) + _NUMBERS.size
-"""From the byte that is the length of the facts to the end of the row."""
+_NO_NUMBERS = bytes(_NUMBERS.size)
 
 
-class ClaimEnds:
-    """How the claimed rows of one command end: most share their neighbours, and so all of it."""
+class ClaimFronts:
+    """How the claimed rows of one command begin: most share their neighbours, and so all of it."""
 
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
         self._command = command
-        self._ends: dict[tuple[int, int], bytes] = {}
+        self._fronts: dict[tuple[int, int], bytes] = {}
 
     def between(self, previous_txn: int, next_txn: int) -> bytes:
-        """What follows the version in its claimed row, up to the numbers of its own.
+        """What is in front of a version in its claimed row, up to the numbers of its own.
 
         ``previous_txn`` is the newest live snapshot before the death, ``next_txn`` the oldest one after the birth; 0
         for none.
         """
-        end = self._ends.get((previous_txn, next_txn))
-        if end is None:
-            end = self._ends[previous_txn, next_txn] = self._end(previous_txn, next_txn)
-        return end
+        front = self._fronts.get((previous_txn, next_txn))
+        if front is None:
+            front = self._fronts[previous_txn, next_txn] = self._front(previous_txn, next_txn)
+        return front
 
-    def _end(self, previous_txn: int, next_txn: int) -> bytes:
+    def _front(self, previous_txn: int, next_txn: int) -> bytes:
         transaction, command = self._transaction, self._command
         facts = ClaimFacts(
             claim_txn=transaction.txn,
@@ -57,30 +54,31 @@ class ClaimEnds:
             first_judge_version=command.first_judge_version,
             second_judge_version=command.chain_version,
         )
-        rest = {"claim_txn": transaction.txn, "facts": with_length(facts), "numbers": b""}
-        return _CLAIMED_ROW.encode_around(b"", rest)[: -len(_EMPTY)] + _NUMBERS_LENGTH
+        front = _CLAIMED_ROW.encode_before_last({"facts": _FACTS.encode(facts), "numbers": _NO_NUMBERS})
+        return front.removesuffix(_NO_NUMBERS)
 
 
-def with_length(facts: ClaimFacts) -> bytes:
-    """Encoded facts, and their length behind them: eight numbers take 80 bytes at most."""
-    encoded = _FACTS.encode(facts)
-    return encoded + bytes([len(encoded)])
+def claimed_row(front: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...], version: bytes) -> bytes:
+    """An encoded claimed row: what it shares with others, its own numbers, and the encoded version."""
+    return front + _NUMBERS.pack(birth, size_bytes, *blocks) + version
 
 
-def claimed_end(shared: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...]) -> bytes:
-    """What follows the version in its claimed row: what it shares with others, and its own numbers."""
-    return shared + _NUMBERS.pack(birth, size_bytes, *blocks)
+def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Of an encoded claimed row the encoded facts; birth and size of the version, then the fields of its blocks, as a
+    ``BlockRun`` has them.
+
+    Raises:
+        DecodeError: it is no claimed row.
+    """
+    head = _CLAIMED_HEAD.decode_head(row)
+    if len(head.numbers) != _NUMBERS.size:
+        raise DecodeError(f"a claimed row has {len(head.numbers)} bytes of numbers, not {_NUMBERS.size}")
+    return head.facts, _NUMBERS.unpack(head.numbers)
 
 
-def claimed_numbers(claimed_row: bytes) -> tuple[int, ...]:
-    """Birth and size of a claimed version, then the fields of its blocks, as a ``BlockRun`` has them."""
-    return _NUMBERS.unpack_from(claimed_row, len(claimed_row) - _NUMBERS.size)
-
-
-def encoded_facts(claimed_row: bytes) -> bytes:
-    """The encoded facts of an encoded claimed row."""
-    end = len(claimed_row) - _BEHIND_FACTS
-    return claimed_row[end - claimed_row[end] : end]
+def claim_txn(claimed: ClaimedRow) -> int:
+    """txn of the claim of a row."""
+    return _FACTS.decode(claimed.facts).claim_txn
 
 
 class Ledger:
@@ -90,10 +88,10 @@ class Ledger:
         self._rows: list[tuple[int, ...]] = []
         self._facts: list[bytes] = []
 
-    def enter(self, row: Row, blocks: Sequence[int], claimed_row: bytes) -> None:
-        """Enter one version: its name, the fields of its blocks, and its encoded claimed row."""
+    def enter(self, row: Row, blocks: Sequence[int], facts: bytes) -> None:
+        """Enter one version: its name, the fields of its blocks, and the encoded facts of its claim."""
         self._rows.append((*row, *blocks))
-        self._facts.append(encoded_facts(claimed_row))
+        self._facts.append(facts)
 
     def send(self, transaction: Transaction) -> None:
         """Write what was entered."""

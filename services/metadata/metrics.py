@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -15,8 +16,11 @@ from operator import attrgetter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.answers import DiffJob, DiffStatus, ShardBacklog
-from schemas.records import CollectorState
+from schemas.records import BreakerCause, CollectorState
+from services.domain.purge_hours import purge_hours
 from services.metadata.queries import shard_backlog
+from services.metadata.reclaim_clocks import Freed
+from services.metadata.settings import MetadataSettings
 from services.runtime.errors import DeepcleanError
 from services.runtime.reads import Stores, closing_reader
 
@@ -28,6 +32,13 @@ _BYTES: dict[str, Callable[[ShardBacklog], int]] = {
     "pending": lambda sums: sums.pending_bytes,
     "claimed": lambda sums: sums.claimed_bytes,
 }
+_RECLAIMABLE: dict[str, Callable[[ShardBacklog], int]] = {
+    "waiting": lambda sums: sums.pending_versions - sums.held_back_versions,
+    "claimed": lambda sums: sums.claimed_versions,
+    "freed": lambda sums: sums.freed_versions,
+}
+FREED_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 21_600.0, 86_400.0)
+"""One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0)
 _ENDS = [status for status in DiffStatus if status.is_end]
 
@@ -79,6 +90,41 @@ class MetadataMetrics:
             ["shard", "state"],
             registry=registry,
         )
+        self.breaker_trips = Gauge(
+            "deepclean_metadata_breaker_trips",
+            "Buckets whose breaker has tripped, by why: limits of an hour, or figures that disagree with rows.",
+            ["shard", "cause"],
+            registry=registry,
+        )
+        self.reclaimable_versions = Gauge(
+            "deepclean_metadata_reclaimable_versions",
+            "Versions that nobody holds: that wait and are not held back, that are claimed, and that were freed, ever.",
+            ["shard", "state"],
+            registry=registry,
+        )
+        self.refused_rows = Gauge(
+            "deepclean_metadata_refused_rows",
+            "Rows that two judges had passed and that metadata kept, ever, restarts included: must stay 0.",
+            ["shard"],
+            registry=registry,
+        )
+        self.freed_seconds = Histogram(
+            "deepclean_metadata_freed_seconds",
+            "Of each freed version the time since nothing held it: no snapshot, undo window, pause or purge hours.",
+            ["shard"],
+            buckets=FREED_SECONDS,
+            registry=registry,
+        )
+
+    def freed(self, freed: Mapping[Freed, int], settings: MetadataSettings) -> None:
+        """Versions were finished by a unit of work that is durable."""
+        hours = purge_hours(settings.purge_hours)
+        for one, versions in freed.items():
+            if one.deletion_ms:  # not of rows that were written before it was noted
+                free_ms = max(one.deletion_ms + settings.undo_window_ms, one.since_ms)
+                _observe(
+                    self.freed_seconds.labels(str(one.shard)), hours.open_ms(free_ms, one.finished_ms) / 1_000, versions
+                )
 
     def watch(self, stores: Stores, shards: Sequence[int]) -> None:
         """Have the gauges show the figures of these shards whenever they are asked for."""
@@ -87,6 +133,7 @@ class MetadataMetrics:
             for state, bytes_of in _BYTES.items():
                 self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
             for gauge, held_back in (
+                (self.refused_rows, attrgetter("refused_rows")),
                 (self.held_back_bytes, attrgetter("held_back_bytes")),
                 (self.held_back_versions, attrgetter("held_back_versions")),
                 (self.shadow_bytes, attrgetter("shadow_bytes")),
@@ -96,11 +143,29 @@ class MetadataMetrics:
             for collector in CollectorState:
                 count = self.collectors.labels(str(shard), collector.value.lower())
                 count.set_function(partial(sums.value, partial(_collectors, collector)))
+            for name, versions_of in _RECLAIMABLE.items():
+                versions = self.reclaimable_versions.labels(str(shard), name)
+                versions.set_function(partial(sums.value, versions_of))
+            self.freed_seconds.labels(str(shard))  # so that the first version that comes late is an increase
+            for cause in BreakerCause:
+                count = self.breaker_trips.labels(str(shard), cause.value.lower())
+                count.set_function(partial(sums.value, partial(_trips, cause)))
             self.space_cells.labels(str(shard)).set_function(partial(sums.value, lambda found: found.cells))
+
+
+def _observe(histogram: Histogram, seconds: float, count: int) -> None:
+    """Observe the same value many times at once: thousands of versions go with one command."""
+    place = bisect_left(histogram._upper_bounds, seconds)
+    histogram._sum.inc(seconds * count)
+    histogram._buckets[place].inc(count)
 
 
 def _collectors(state: CollectorState, sums: ShardBacklog) -> int:
     return sums.collectors.get(state, 0)
+
+
+def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:
+    return sums.trips.get(cause, 0)
 
 
 @dataclass(slots=True)

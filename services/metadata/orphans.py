@@ -1,74 +1,93 @@
 """Blocks that nothing refers to go the way of all others: each run gets a garbage row, and the judges do the rest.
 
-An audit names them, and may be wrong or late: so the whole bucket is looked through once more, here, where the order of
+An audit names them, and may be wrong or late: so the whole shard is looked through once more, here, where the order of
 things is certain. One row that refers to one of them, and nothing is done. What nothing refers to, nothing can bring
 back: a version gets its blocks when it is committed, and block ids are never given twice.
+
+A command looks at so many rows at most and says that the search goes on; the same command, sent again, looks at the
+next ones (``orphan_search``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
-from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     BucketIdentity,
-    BucketLayout,
     Committed,
     DeletedKeyRow,
     DeletedKind,
-    KeyHead,
     KeyRow,
+    OrphanSearchRow,
     RequeueOrphans,
 )
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_key,
-    flat_key,
     garbage_key,
     local_id_shard,
     local_id_txn,
 )
-from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.errors import CommandError, ErrorCode, NotDone
 from services.metadata.garbage import Death, death_now, key_cell
-from services.metadata.tables import (
-    BUCKET_ID_TABLE,
-    BUCKET_TABLE,
-    DELETED_TABLE,
-    FILE_TABLE,
-    KEY_TABLE,
-    RECLAIM_TABLE,
-)
+from services.metadata.orphan_search import is_idle, is_through, looked_on
+from services.metadata.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_TABLE
 from services.metadata.transaction import Transaction
-from services.storage.store import prefix_end
-from services.storage.tables import TableDefinition
 
 MAX_ORPHANS = 200
 """In one command: each becomes an object of its own, of which a command makes at most 255."""
-_KEY_HEAD = codec(KeyHead)
-
-_BEYOND = b"\xff"
 
 
-def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Committed:
-    """Give orphaned runs garbage rows, all of them or none.
+def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Committed | NotDone:
+    """Give orphaned runs garbage rows, all of them or none, once no row of the shard refers to one of them.
 
     Raises:
         CommandError: INVALID_REQUEST, one is not an orphan as far as can be seen from here; BUCKET_BUSY, later it may
             be done; BUCKET_NOT_FOUND.
     """
-    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
+    work, search = transaction.work, transaction.orphans
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
     if identity is None:
         raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there never was a bucket with the id {command.bucket_id}")
     _check_blocks(transaction, command)
     _check_bucket(transaction, identity)
-    _check_unreferenced(transaction, command)
+    page = _look_on(transaction, command)
+    if page.owner or page.rows > command.max_rows:
+        if search.of(work) is None:
+            raise CommandError(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+        search.end(work)
+        return NotDone(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+    if not is_through(page):
+        search.save(work, page)
+        message = f"nobody owns the blocks so far, {page.rows:,} versions were looked at: send the same command again"
+        return NotDone(ErrorCode.SEARCH_GOES_ON, message)
+    search.end(work)
     death = death_now(transaction, identity.bucket_id)
     for run in command.blocks:
         _bury(transaction, identity, run, death)
     return Committed(0)
+
+
+def _look_on(transaction: Transaction, command: RequeueOrphans) -> OrphanSearchRow:
+    """Look at the next rows, as many as one command may; says how far the search is, or who owns one of the blocks."""
+    before, now_ms = transaction.orphans.of(transaction.work), transaction.log_time_ms
+    if before is None or (before.command != command and is_idle(before, now_ms)):
+        before = OrphanSearchRow(command, 0, b"", 0, "", now_ms)
+    elif before.command != command:
+        raise CommandError(ErrorCode.BUCKET_BUSY, "owners of other blocks are being searched for: try again later")
+    page = replace(before, log_time_ms=now_ms)
+    return page if page.owner else looked_on(transaction.work, page)
+
+
+def _why_kept(transaction: Transaction, page: OrphanSearchRow) -> str:
+    if page.owner:
+        return f"one of the blocks has an owner ({page.owner}): all are kept"
+    return (
+        f"shard {transaction.shard} has more than {page.command.max_rows} versions to be looked through: "
+        f"the blocks are kept; allow more (deepclean audit --repair-rows)"
+    )
 
 
 def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
@@ -104,46 +123,6 @@ def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
         raise CommandError(
             ErrorCode.BUCKET_BUSY, f"{identity.volume}/{identity.bucket} is amid a snapshot or a rollback: try again"
         )
-
-
-def _check_unreferenced(transaction: Transaction, command: RequeueOrphans) -> None:
-    """Look through the shard for a version that owns one of the blocks: the audit may err about the bucket, too."""
-    # A txn writes the blocks of one version: whatever it wrote besides would be this version's, too.
-    wanted = {local_id_txn(run.first_local_id) for run in command.blocks}
-    looked_through = 0
-    for _, identity in transaction.work.table(BUCKET_ID_TABLE).scan(b"", _BEYOND):
-        for row in _versions(transaction, identity):
-            looked_through += 1
-            if looked_through > command.max_rows:
-                raise CommandError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"shard {transaction.shard} has more than {command.max_rows} versions to be looked through: "
-                    f"the blocks are kept; allow more (deepclean audit --repair-rows)",
-                )
-            owned = _KEY_HEAD.decode_head(row).blocks
-            if owned is not None and local_id_txn(owned.first_local_id) in wanted:
-                raise CommandError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"block {owned.first_local_id} has an owner in {identity.volume}/{identity.bucket}: it is kept",
-                )
-
-
-def _versions(transaction: Transaction, identity: BucketIdentity) -> Iterator[bytes]:
-    """Every version of a bucket that has a row: live ones first, as what dies meanwhile is none of this command's."""
-    work = transaction.work
-    of_ids = b"/%d/%d/" % (identity.volume_id, identity.bucket_id)
-    if identity.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        live, prefix = FILE_TABLE, of_ids
-    else:
-        live, prefix = KEY_TABLE, flat_key(identity.volume, identity.bucket, "")
-    places: tuple[tuple[TableDefinition[Any], bytes], ...] = (
-        (live, prefix),
-        (DELETED_TABLE, of_ids),
-        (RECLAIM_TABLE, of_ids),
-    )
-    for table, start in places:
-        for _, row in work.table(table).scan_encoded(start, prefix_end(start)):
-            yield row
 
 
 def _birth(transaction: Transaction) -> int:

@@ -6,6 +6,7 @@ can be reached from the bucket's root: a row below a directory that is deleted i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,12 +15,15 @@ from typing import TypeVar
 from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
 from schemas.records import (
     AccountRow,
+    BreakerCause,
     BucketLayout,
     BucketRow,
     CollectorState,
     DirectoryRow,
     KeyRow,
     ShardState,
+    SnapshotCountRow,
+    SnapshotListRow,
     VolumeRow,
 )
 from services.domain.collector import WHOLE_SHARD, may_claim, stricter
@@ -29,6 +33,7 @@ from services.domain.table_keys import (
     bucket_id_prefix,
     bucket_key,
     flat_key,
+    snapshot_list_key,
     tree_key,
     volume_key,
 )
@@ -43,6 +48,7 @@ from services.metadata.tables import (
     FILE_TABLE,
     KEY_TABLE,
     SHADOW_TABLE,
+    SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     SPACE_TABLE,
@@ -50,10 +56,12 @@ from services.metadata.tables import (
     TRANSACTION_INFO_TABLE,
     VOLUME_TABLE,
 )
+from services.runtime.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TableReader, TablesReader
 
 V = TypeVar("V")
+_CELL_PLACE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
 _FIRST_PAGE_ROWS, _LARGEST_PAGE_ROWS = 8, 1_024
 
 
@@ -96,14 +104,24 @@ def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
 
 
 def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
-    """What to answer whoever reads a snapshot that has no checkpoint: it never was there, or it was dropped."""
+    """What to answer whoever reads a snapshot that has no checkpoint: it was dropped, or is not known any more."""
     taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
     if taken is None:
         return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
-    prefix = bucket_id_prefix(taken.bucket_id)
-    rows = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))
-    later = (row.snapshot_id for _, row in rows if row.is_live and row.ordinal > taken.ordinal)
-    return SnapshotExpiredError(snapshot_id, next(later, ""))
+    start = snapshot_list_key(taken.bucket_id, taken.ordinal + 1)
+    later = tables.table(SNAPSHOT_LIST_TABLE).scan(start, prefix_end(bucket_id_prefix(taken.bucket_id)))
+    return SnapshotExpiredError(snapshot_id, next((row.snapshot_id for _, row in later), ""))
+
+
+def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
+    """A bucket's live snapshots, oldest first."""
+    prefix = bucket_id_prefix(bucket_id)
+    return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+
+
+def snapshot_count(tables: TablesReader, bucket_id: int) -> SnapshotCountRow:
+    """How many snapshots a bucket ever had, and when the newest was taken."""
+    return tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id)) or SnapshotCountRow(0, 0)
 
 
 def list_entries(
@@ -235,12 +253,18 @@ def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | Directo
     return found
 
 
-def bucket_space(tables: TablesReader, bucket: BucketRow) -> BucketSpace:
-    """Where the bytes of a bucket are: live, held, pending, claimed, freed."""
+def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+    """Where the bytes of a bucket are: live, held, pending, claimed, freed; and some cells, behind ``<first>:<last>``.
+
+    Cost: all cells of the bucket's matrix are read, for every page.
+
+    Raises:
+        ReadError: INVALID_REQUEST, that is not where a cell is.
+    """
     state = shard_state(tables)
     prefix = bucket_id_prefix(bucket.object_id)
     cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
-    snapshots = [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+    after = _holders_of(start_after)
     account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket.object_id)) or AccountRow(0, 0, 0, 0)
     pending = next((cell for cell in cells if not cell.first_holder), None)
     held = [cell for cell in cells if cell.first_holder]
@@ -260,10 +284,21 @@ def bucket_space(tables: TablesReader, bucket: BucketRow) -> BucketSpace:
         freed_bytes=account.freed_bytes,
         freed_versions=account.freed_versions,
         unexpanded_directories=unexpanded_count(tables, bucket.object_id, 0, 0, MAX_UNEXPANDED_COUNT),
-        cells=tuple(cells),
-        snapshots=tuple(snapshots),
+        cells=tuple(islice((cell for cell in cells if (cell.first_holder, cell.last_holder) > after), limit)),
+        live_snapshots=len(live_snapshots(tables, bucket.object_id)),
         claims_stopped=state.claims_stopped,
     )
+
+
+def _holders_of(start_after: str) -> tuple[int, int]:
+    """The cell that a page begins behind; before all without one."""
+    if not start_after:
+        return (-1, -1)
+    place = _CELL_PLACE.fullmatch(start_after)
+    if place is None:
+        shown = start_after[:100]
+        raise ReadError("INVALID_REQUEST", f"start_after is {shown!r}; write start_after=<first holder>:<last holder>")
+    return int(place[1]), int(place[2])
 
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
@@ -271,7 +306,9 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
     held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
     held_back_bytes = held_back_versions = 0
     state = shard_state(tables)
-    own = {one: own_state(row) for one, row in read_collectors(tables).items()}
+    rows = read_collectors(tables)
+    own = {one: own_state(row) for one, row in rows.items()}
+    causes = [row.trip.cause for row in rows.values() if row.trip]
     if state.claims_stopped:
         own[WHOLE_SHARD] = CollectorState.STOPPED
     everything = own.get(WHOLE_SHARD, CollectorState.RUNNING)
@@ -298,6 +335,7 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         claimed_versions=sum(account.claimed_versions for account in accounts),
         freed_bytes=sum(account.freed_bytes for account in accounts),
         freed_versions=sum(account.freed_versions for account in accounts),
+        refused_rows=state.refused_rows,
         chain_version=state.chain_version,
         live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan(b"", b"\xff")),
         cells=cells,
@@ -306,4 +344,5 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         shadow_bytes=sum(hour.bytes for hour in shadow),
         shadow_versions=sum(hour.versions for hour in shadow),
         collectors={one: list(own.values()).count(one) for one in CollectorState},
+        trips={cause: causes.count(cause) for cause in BreakerCause},
     )

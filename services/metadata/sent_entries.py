@@ -17,8 +17,8 @@ Entry = tuple[int, int, int, int, int]
 """bucketId, objectID, birth, death, and how many snapshots the bucket had ever had at the death."""
 
 _NO_TXN = 0
-_Page = tuple[DeletedKind, int, int]
-"""Garbage table, sweep and its page; 0 and 0 for a deletion itself."""
+_Page = tuple[DeletedKind, int, int, int, int]
+"""Garbage table; sweep, its page, the txn and the number of the message in that page; zeros for a deletion itself."""
 
 
 class SentEntries:
@@ -37,9 +37,12 @@ class SentEntries:
         """The present message was not applied."""
         undo_notes(self._notes, self._present.txn)
 
-    def add(self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0) -> None:
-        """The present message has something judged."""
-        self._notes.append((self._present.txn, (kind, sweep_id, sweep_page), entries))
+    def add(
+        self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0, sweep_part: int = 0
+    ) -> None:
+        """The present message has something judged; a part of a sweep's page makes one message of its own."""
+        txn = self._present.txn
+        self._notes.append((txn, (kind, sweep_id, sweep_page, txn if sweep_id else 0, sweep_part), entries))
 
     def add_barrier(self, barrier: Barrier) -> None:
         """Whatever was noted before goes out before this barrier."""
@@ -67,7 +70,7 @@ def _send_pages(work: Work, pages: dict[_Page, list[Entry]], chain_version: int)
 
 
 def _messages(page: _Page, entries: list[Entry], chain_version: int) -> Iterator[DeletedEntries]:
-    kind, sweep_id, sweep_page = page
+    kind, sweep_id, sweep_page, txn, part = page
     for start in range(0, len(entries), MAX_ROWS_PER_MESSAGE):
         *names, befores = zip(*entries[start : start + MAX_ROWS_PER_MESSAGE], strict=True)
-        yield DeletedEntries(chain_version, RowNames(kind, *names), befores, sweep_id, sweep_page)
+        yield DeletedEntries(chain_version, RowNames(kind, *names), befores, sweep_id, sweep_page, None, txn, part)

@@ -13,8 +13,10 @@ from typing import Any
 from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlocksWritten,
+    ChainDrop,
     ChainTake,
     DeletedEntries,
+    FullChain,
     LedgerRows,
     MetadataProgress,
     MetadataReply,
@@ -85,8 +87,7 @@ def _named_by(record: Any) -> Highest:
         case DeletedEntries():
             return Highest(max(record.rows.deaths, default=0), record.chain_version)
         case SnapshotChainRecord():
-            txn = record.body.txn if isinstance(record.body, ChainTake) else 0
-            return Highest(txn, record.version)
+            return Highest(_newest_take(record.body), record.version)
         case MetadataReply() | MetadataProgress() | SpaceUpdate():
             return Highest(record.txn)
         case LedgerRows():
@@ -95,6 +96,12 @@ def _named_by(record: Any) -> Highest:
             return Highest(max(map(local_id_txn, written.first_local_ids), default=0))
         case _:
             return Highest()
+
+
+def _newest_take(body: ChainTake | ChainDrop | FullChain) -> int:
+    if isinstance(body, FullChain):
+        return max((bucket.newest_txn for bucket in body.buckets), default=0)
+    return body.txn
 
 
 def sent_numbers(

@@ -39,12 +39,14 @@ from services.metadata import (
     undelete,
 )
 from services.metadata.batch_sums import PresentTxn
-from services.metadata.changed_rows import note_changes, unneeded_changes, unneeded_of
+from services.metadata.changed_rows import Range, note_changes, unneeded_changes, unneeded_of
 from services.metadata.client_numbers import ClientNumbers
 from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.errors import CommandError, ErrorCode
+from services.metadata.errors import CommandError, ErrorCode, NotDone
 from services.metadata.figures import BucketFigures
+from services.metadata.orphan_search import OrphanSearch
+from services.metadata.reclaim_clocks import FreedVersions
 from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
@@ -61,7 +63,7 @@ from services.runtime.service import Message, Work
 from services.runtime.signers import Signers
 from services.storage.tables import TablesReader
 
-_CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed]] = {
+_CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = {
     records.CreateVolume: buckets.create_volume,
     records.DeleteVolume: buckets.delete_volume,
     records.CreateBucket: buckets.create_bucket,
@@ -92,8 +94,10 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
 }
-_ALWAYS_ANSWERED = frozenset({records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker})
-"""Whoever reads the log again cannot tell without the answer whether it came in time."""
+_ALWAYS_ANSWERED = frozenset(
+    {records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans}
+)
+"""Whoever reads the log again cannot tell without the answer what came of it."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     Barrier: ("snapshots", "key_deletion", "directory_deletion"),
@@ -122,22 +126,25 @@ class MetadataService:
         self._figures = BucketFigures(self._present)
         self._written = WrittenBlocks(self._present)
         self._entries = SentEntries(self._present)
-        self._directories = DirectoryPaths()
+        self._directories = DirectoryPaths(self._present)
         self._clients = ClientNumbers()
         self._signers = Signers()
         self._collectors = Collectors()
+        self._orphans = OrphanSearch()
         self._must_tell_collectors = True
         self._transaction: Transaction | None = None
         self._dropped: list[str] = []
-        self.unneeded_changes: list[tuple[bytes, bytes]] = []
-        """Ranges of changedTable that may be removed."""
+        self.freed = FreedVersions()
+        """What the last unit of work has finished, for metrics."""
+        self.unneeded_changes: dict[int, Range] = {}
+        """Per bucket the range of changedTable that may be removed."""
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
         state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
         self._counters = ShardCounters.of(state)
         self._saved_counters = self._counters.state()
-        self._snapshots.clear()
+        self._snapshots.restore(tables)
         self._space.clear()
         self._figures.clear()
         self._written.clear()
@@ -145,6 +152,8 @@ class MetadataService:
         self._directories.clear()
         self._clients.clear()
         self._collectors.clear()
+        self.freed.clear()
+        self._orphans.clear()
         self._must_tell_collectors = True
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
         self._transaction = None
@@ -186,12 +195,14 @@ class MetadataService:
         """The log's time moves on; once an hour do what is due then."""
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             self._clients.forget(work, log_time_ms)
+            self._orphans.forget_idle(work, log_time_ms)
             if self._collectors.newest_txn(work):
                 self._tell_collectors(work)
         self._counters.log_time_ms = log_time_ms
 
     def _new_transaction(self, work: Work) -> Transaction:
         """One object serves a whole batch, one command after the other."""
+        self.freed.clear()  # what nobody has asked for, as while a shard is rebuilt
         keys.read_versions_ahead([message.record.body for message in work.inputs], work)
         return Transaction(
             work,
@@ -202,8 +213,10 @@ class MetadataService:
             self._written,
             self._entries,
             self._directories,
-            signers=self._signers,
-            collectors=self._collectors,
+            self._signers,
+            self._collectors,
+            self.freed,
+            self._orphans,
         )
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
@@ -257,7 +270,7 @@ class MetadataService:
         )
         work.send(METADATA_REPLIES, reply)
 
-    def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | _Refusal:
+    def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | NotDone | _Refusal:
         """Apply a client's command as a whole or not at all."""
         transaction.user = command.user
         try:
@@ -267,14 +280,24 @@ class MetadataService:
                     f"the command means shard {command.shard} but is in partition {transaction.shard}; "
                     f"set the partition explicitly",
                 )
-            committed = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
+            outcome = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
         except (CommandError, InvalidNameError) as error:
             transaction.work.undo_message()
             self._undo()
             return error
+        self._applied(transaction)
+        return outcome
+
+    def _applied(self, transaction: Transaction) -> None:
+        """The present command has done what it does to the tables."""
         self._counters.txn = transaction.txn
+        self._tell_changes(transaction)
+        self._orphans.look_at_message(transaction.work)
+
+    def _tell_changes(self, transaction: Transaction) -> None:
+        """Tell the services that claim and purge what the present command has changed for them."""
+        breaker.trip_where_figures_disagree(transaction)
         self._collectors.tell(transaction.work, transaction.txn)
-        return committed
 
     def _undo(self) -> None:
         """The present command was not applied: what it has noted is taken off again."""
@@ -282,8 +305,9 @@ class MetadataService:
         self._space.undo_message()
         self._written.undo_message()
         self._entries.undo_message()
-        self._directories.clear()
+        self._directories.undo_message()
         self._collectors.clear()
+        self._orphans.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -307,8 +331,7 @@ class MetadataService:
         if command.sender != sender:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
-        self._counters.txn = transaction.txn
-        self._collectors.tell(transaction.work, transaction.txn)
+        self._applied(transaction)
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
@@ -318,7 +341,8 @@ class MetadataService:
         dropped = self._snapshots.find(transaction.work, dropped_id)
         if dropped is not None:
             taken = self._snapshots.of(transaction.work, dropped.bucket_id)
-            self.unneeded_changes += unneeded_of(dropped.bucket_id, taken.rows)
+            oldest_live = taken.rows[0].ordinal if taken.rows else None
+            self.unneeded_changes[dropped.bucket_id] = unneeded_of(dropped.bucket_id, oldest_live, taken.ever)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""
@@ -394,7 +418,9 @@ class MetadataService:
         return dropped
 
 
-def _reply(command: MetadataCommand, txn: int, outcome: Committed | _Refusal) -> MetadataReply:
+def _reply(command: MetadataCommand, txn: int, outcome: Committed | NotDone | _Refusal) -> MetadataReply:
     if isinstance(outcome, Committed):
         return MetadataReply(command.client_id, command.number, txn, committed=outcome)
+    if isinstance(outcome, NotDone):
+        return MetadataReply(command.client_id, command.number, txn, str(outcome.code), shortened(outcome.message))
     return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))

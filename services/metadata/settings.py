@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from services.domain.purge_hours import checked_hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +27,7 @@ class MetadataSettings:
     diff_kept_count: int = 1_000
     """How many that have ended are kept; the oldest go first, those that were rejected too."""
     undo_window_ms: int = 0
-    """The undo window of the deletion services, repeated for the listing of what can be brought back."""
+    """The undo window of the deletion services, repeated for the listing of what can be brought back, and because no
+    version is late before it is over."""
+    purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
+    """The hours in which key_deletion claims, repeated because outside of them no version gets late."""

@@ -72,17 +72,19 @@ class ShownVersions:
         tables: TablesReader,
         bucket: BucketRow,
         path: str,
-        taken: Sequence[SnapshotListRow],
+        live: Sequence[SnapshotListRow],
+        snapshots_ever: int,
         died_under: DiedUnder,
         checkpoint: Checkpoint,
     ) -> None:
-        """``taken`` are all snapshots that the bucket ever had, oldest first."""
+        """``live`` are the bucket's live snapshots, oldest first."""
         self._tables = tables
         self._bucket = bucket
         self._path = path
-        self._taken = taken
-        self._live = [row for row in taken if row.is_live]
-        self._txns = [row.txn for row in self._live]
+        self._live = live
+        self._ever = snapshots_ever
+        self._txns = [row.txn for row in live]
+        self._ordinals = [row.ordinal for row in live]
         self._died_under = died_under
         self._checkpoint = checkpoint
 
@@ -92,7 +94,7 @@ class ShownVersions:
         left = len(self._live)
         """So many snapshots, the oldest, are still to be looked at."""
         look: _Look | None = find(self._tables, self._bucket, self._path)
-        changes_end = len(self._taken)
+        changes_end = self._ever
         """Ordinal of the newest interval that lies before what was looked at."""
         while True:
             if look is not None:
@@ -116,7 +118,7 @@ class ShownVersions:
             return first
         for ordinal in range(changes_end, self._live[first].ordinal - 1, -1):
             if any(is_changed(self._tables, self._bucket, ordinal, key) for key in look.absent):
-                return bisect_left(self._txns, self._taken[ordinal - 1].txn + 1, first, left)
+                return bisect_right(self._ordinals, ordinal, first, left)
         return first
 
     def _dead(self, parent: _Parent | None, txn: Txn) -> _Look | None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 from schemas.records import CountRow, SnapshotSize, SpaceCellValue, SpaceUpdate
 from schemas.topics import SPACE
-from services.domain.space_matrix import EMPTY, Holders, SpaceCell, merged_after_drop
+from services.domain.space_matrix import (
+    EMPTY,
+    Holders,
+    SpaceCell,
+    SpaceError,
+    heirs_after_drop,
+    merged_after_drop,
+)
 from services.domain.table_keys import (
     ascending_death_key,
-    bucket_id_prefix,
     cell_key,
     death_of_key,
     descending_death_key,
@@ -15,7 +24,6 @@ from services.domain.table_keys import (
 )
 from services.metadata.batch_sums import BatchSums, PresentTxn
 from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
-from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
@@ -50,25 +58,52 @@ def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
         work.table(SPACE_TABLE).put(key, _value(*holder, cell))
 
 
+def _cells_from(work: Work, bucket_id: int, first: int) -> dict[Holders, SpaceCell]:
+    """The cells of a bucket that begin with a snapshot."""
+    start, end = cell_key(bucket_id, first, 0), cell_key(bucket_id, first + 1, 0)
+    return {holders_of_cell(key): cell_of(value) for key, value in work.table(SPACE_TABLE).scan(start, end)}
+
+
+def _cells_until(work: Work, bucket_id: int, last: int, live: Sequence[int]) -> dict[Holders, SpaceCell]:
+    """The cells of a bucket that end with a snapshot, and begin with a live one before it."""
+    table = work.table(SPACE_TABLE)
+    keys = {(first, last): cell_key(bucket_id, first, last) for first in live[: bisect_left(live, last)]}
+    table.read_ahead(list(keys.values()))
+    rows = {holder: table.get_encoded(key) for holder, key in keys.items()}
+    return {holder: cell_of(table.decode(row)) for holder, row in rows.items() if row is not None}
+
+
 class SpaceChanges:
     """What a batch has changed in the matrices: written and sent at the end of the batch, coalesced."""
 
     def __init__(self, present: PresentTxn) -> None:
         self._rows: BatchSums[tuple[int, Holders]] = BatchSums(present)
+        self._lowered: dict[tuple[int, Holders], None] = {}
+        """Cells that the present message has taken from."""
+        self._disagreeing: dict[int, Counts] = {}
+        """Buckets of which the present message has seen that rows and figures disagree, with the figures."""
         self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
+        self._deleted: dict[int, tuple[str, int]] = {}
         self._is_barrier_due = False
 
     def clear(self) -> None:
         """Forget: the batch was written or thrown away."""
         self._rows.clear()
+        self._forget_message()
         self._cells.clear()
         self._sizes.clear()
+        self._deleted.clear()
         self._is_barrier_due = False
 
     def undo_message(self) -> None:
         """The present message was not applied."""
         self._rows.undo_message()
+        self._forget_message()
+
+    def _forget_message(self) -> None:
+        self._lowered.clear()
+        self._disagreeing.clear()
 
     def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Count a row that has entered a garbage table."""
@@ -77,6 +112,25 @@ class SpaceChanges:
     def subtract(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Discount a row that leaves its garbage table."""
         self._rows.add((bucket_id, holder), tuple(-count for count in counts))
+        self._lowered[bucket_id, holder] = None
+
+    def disagrees(self, bucket_id: int, counts: Counts) -> None:
+        """Rows of a bucket are not as its figures say."""
+        self._disagreeing[bucket_id] = counts
+
+    def disagreeing(self, work: Work) -> dict[int, Counts]:
+        """Buckets of which the present message shows that rows and figures disagree, each with figures that say so.
+
+        A cell that falls below zero has lost rows that were never counted in it, or counts that were never its rows'.
+        It is asked after each message that was applied, so that it does not depend on how the log is cut into batches.
+        """
+        found = dict(self._disagreeing)
+        for bucket_id, holder in self._lowered:
+            counts = self.counts(work, bucket_id, holder)
+            if min(counts) < 0:
+                found.setdefault(bucket_id, counts)
+        self._forget_message()
+        return found
 
     def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
         """What a cell holds with all that this batch has changed so far."""
@@ -88,34 +142,36 @@ class SpaceChanges:
         return size_bytes, versions, keys, directories, renames
 
     def write(self, work: Work) -> None:
-        """Write the changed cells.
-
-        Raises:
-            InvariantError: a cell would fall below zero: rows and matrix disagree.
-        """
+        """Write the changed cells, also one that has fallen below zero: sums go on until somebody has looked."""
         table = work.table(SPACE_TABLE)
         for (bucket_id, holder), counts in self._rows.items():
             key = cell_key(bucket_id, *holder)
             before = table.get(key)
             values = [old + more for old, more in zip(_counts(before), counts, strict=True)]
-            if min(values) < 0:
-                raise InvariantError(
-                    f"the space matrix of bucket {bucket_id} would fall below zero at {holder}: {values}"
-                )
             _put(work, bucket_id, holder, SpaceCell(*values))
             self._cells.setdefault(bucket_id, {})[holder] = None
         self._rows.clear()
 
     def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
-        """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held."""
+        """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held.
+
+        Cells that name a snapshot that is not live stay as they are, and nobody knows what it held alone: some rows.
+        Of the matrix, which grows as the square of the live snapshots, only what changes is read.
+        """
         table = work.table(SPACE_TABLE)
-        prefix = bucket_id_prefix(bucket_id)
-        cells = {holders_of_cell(key): cell_of(value) for key, value in table.scan(prefix, prefix_end(prefix))}
+        cells = _cells_from(work, bucket_id, dropped) | _cells_until(work, bucket_id, dropped, live_before)
         alone = cells.get((dropped, dropped), EMPTY)
-        for holder, cell in merged_after_drop(cells, dropped, live_before).items():
+        try:
+            heirs = heirs_after_drop(cells, dropped, live_before).values()
+            cells |= {heir: cell_of(table.get(cell_key(bucket_id, *heir))) for heir in heirs}
+            merged = merged_after_drop(cells, dropped, live_before)
+        except SpaceError:
+            self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0))
+            return max(1, alone.rows)
+        for holder, cell in merged.items():
             _put(work, bucket_id, holder, cell)
             self._cells.setdefault(bucket_id, {})[holder] = None
-        return alone.key_rows + alone.directory_rows + alone.rename_rows
+        return alone.rows
 
     def size_changed(self, bucket_id: int, size: SnapshotSize) -> None:
         """A snapshot refers to another number of bytes now."""
@@ -127,7 +183,9 @@ class SpaceChanges:
         ascending, descending = ascending_death_key(bucket_id, death), descending_death_key(bucket_id, death)
         before = table.get(ascending)
         count = (before.count if before else 0) + difference
-        if count:
+        if count < 0:
+            self.disagrees(bucket_id, (0, 0, 0, count, 0))
+        if count > 0:
             table.put(ascending, CountRow(count))
             if before is None:
                 table.put(descending, CountRow(0))
@@ -136,13 +194,17 @@ class SpaceChanges:
             table.delete(descending)
         self._cells.setdefault(bucket_id, {})
 
+    def bucket_deleted(self, bucket_id: int, path: str, log_time_ms: int) -> None:
+        """A bucket is gone: what others keep of it by its name may go."""
+        self._deleted[bucket_id] = (path, log_time_ms)
+
     def barrier(self) -> None:
         """Say at the end of the batch how far the figures go, even when none has changed."""
         self._is_barrier_due = True
 
     def send(self, work: Work, txn: int) -> None:
         """Send every changed figure."""
-        for bucket_id in sorted(self._cells.keys() | self._sizes.keys()):
+        for bucket_id in sorted(self._cells.keys() | self._sizes.keys() | self._deleted.keys()):
             self._send_bucket(work, txn, bucket_id)
         if self._is_barrier_due:
             work.send(SPACE, SpaceUpdate(txn, 0, (), (), 0, 0))
@@ -158,7 +220,8 @@ class SpaceChanges:
         oldest, newest = unexpanded_bounds(work, bucket_id)
         for start in range(0, max(len(values), 1), MAX_CELLS_PER_UPDATE):
             page = tuple(values[start : start + MAX_CELLS_PER_UPDATE])
-            work.send(SPACE, SpaceUpdate(txn, bucket_id, page, sizes, oldest, newest))
+            deleted = self._deleted.get(bucket_id, ("", 0))
+            work.send(SPACE, SpaceUpdate(txn, bucket_id, page, sizes, oldest, newest, *deleted))
 
 
 def unexpanded_bounds(tables: Work | TablesReader, bucket_id: int) -> tuple[int, int]:

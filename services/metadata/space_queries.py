@@ -17,19 +17,12 @@ from services.domain.space_matrix import (
 from services.domain.space_plan import plan_drops
 from services.domain.space_shares import Share, shares
 from services.domain.table_keys import bucket_id_prefix, cell_key, holders_of_cell
-from services.metadata.queries import shard_state
+from services.metadata.queries import live_snapshots, shard_state
 from services.metadata.space import cell_of, unexpanded_bounds
-from services.metadata.tables import SNAPSHOT_LIST_TABLE, SPACE_TABLE
+from services.metadata.tables import SPACE_TABLE
 from services.runtime.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
-
-
-def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
-    """A bucket's live snapshots, oldest first."""
-    prefix = bucket_id_prefix(bucket_id)
-    rows = tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))
-    return [row for _, row in rows if row.is_live]
 
 
 def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, limit: int) -> SnapshotSpaces:

@@ -16,11 +16,14 @@ deletedNameTable     /bucketId/n/parentId/name 0 death/objectId what died under 
                      /bucketId/o/objectId 0 death/objectId     the same by object, of what was renamed
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
-snapshotListTable    /bucketId/ordinal                         every snapshot that a bucket ever had
-snapshotIdTable      snapshot id                               the same row, as it was when it was taken
+snapshotListTable    /bucketId/ordinal                         live snapshots
+snapshotIdTable      snapshot id                               the same row as it was when taken, or dropped
+snapshotCountTable   /bucketId                                 how many snapshots a bucket ever had, and its newest
 untakenTable         snapshot id                               txn of its drop, when it was dropped before it was taken
+overTable            log time/snapshot id                      txn of a drop: the id is forgotten some time after it
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
+orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if one goes on
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
@@ -58,13 +61,17 @@ RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separ
 CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
+SNAPSHOT_COUNT_TABLE = TableDefinition("snapshotCountTable", records.SnapshotCountRow)
 UNTAKEN_TABLE = TableDefinition("untakenTable", records.CountRow)
+OVER_TABLE = TableDefinition("overTable", records.CountRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
 ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
+ORPHAN_SEARCH_TABLE = TableDefinition("orphanSearchTable", records.OrphanSearchRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
+RECLAIM_CLOCK_TABLE = TableDefinition("reclaimClockTable", records.ReclaimClockRow, is_cached=True)
 PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
 SHADOW_TABLE = TableDefinition("shadowTable", records.ShadowHourRow, is_cached=True)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
@@ -72,6 +79,7 @@ CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
 TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardState)
 
 TRANSACTION_INFO_KEY = b"#TRANSACTIONINFO"
+ORPHAN_SEARCH_KEY = b"#SEARCH"
 
 TABLES: tuple[TableDefinition[Any], ...] = (
     VOLUME_TABLE,
@@ -88,13 +96,17 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
+    SNAPSHOT_COUNT_TABLE,
     UNTAKEN_TABLE,
+    OVER_TABLE,
     ROLLBACK_TABLE,
     ROLLBACK_NAME_TABLE,
+    ORPHAN_SEARCH_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,
     COLLECTOR_TABLE,
+    RECLAIM_CLOCK_TABLE,
     PURGE_HOUR_TABLE,
     SHADOW_TABLE,
     SECRET_TABLE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from schemas.records import ShardState
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
@@ -10,6 +10,8 @@ from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
+from services.metadata.orphan_search import OrphanSearch
+from services.metadata.reclaim_clocks import FreedVersions
 from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
@@ -31,6 +33,7 @@ class ShardCounters:
     skipped_txns: int = 0
     stored_bytes: int = 0
     claims_stopped_ms: int = -1
+    refused_rows: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -47,6 +50,7 @@ class ShardCounters:
             state.skipped_txns,
             state.stored_bytes,
             state.claims_stopped_ms,
+            state.refused_rows,
         )
 
     def state(self) -> ShardState:
@@ -61,6 +65,7 @@ class ShardCounters:
             self.skipped_txns,
             self.stored_bytes,
             self.claims_stopped_ms,
+            self.refused_rows,
         )
 
 
@@ -79,11 +84,15 @@ class Transaction:
     written: WrittenBlocks
     entries: SentEntries
     directories: DirectoryPaths
+    signers: Signers
+    """Not one of its own if it is forgotten: that would know nobody, or let everybody do everything."""
+    collectors: Collectors
+    freed: FreedVersions
+    """What is measured of the versions that a unit of work finishes; nothing is decided by it."""
+    orphans: OrphanSearch
     txn: int = 0
     log_time_ms: int = 0
     objects: int = 0
-    signers: Signers = field(default_factory=Signers)
-    collectors: Collectors = field(default_factory=Collectors)
     user: str = ""
     """Who has signed a client's command."""
 

@@ -181,7 +181,7 @@ def take_out(
         if not is_recursive and _has_children(work, bucket, directory.object_id):
             raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
         work.table(DIRECTORY_TABLE).delete(key)
-        transaction.directories.clear()
+        transaction.directories.forget(bucket.object_id, path)
         return directory
     file = work.table(FILE_TABLE).get_encoded(key) if key else None
     if key is None or file is None:
@@ -232,7 +232,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         work.table(FILE_TABLE).put(new_key, moved_file)
     else:
         work.table(DIRECTORY_TABLE).delete(old_key)
-        transaction.directories.clear()
+        transaction.directories.forget(bucket.object_id, source)
         moved_directory = replace(
             row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from services.domain.table_keys import death_of_key
+from services.metadata.ledger import claim_txn
 from services.metadata.rollback import is_finished
 from services.metadata.tables import (
     RECLAIM_TABLE,
@@ -27,7 +28,7 @@ def oldest_unfinished_txn(reader: Reader) -> int | None:
 
 def _unfinished(tables: TablesReader) -> Iterator[int]:
     for _, claimed in tables.table(RECLAIM_TABLE).scan(b"/", b"0"):
-        yield claimed.claim_txn
+        yield claim_txn(claimed)
     for _, rollback in tables.table(ROLLBACK_TABLE).scan(b"/", b"0"):
         if not is_finished(rollback):
             yield rollback.snapshot_txn

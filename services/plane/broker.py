@@ -33,9 +33,9 @@ from services.plane.broker_security import BrokerSecurity, administrator_of
 from services.plane.errors import StackError, disk_error
 from services.plane.home import jars_directory
 from services.plane.jars import classpath
-from services.plane.java import JavaRuntime, find_java
+from services.plane.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
+from services.plane.ports import HOST, free_ports
 
-HOST = "127.0.0.1"
 FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
 ATTEMPT_SECONDS = 0.2
@@ -71,6 +71,7 @@ class EmbeddedBroker:
         ready_seconds: float = 60,
         stop_seconds: float = 20,
         security: BrokerSecurity | None = None,
+        writes_class_archive: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.log_file = self.directory / "broker.log"
@@ -85,6 +86,7 @@ class EmbeddedBroker:
         self._node = node
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
+        self._writes_class_archive = writes_class_archive
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -126,7 +128,7 @@ class EmbeddedBroker:
             self._format(jars)
             with self._output_file.open("wb") as output:
                 self._process = subprocess.Popen(
-                    self._command(jars, "kafka.Kafka", f"-Xmx{self._heap}", "-XX:+UseSerialGC"),
+                    self._command(jars, "kafka.Kafka", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._classes()),
                     cwd=self.directory,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -180,10 +182,16 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self._port = self._port or self._last_port() or free_port()
+        self._port = self._port or self._last_port() or free_ports(1)[0]
         _require_free(self._port)
+        write_secret(self._properties_file, self._properties())
+        if self.log_file.is_file():  # so that what it says is about this start
+            self.log_file.replace(self.directory / "broker.previous.log")
+
+    def _properties(self) -> str:
+        """Its configuration."""
         text = resources.files("services.plane").joinpath("broker.server.properties").read_text()
-        ports = self._node.controller_ports if self._node else (free_port(besides=self._port),)
+        ports = self._node.controller_ports if self._node else (self._controller_port(),)
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
             "node": self._number,
@@ -195,11 +203,10 @@ class EmbeddedBroker:
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
-        if self._security is not None:
-            text = self._security.secured(text)
-        write_secret(self._properties_file, text)
-        if self.log_file.is_file():  # so that what it says is about this start
-            self.log_file.replace(self.directory / "broker.previous.log")
+        return text if self._security is None else self._security.secured(text)
+
+    def _controller_port(self) -> int:
+        return next(port for port in free_ports(2) if port != self._port)
 
     def _require_unused(self) -> None:
         """Refuse a directory whose lock a live broker holds, before anything in it is overwritten."""
@@ -223,7 +230,8 @@ class EmbeddedBroker:
         if (self._records / "meta.properties").is_file():
             return
         cluster = self._node.cluster_id if self._node else new_cluster_id()
-        command = self._command(jars, "kafka.tools.StorageTool", "-Xmx128m", "-XX:TieredStopAtLevel=1")
+        options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        command = self._command(jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive))
         try:
             run = subprocess.run(
                 [*command[:-1], "format", "--ignore-formatted", "-t", cluster, "-c", command[-1]],
@@ -255,6 +263,14 @@ class EmbeddedBroker:
             f"-Ddeepclean.log={self.log_file}",
             *("-cp", jars, main_class, str(self._properties_file)),
         ]
+
+    @property
+    def _class_archive(self) -> Path:
+        return (self._jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
+
+    def _classes(self) -> list[str]:
+        archive = self._class_archive
+        return [f"-XX:ArchiveClassesAtExit={archive}"] if self._writes_class_archive else shared_classes(archive)
 
     def await_answer(self) -> None:
         """Ask for the cluster's metadata until it is answered; raises StackError if the child ends or time is up."""
@@ -356,16 +372,6 @@ def new_cluster_id() -> str:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster.startswith("-"):
             return cluster
-
-
-def free_port(besides: int = 0) -> int:
-    """A port that nobody listens on just now, other than ``besides``."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        if port != besides:
-            return port
 
 
 def _require_free(port: int) -> None:

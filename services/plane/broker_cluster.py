@@ -8,20 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from services.plane.broker import ClusterNode, EmbeddedBroker, free_port, new_cluster_id
+from services.plane.broker import ClusterNode, EmbeddedBroker, new_cluster_id
 from services.plane.errors import StackError
 from services.plane.java import JavaRuntime
+from services.plane.ports import free_ports
 
 
 class BrokerCluster:
     """Brokers over one directory each, ``1``, ``2`` and so on; their ports are kept as long as this object is."""
 
     def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None, heap: str = "384m") -> None:
-        ports: list[int] = []
-        while len(ports) < nodes:
-            port = free_port()
-            if port not in ports:
-                ports.append(port)
+        ports = free_ports(nodes)
         cluster_id = new_cluster_id()
         self.nodes = [
             EmbeddedBroker(

@@ -23,10 +23,10 @@ from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
-from services.runtime.clock import VirtualClock
+from services.runtime.clock import Clock, VirtualClock
 from services.runtime.errors import RetryableError
 from services.runtime.log import Log
-from services.runtime.loop import Runner
+from services.runtime.loop import UNIT_BYTES, UNIT_ROWS, Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Probe, no_probe
 from services.runtime.service import Service
@@ -65,6 +65,8 @@ class InMemoryPlane:
     snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
     clock: VirtualClock = field(default_factory=VirtualClock)
     max_batch_messages: int = 2_000
+    unit_bytes: int = UNIT_BYTES
+    unit_rows: int = UNIT_ROWS
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     """What services sign their commands with, by name."""
     undo_window_ms: int = 0
@@ -96,13 +98,19 @@ class InMemoryPlane:
             shard,
             store,
             log,
-            self.clock,
+            self.clock_of(name, shard),
             max_batch_messages=self.max_batch_messages,
+            unit_bytes=self.unit_bytes,
+            unit_rows=self.unit_rows,
             probe=self.probes.get((name, shard), no_probe),
             after_write=after_write,
             holds_messages=holds_messages,
         )
         self.processes[name, shard] = Process(store, service, _opened(open_runner))
+
+    def clock_of(self, name: str, shard: int) -> Clock:  # noqa: ARG002 the clocks of some planes differ
+        """The time as one service tells it."""
+        return self.clock
 
     def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
         """The log as one service sees it."""

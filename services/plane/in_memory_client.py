@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -36,6 +38,7 @@ from schemas.records import (
     VolumeRow,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
+from services.client.answers import Answers
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
@@ -67,14 +70,14 @@ class InMemoryClient:
         self.plane = plane
         self.shards = plane.shards
         self._client_id = client_id
-        self._numbers: dict[tuple[str, int], int] = {}
-        self._replies: dict[tuple[str, int], dict[int, Any]] = {}
+        self._answers: defaultdict[tuple[str, int], Answers[Any]] = defaultdict(Answers)
+        """By the topic of the replies, and shard."""
         self._read_to: dict[tuple[str, int], int] = {}
         self._diffs = DiffJobsOfShards(MetadataSettings(diff_threads=0), clock=plane.clock)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Append a command to the log."""
-        number = self._next_number(METADATA_COMMANDS, shard)
+        number = self._answers[METADATA_REPLIES.name, shard].sent()
         sender = SENDERS.get(type(command), "")
         self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command, sender))
         return number
@@ -86,66 +89,79 @@ class InMemoryClient:
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Append a request to the log and run the plane until the answer is there."""
-        number = self._next_number(SNAPSHOTS_COMMANDS, shard)
+        number = self._answers[SNAPSHOTS_REPLIES.name, shard].sent()
         self._append(SNAPSHOTS_COMMANDS, shard, SnapshotCommand(shard, self._client_id, number, request))
         reply: SnapshotReply = self._wait(SNAPSHOTS_REPLIES, shard, number)
         return reply
 
-    def _next_number(self, topic: Topic, shard: int) -> int:
-        number = self._numbers.get((topic.name, shard), 0) + 1
-        self._numbers[topic.name, shard] = number
-        return number
-
     def _append(self, topic: Topic, shard: int, record: Any) -> None:
         encoder = codec(topic.record)
         value = signed_command(topic, record, self._signer, self.plane.clock.now_ms())
-        self.plane.log.append(topic.name, shard, value, encoder.fingerprint)
+        self.plane.log.append(topic.name, self._served(shard), value, encoder.fingerprint)
 
     def _wait(self, topic: Topic, shard: int, number: int) -> Any:
-        if not self.plane.run_until(lambda: number in self._read(topic, shard)):
-            raise PlaneTimeoutError(f"no answer to number {number} on {topic.name}: the plane stands still")
-        return self._read(topic, shard).pop(number)
+        answers = self._answers[topic.name, shard]
 
-    def _read(self, topic: Topic, shard: int) -> dict[int, Any]:
-        """Answers to this client that were not fetched yet."""
-        records = self.plane.log.records(topic.name, shard)
-        replies = self._replies.setdefault((topic.name, shard), {})
+        def is_answered() -> bool:
+            self._read(topic, shard)
+            return number not in answers.unanswered
+
+        if not is_answered() and not self.plane.run_until(is_answered):
+            raise PlaneTimeoutError(f"no answer to number {number} on {topic.name}: the plane stands still")
+        return answers.take(number)
+
+    def _read(self, topic: Topic, shard: int) -> None:
+        """Sort what has come for this client into its answers."""
+        records, answers = self.plane.log.records(topic.name, shard), self._answers[topic.name, shard]
         for record in records[self._read_to.get((topic.name, shard), 0) :]:
             reply = codec(topic.record).decode_message(record.value, record.fingerprint)
             if reply.client_id == self._client_id:
-                replies.setdefault(reply.number, reply)
+                answers.answered(reply.number, reply)
         self._read_to[topic.name, shard] = len(records)
-        return replies
 
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
     ) -> None:
         """Append a message to a partition of any topic."""
         named = [(header.name, header.value) for header in headers]
-        self.plane.log.append(topic, partition, value, dict(named).get(FINGERPRINT_HEADER), key, named)
+        self.plane.log.append(topic, self._served(partition), value, dict(named).get(FINGERPRINT_HEADER), key, named)
+
+    def _served(self, shard: int) -> int:
+        """A shard of this plane; what a service of a real one answers about another."""
+        if shard not in range(self.shards):
+            raise PlaneError("WRONG_SHARD", f"shard {shard} is not one of the {self.shards} of this plane")
+        return shard
 
     def metadata(self, shard: int) -> InMemoryMetadataReads:
         """Reads of one shard's metadata."""
-        return InMemoryMetadataReads(self.plane, shard, self._diffs)
+        return InMemoryMetadataReads(self.plane, self._served(shard), self._diffs)
 
     def space(self, shard: int) -> InMemorySpaceReads:
         """Reads about space."""
-        return InMemorySpaceReads(self.plane, shard)
+        return InMemorySpaceReads(self.plane, self._served(shard))
 
     def snapshots(self, shard: int) -> InMemorySnapshotReads:
         """Reads of one shard's snapshots."""
-        return InMemorySnapshotReads(self.plane, shard)
+        return InMemorySnapshotReads(self.plane, self._served(shard))
 
     def scm(self, shard: int) -> InMemoryScmReads:
         """Reads of one shard's storage container manager."""
-        return InMemoryScmReads(self.plane, shard)
+        return InMemoryScmReads(self.plane, self._served(shard))
 
     def close(self) -> None:
         """Nothing is held."""
 
 
+def _rows(limit: int | None) -> int:
+    """How many rows a page has: without a limit, all."""
+    return sys.maxsize if limit is None else limit
+
+
 def _refuse(error: CommandError | SnapshotCommandError) -> PlaneError:
     return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
+
+
+"""More lines than there can be: here nothing is paged."""
 
 
 class InMemoryMetadataReads:
@@ -165,13 +181,13 @@ class InMemoryMetadataReads:
         except KeyError:
             raise _refuse(metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id)) from None
 
-    def volumes(self, *, start_after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Volumes by name."""
-        return metadata_queries.list_volumes(self._tables(), start_after, limit)
+        return metadata_queries.list_volumes(self._tables(), start_after, _rows(limit))
 
-    def buckets(self, volume: str, *, start_after: str = "", limit: int = 1_000) -> list[BucketRow]:
+    def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
         """Buckets of a volume by name."""
-        return metadata_queries.list_buckets(self._tables(), volume, start_after, limit)
+        return metadata_queries.list_buckets(self._tables(), volume, start_after, _rows(limit))
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
         """One bucket."""
@@ -188,24 +204,26 @@ class InMemoryMetadataReads:
         snapshot_id: str = "",
         prefix: str = "",
         start_after: str = "",
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[ListedEntry]:
         """Keys and directories behind a path."""
         tables = self._tables(snapshot_id)
         try:
             row = metadata_queries.get_bucket(tables, volume, bucket)
-            return metadata_queries.list_entries(tables, row, prefix, start_after, limit)
+            return metadata_queries.list_entries(tables, row, prefix, start_after, _rows(limit))
         except CommandError as error:
             raise _refuse(error) from error
 
-    def deleted(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> list[ListedDeletion]:
+    def deleted(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedDeletion]:
         """What was deleted and is not claimed, oldest death first."""
         tables = self._tables()
         try:
             row = metadata_queries.get_bucket(tables, volume, bucket)
         except CommandError as error:
             raise _refuse(error) from error
-        return list_deleted(tables, row, start_after, limit, self._undo_window_ms)
+        return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """One key or directory."""
@@ -215,14 +233,14 @@ class InMemoryMetadataReads:
         except CommandError as error:
             raise _refuse(error) from error
 
-    def space(self, volume: str, bucket: str) -> BucketSpace:
-        """Where the bytes of a bucket are."""
-        return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket))
+    def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+        """Where the bytes of a bucket are, with a page of its cells."""
+        return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket), start_after, limit)
 
     def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         try:
-            return collector_status(self._tables(), volume, bucket, shard=self._shard)
+            return collector_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
         except CommandError as error:
             raise _refuse(error) from error
 
@@ -247,7 +265,7 @@ class InMemoryMetadataReads:
         """Refused: a diff is done when somebody could cancel it."""
         return self._asked(lambda: self._diffs().cancel(job_id))
 
-    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int = 1_000) -> list[DiffEntry]:
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
         """Some entries of a diff."""
         return self._asked(lambda: self._diffs().entries(job_id, start_after, limit))
 
@@ -313,11 +331,11 @@ class InMemorySnapshotReads:
         since_ms: int = 0,
         with_resolved: bool = False,
         start_after: int | None = None,
-        limit: int = 1_000,
+        limit: int | None = None,
     ) -> list[DeadLetterRow]:
         """A page of the shard's dead letters, newest first."""
         wanted = Wanted(service, topic, error, since_ms, with_resolved)
-        return dead_letter_queries.list_letters(self._tables, wanted, start_after, limit)
+        return dead_letter_queries.list_letters(self._tables, wanted, start_after, _rows(limit))
 
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,10 +44,13 @@ class InMemorySpaceReads:
     def _bucket(self, volume: str, bucket: str) -> BucketRow:
         return queries.get_bucket(self._tables, volume, bucket)
 
-    def snapshot_spaces(self, volume: str, bucket: str, *, start_after: int = 0, limit: int = 1_000) -> SnapshotSpaces:
-        """A page of live snapshots with what each refers to and shares."""
+    def snapshot_spaces(
+        self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
+    ) -> SnapshotSpaces:
+        """Live snapshots with what each refers to and shares."""
+        rows = sys.maxsize if limit is None else limit
         with _refusals():
-            return space_queries.snapshot_spaces(self._tables, self._bucket(volume, bucket), start_after, limit)
+            return space_queries.snapshot_spaces(self._tables, self._bucket(volume, bucket), start_after, rows)
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
         """What dropping a set of snapshots would free."""

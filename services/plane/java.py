@@ -22,6 +22,8 @@ from services.plane.errors import StackError, disk_error
 SUPPORTED_VERSIONS = (17, 21)
 VECTOR_MODULE = "jdk.incubator.vector"
 ANSWER_SECONDS = 30
+CLASS_ARCHIVE = "classes.jsa"
+"""Beside the jars whose classes it has (``services.plane.class_archives``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,13 @@ def inspect_java(executable: Path) -> JavaRuntime | None:
     if home is None or version is None:
         return None
     return JavaRuntime(Path(home[1].strip()), int(version[1]))
+
+
+def shared_classes(archive: Path) -> list[str]:
+    """The options with which a JVM takes its classes from an archive, as far as that fits; none where there is none."""
+    if not archive.is_file():
+        return []
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
 
 
 def spark_java_home(runtime: JavaRuntime, directory: Path) -> Path:

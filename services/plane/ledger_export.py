@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.credentials import FILE_VARIABLE
@@ -25,8 +26,16 @@ class ExportError(DeepcleanError):
     """The ledger was not exported as far as it goes; the next run goes on."""
 
 
-def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> int:
-    """Write what is new in the ledger into Parquet files below a directory; says how many rows that were.
+@dataclass(frozen=True, slots=True)
+class ExportedLedger:
+    """What was written: rows, and messages that could not be read and lie beside them."""
+
+    rows: int
+    unreadable: int
+
+
+def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> ExportedLedger:
+    """Write what is new in the ledger into Parquet files below a directory.
 
     Raises:
         ExportError: the job failed; why, and what to do.
@@ -38,7 +47,7 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
     environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}
     if security := plane_security(home):
         environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
-    rows = 0
+    written = ExportedLedger(0, 0)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command,
@@ -52,7 +61,8 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
             assert process.stdout is not None  # noqa: S101  it was asked for
             for line in process.stdout:
                 with contextlib.suppress(ValueError, KeyError, TypeError):  # libraries may print, too
-                    rows = int(json.loads(line)["exported"])
+                    told = json.loads(line)
+                    written = ExportedLedger(int(told["exported"]), int(told["unreadable"]))
             status = process.wait()
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -65,4 +75,4 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
             log.seek(0)
             said = log.read().decode(errors="replace")[-LAST_CHARACTERS:].strip()
             raise ExportError(f"the export job ended with status {status}; it said last: {said or 'nothing'}")
-    return rows
+    return written

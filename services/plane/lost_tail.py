@@ -38,7 +38,6 @@ from services.plane.shard_databases import (
     positions_of,
 )
 from services.plane.stack_settings import METADATA, SERVICES
-from services.runtime.chain_follower import CHAIN_TABLE
 from services.runtime.changelog import changelog_of
 from services.runtime.clock import SystemClock
 from services.runtime.last_reads import last_read
@@ -49,6 +48,7 @@ from services.runtime.positions import POSITIONS
 from services.runtime.service import Message
 from services.runtime.signers import DeniedError, Signers
 from services.runtime.signing import Signer, person_command
+from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 from services.storage.tables import TablesReader

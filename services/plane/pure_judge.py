@@ -29,8 +29,9 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.row_columns import NO_ROWS, deleted_entries, entries_by_columns
-from services.runtime.chain_follower import CHAIN_TABLE, ChainFollower
+from services.runtime.chain_follower import ChainFollower
 from services.runtime.service import Message, Work
+from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from streaming.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
 

@@ -14,6 +14,8 @@ from services.plane.plane_file import PlaneFile
 from services.plane.plane_secrets import token_header
 from services.plane.stack_settings import SERVICES, STREAMING
 from services.plane.trimming import Place
+from streaming.errors import StopError
+from streaming.waiting import saved
 
 SCRAPE_SECONDS = 10.0
 POSITION = "deepclean_input_position"
@@ -44,21 +46,24 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
 
 
 def spark_positions(checkpoint: Path) -> dict[Place, int]:
-    """Where the last batch that Spark has finished ended; nothing when it has finished none."""
+    """The first message that Spark may still read: where the last batch that it has finished ended, or what waits from
+    before; nothing when it has finished none.
+    """
     try:
         batches = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
         if not batches:
             return {}
         offsets = (checkpoint / "offsets" / str(max(batches))).read_text("utf-8").splitlines()
         by_topic: dict[str, dict[str, int]] = json.loads(offsets[-1])
+        waiting = saved(checkpoint).first_offsets()
         return {
-            (STREAMING, topic, int(shard)): offset
+            (STREAMING, topic, int(shard)): min(offset, waiting.get(int(shard), offset))
             for topic, shards in by_topic.items()
             for shard, offset in shards.items()
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StopError) as error:
         raise StackError(
             f"Spark's checkpoint {checkpoint} cannot be read ({error}): nothing may be trimmed."
         ) from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import threading
@@ -22,7 +21,7 @@ from typing import IO, NoReturn, Self
 
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
-from services.plane.broker import HOST, EmbeddedBroker, quiet_admin
+from services.plane.broker import EmbeddedBroker, quiet_admin
 from services.plane.broker_cluster import BrokerCluster
 from services.plane.broker_security import administrator_of
 from services.plane.broker_topics import create_topics
@@ -40,6 +39,7 @@ from services.plane.plane_file import (
 )
 from services.plane.plane_lock import take_plane_lock
 from services.plane.plane_secrets import client_secrets, plane_security, token_header
+from services.plane.ports import HOST, free_ports
 from services.plane.processes import ChildProcess, identify
 from services.plane.stack_settings import (
     BROKER,
@@ -54,8 +54,6 @@ from services.plane.stack_settings import (
 from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
-_SERVER_PORTS = range(15_000, 32_000)
-"""Below the ports that systems give to outgoing connections: one of those would hold a port that was just free."""
 TOPIC_SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -199,7 +197,7 @@ class Stack:
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
         if self._brokers == 1:
-            self._broker = EmbeddedBroker(self.home / "broker", port=port, java=self._java, security=self._security)
+            self._broker = self._one_broker(port, self._java)
         elif self._security is not None:
             raise StackError(
                 "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
@@ -214,6 +212,14 @@ class Stack:
         if self._security is not None:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
+
+    def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
+        return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
+
+    def _servers_of(self, name: str) -> str:  # noqa: ARG002 the same for all, but where a test stands in their way
+        """Where a process finds the broker."""
+        assert self._broker is not None  # noqa: S101  it was started before
+        return self._broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
@@ -237,9 +243,8 @@ class Stack:
                 enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
-        assert self._broker is not None  # noqa: S101  it was started before
         assert self._java is not None  # noqa: S101  the broker runs on it
-        plane = PlaneSettings(self.home, self._broker.bootstrap_servers, self.shards, self._java, self._security)
+        plane = PlaneSettings(self.home, self._servers_of(name), self.shards, self._java, self._security)
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,
@@ -300,21 +305,6 @@ def stopping_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now; held open together, so that they differ."""
-    with contextlib.ExitStack() as held:
-        candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
-        return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]
-
-
-def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
-    for port in candidates:
-        with contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return port
-    raise StackError(f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: end what holds them.")
 
 
 def _require_free(name: str, port: int) -> None:

@@ -83,9 +83,18 @@ _UNDO_WINDOW_NAMES = tuple(
 )
 
 
+_PURGE_HOURS_NAME = "DEEPCLEAN_{}_PURGE_HOURS"
+
+
 def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
     """The undo window of all services that have to do with it, but for those whose environment sets their own."""
     return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
+
+
+def purge_hours_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The hours in which key_deletion claims, for metadata, which measures what comes late; unless it has its own."""
+    hours, name = environment.get(_PURGE_HOURS_NAME.format("KEY_DELETION")), _PURGE_HOURS_NAME.format("METADATA")
+    return {} if hours is None or name in environment else {name: hours}
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:

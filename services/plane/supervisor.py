@@ -15,12 +15,12 @@ from pathlib import Path
 from schemas.private_files import keep_files_private
 from services.plane.errors import StackError
 from services.plane.stack import Stack, stopping_on_signals
-from services.plane.stack_settings import undo_window_settings
+from services.plane.stack_settings import purge_hours_settings, undo_window_settings
 
 
 def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:
     """Run the plane until a signal comes (0) or something fails (1, after one sentence on standard error)."""
-    settings = undo_window_settings(os.environ)
+    settings = {**undo_window_settings(os.environ), **purge_hours_settings(os.environ)}
     stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
     with stopping_on_signals():
         try:

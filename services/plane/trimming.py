@@ -7,10 +7,12 @@ trimmed up to a record of the whole chain only, since a reader that starts there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from schemas.records import FullChain, SnapshotChainRecord
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
+from services.domain.full_chain import FullChainParts
 from services.plane.backups import Backup
 from services.plane.stack_settings import METADATA, STREAMING
 
@@ -57,6 +59,18 @@ def plan_trims(
         for topic in TOPICS
         for shard in range(shards)
     ]
+
+
+def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | None:
+    """Where a reader may start: the offset of part 1 of the newest full chain of which all parts are there."""
+    parts, begun, found = FullChainParts(), None, None
+    for offset, marker in markers:
+        if isinstance(marker.body, FullChain):
+            begun = offset if marker.body.part == 1 else begun
+            if parts.follow(marker.version, marker.body):
+                found = begun
+                parts.clear()
+    return found
 
 
 def _plan(

@@ -37,9 +37,10 @@ def http_app(
     why_unhealthy: Reasons,
     why_unready: Reasons,
     routes: Sequence[BaseRoute] = (),
-    token: str = "",
+    *,
+    token: str,
 ) -> Starlette:
-    """The application of one process; with a token, for those who send it, whatever they ask.
+    """The application of one process, for those who send the token, whatever they ask; with "" for everybody.
 
     ``/healthz`` fails when a loop has stopped going round: restart the process. ``/readyz`` fails while the process
     is behind or misses something: wait, or look at the reasons.

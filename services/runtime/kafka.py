@@ -271,6 +271,8 @@ class KafkaSource:
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
         """Next messages, in the order of each partition; returns as soon as there is one, or a little later if busy.
 
+        Who gives it no time has something to do already: it waits for nothing then.
+
         Raises:
             PositionError: a position is outside its partition.
             RetryableError: the broker has gone; said once, reading goes on by itself when it is back.
@@ -279,9 +281,10 @@ class KafkaSource:
         messages = self._consumer.consume(1, timeout_seconds)
         if messages and max_records > 1:
             messages += self._consumer.consume(max_records - 1, 0)
-            if self._is_busy:
+            if self._is_busy and timeout_seconds:
                 self._gather(messages, max_records)
-        self._is_busy = len(messages) >= BUSY_MESSAGES
+        if timeout_seconds:
+            self._is_busy = len(messages) >= BUSY_MESSAGES
         if not messages and self._has_lost_brokers.is_set():
             self._has_lost_brokers.clear()
             raise RetryableError(f"no broker answers on {self._bootstrap_servers}: see that it runs; it is tried again")

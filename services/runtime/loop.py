@@ -7,7 +7,8 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -36,9 +37,10 @@ RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS, CHANGELOG
 UNIT_BYTES = 256 * 1024
 """Of messages that one unit of work takes in. What comes of a message goes out when its unit is written: with 30 claims
 of a thousand rows in one unit, the services behind wait for the last of them, and then this one for theirs."""
-UNIT_CHANGES = 30_000
-"""Of rows after which a unit of work takes in no more: for the same reason, where short messages change very much, as
-the pages of an expansion do, each of some fifty bytes and five hundred files."""
+UNIT_ROWS = 10_000
+"""Changed or scanned, after which a unit of work takes in no more: for the same reason, where short messages do very
+much, as the pages of an expansion do, each of some fifty bytes and five hundred files; and since the service is away
+from its log until the unit is written. What one message may do beyond that its handler bounds."""
 
 logger = structlog.get_logger(__name__)
 
@@ -58,6 +60,14 @@ class BatchSummary:
 class LoopMetrics(Protocol):
     """What the loop reports of itself."""
 
+    def polled(self) -> None:
+        """The log was looked into: from now on this service is away from it."""
+        ...
+
+    def returned(self, messages: int) -> None:
+        """It is back, with what so many messages did written and sent."""
+        ...
+
     def batch_started(self) -> None:
         """A unit of work begins."""
         ...
@@ -73,6 +83,12 @@ class LoopMetrics(Protocol):
 
 class NoMetrics:
     """Reports nothing: for the simulator."""
+
+    def polled(self) -> None:
+        """Nothing."""
+
+    def returned(self, messages: int) -> None:
+        """Nothing."""
 
     def batch_started(self) -> None:
         """Nothing."""
@@ -126,6 +142,8 @@ class Runner:
         clock: Clock,
         *,
         max_batch_messages: int = 2_000,
+        unit_bytes: int = UNIT_BYTES,
+        unit_rows: int = UNIT_ROWS,
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
@@ -138,6 +156,8 @@ class Runner:
         self._log = log
         self._clock = clock
         self._max_batch_messages = max_batch_messages
+        self._unit_bytes = unit_bytes
+        self._unit_rows = unit_rows
         self._probe = probe
         _make_codecs(service)
         self._metrics = metrics or NoMetrics()
@@ -152,6 +172,10 @@ class Runner:
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
+        self._polled: deque[LogRecord] = deque()
+        """What was read of the log and is not decoded yet."""
+        self._ahead: list[_Input] = []
+        """What is decoded and not taken in yet."""
         self._source = self._open_source()
         self._is_source_stale = False
 
@@ -204,9 +228,10 @@ class Runner:
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:
-        """Take what there is (waiting up to the given time), apply, write, publish; says how many messages.
+        """Take a unit's worth of what there is (waiting up to the given time), apply, write, publish; says how many.
 
-        What a full batch has sent is acknowledged while the next one is applied: there is more to do than to wait.
+        What is left of a batch is taken by the next step, which looks into the log first. What was sent is acknowledged
+        while the next unit is applied, as long as there is more to do than to wait.
 
         Raises:
             RetryableError: the same step may succeed soon; nothing was lost.
@@ -216,38 +241,53 @@ class Runner:
             self._source = self._open_source()
             self._is_source_stale = False
         self._outbox.send()
-        records = self._source.poll(self._max_batch_messages, timeout_seconds)
+        is_full = self._poll(timeout_seconds)
+        self._metrics.polled()
         try:
             if self._outbox.is_held and not self._holds_messages():
                 self.send_held()
                 self._outbox.is_held = False
-            self._take_in(records)
+            taken = self._run_unit(self._next_inputs())
         except BaseException:
-            # Some of what was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
+            # What was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
             self._source.close()
             self._is_source_stale = True
+            self._polled.clear()
+            self._ahead.clear()
             self.service.restore(TablesReader(self.store))
             raise
-        if len(records) < self._max_batch_messages:
+        del self._ahead[:taken]
+        if not is_full and not self._ahead and not self._polled:
             self._settle()
-        return len(records)
+        self._metrics.returned(taken)
+        return taken
 
-    def _take_in(self, records: Sequence[LogRecord]) -> None:
-        waiting: list[_Input] = []
+    def _poll(self, timeout_seconds: float) -> bool:
+        """Ask the log for more, without a wait if some is there; says whether there is as much as may be."""
+        waiting = len(self._ahead) + len(self._polled)
+        if not waiting:
+            self._polled.extend(self._source.poll(self._max_batch_messages, timeout_seconds))
+        elif waiting < self._max_batch_messages and not self._outbox.is_held:
+            # While messages are held, whoever checks the log takes what it has handed out as applied.
+            self._polled.extend(self._source.poll(self._max_batch_messages - waiting, 0.0))
+        return len(self._ahead) + len(self._polled) >= self._max_batch_messages
+
+    def _next_inputs(self) -> Sequence[_Input]:
+        """The next messages that one unit of work may take in; they stay ahead until it has."""
         size_bytes = 0
-        for record in records:
-            decoded = self._decode(record)
+        for count in itertools.count():
+            if count == len(self._ahead):
+                if not self._polled:
+                    break
+                record = self._polled.popleft()
+                self._ahead.append((record, self._decode(record)))
+            record, decoded = self._ahead[count]
             if isinstance(decoded, Message) and self.service.stands_alone(decoded):
-                self._run(waiting)
-                self._run_unit([(record, decoded)])
-                waiting, size_bytes = [], 0
-                continue
-            if size_bytes + len(record.value) > UNIT_BYTES and waiting:
-                self._run(waiting)
-                waiting, size_bytes = [], 0
-            waiting.append((record, decoded))
+                return self._ahead[: max(1, count)]
             size_bytes += len(record.value)
-        self._run(waiting)
+            if size_bytes > self._unit_bytes and count:
+                return self._ahead[:count]
+        return self._ahead[:]
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
         topic, decoder = self._inputs[record.topic]
@@ -258,12 +298,6 @@ class Runner:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
             return error
         return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
-
-    def _run(self, inputs: Sequence[_Input]) -> None:
-        """A unit of work; more than one when the messages change very much."""
-        left = inputs[self._run_unit(inputs) :]
-        while left:
-            left = left[self._run_unit(left) :]
 
     def _run_unit(self, inputs: Sequence[_Input]) -> int:
         """One unit of work; says how many messages it has taken in. Messages that cannot be written together are taken
@@ -298,7 +332,7 @@ class Runner:
         work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
         taken, dead_letters = 0, Counter[str]()
         for record, decoded in inputs:
-            if work.changes() >= UNIT_CHANGES:
+            if taken and work.rows() >= self._unit_rows:
                 break
             taken += 1
             if not self._is_applied(record, decoded, work):
@@ -319,7 +353,7 @@ class Runner:
         """Each message in a unit of work of its own; one that was alone already is put aside, and nothing else done."""
         if len(inputs) > 1:
             for one in inputs:
-                self._run([one])
+                self._run_unit([one])
             return
         ((record, _),) = inputs
         work, batch = Work(self.shard, self.store, self._cache), _summary([record])
@@ -421,7 +455,8 @@ class Runner:
 
     def lag(self) -> dict[str, int]:
         """Per input topic how many messages lie ahead."""
-        return self._source.lag()
+        polled = Counter([record.topic for record, _ in self._ahead] + [record.topic for record in self._polled])
+        return {topic: ahead + polled[topic] for topic, ahead in self._source.lag().items()}
 
     def close(self) -> None:
         """Let go of the log; the store belongs to the caller."""

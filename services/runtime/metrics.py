@@ -14,9 +14,15 @@ from schemas.topics import CHANGELOGS
 from services.runtime.clock import Clock
 from services.runtime.loop import BatchSummary
 
+AWAY_METRIC = "deepclean_away_from_log_seconds"
 _SHARD = ("service", "shard")
 _TOPIC = ("service", "shard", "topic")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+AWAY_SECONDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225),
+    *(0.25, 0.3, 0.35, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0),
+)
+"""Close together around the quarter of a second that is the bound of the longest one in a thousand."""
 _MESSAGES = (1, 10, 50, 100, 250, 500, 1_000, 2_000, 5_000)
 
 
@@ -45,6 +51,13 @@ class RuntimeMetrics:
             "From the first message of a unit of work until it is durable.",
             _SHARD,
             buckets=_SECONDS,
+            registry=registry,
+        )
+        self.away_seconds = Histogram(
+            AWAY_METRIC,
+            "From a look into the log that had something to take until all is written and sent, and the next look.",
+            _SHARD,
+            buckets=AWAY_SECONDS,
             registry=registry,
         )
         self.batch_messages = Histogram(
@@ -104,16 +117,26 @@ class RunnerMetrics:
         self._published = metrics.published.labels(*labels)
         self._retries = metrics.retries.labels(*labels)
         self._batch_seconds = metrics.batch_seconds.labels(*labels)
+        self._away_seconds = metrics.away_seconds.labels(*labels)
         self._batch_messages = metrics.batch_messages.labels(*labels)
         self._outbox = metrics.outbox.labels(*labels)
         self._last_step = metrics.last_step.labels(*labels)
         self._database_bytes = metrics.database_bytes.labels(*labels)
         self._checkpoints = metrics.checkpoints.labels(*labels)
         self._checkpoint_bytes = metrics.checkpoint_bytes.labels(*labels)
-        self._started_seconds = time.perf_counter()
+        self._started_seconds = self._polled_seconds = time.perf_counter()
         self._positions: dict[str, int] = {}
         # Until a topic's first message is there, its lag counts from here.
         self._log_times_ms = dict.fromkeys(topics, clock.now_ms())
+
+    def polled(self) -> None:
+        """The log was looked into."""
+        self._polled_seconds = time.perf_counter()
+
+    def returned(self, messages: int) -> None:
+        """What so many messages did is written and sent."""
+        if messages:
+            self._away_seconds.observe(time.perf_counter() - self._polled_seconds)
 
     def batch_started(self) -> None:
         """A unit of work begins."""

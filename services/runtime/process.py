@@ -33,9 +33,9 @@ from services.runtime.kafka import KafkaLog
 from services.runtime.log import Log
 from services.runtime.memory import calm_garbage_collector, share_arenas
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.reads import ServedStores
 from services.runtime.secrets import http_token, kafka_credentials, signing
 from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
-from services.storage.store import Store
 
 HOUSE_SECONDS = 5.0
 SIGNAL_SECONDS = 0.2
@@ -60,7 +60,7 @@ class ServiceProcess:
         self._name = name
         self._settings = settings
         self._stop = threading.Event()
-        self._stores: dict[int, Store] = {}
+        self._stores = ServedStores(settings.shards)
         self._starting = set(settings.shards)
         self._lock = threading.Lock()
         clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
@@ -74,7 +74,7 @@ class ServiceProcess:
             self._why_unhealthy,
             self._why_unready,
             [*parts.routes(self._stores), copy_route(self._shards)],
-            http_token(settings),
+            token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)

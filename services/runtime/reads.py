@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -110,6 +110,14 @@ def _beginning(text: str) -> str:
     return text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}…"
 
 
+class ServedStores(dict[int, Store]):
+    """Databases of the shards that a process serves, each from the moment at which its shard is ready."""
+
+    def __init__(self, shards: Iterable[int]) -> None:
+        super().__init__()
+        self.shards = frozenset(shards)
+
+
 @contextmanager
 def closing_reader(reader: Reader) -> Iterator[TablesReader]:
     """Committed rows of a view, which is let go of afterwards."""
@@ -183,6 +191,8 @@ def status_of(code: str) -> int:
 def _store_of(shard: int, stores: Stores) -> Store:
     store = stores.get(shard)
     if store is None:
+        if isinstance(stores, ServedStores) and shard in stores.shards:
+            raise ReadError("UNAVAILABLE", f"shard {shard} is not ready: see /readyz, and ask again")
         served = ", ".join(map(str, sorted(stores))) or "none"
         raise ReadError("WRONG_SHARD", f"shard {shard} is not served here (served: {served})")
     return store

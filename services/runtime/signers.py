@@ -3,7 +3,8 @@
 The secrets are rows of the service's own s3SecretTable, changed by commands of its own log. So whether a command is
 allowed follows from the state and the log alone, today and when the log is read again in ten years.
 
-Nothing is demanded until an administrator is known. Services are made known before that, so that none of their
+Nothing is demanded until an administrator is known: that is what ``restore`` finds in a table. Before a table was read
+nobody is known, and everybody is refused. Services are made known before an administrator is, so that none of their
 commands is refused in between.
 """
 
@@ -33,8 +34,8 @@ class Signers:
 
     def __init__(self) -> None:
         self._rows: dict[str, SecretRow] = {}
-        self.is_on = False
-        """Whether commands must be signed."""
+        self.is_on = True
+        """Whether commands must be signed: they must, unless a table was read that knows no administrator."""
 
     def restore(self, rows: Iterable[SecretRow]) -> None:
         """Start from the table."""

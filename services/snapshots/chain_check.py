@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import structlog
 
-from schemas.records import ChainRow, FullChain, SnapshotChainRecord
-from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
-from services.runtime.chain_follower import CHAIN_TABLE, chain_key
+from schemas.records import ChainDrop, ChainRow, FullChain, SnapshotChainRecord
+from services.domain.chain_view import ChainViewError
 from services.runtime.service import Work
-from services.snapshots.rows import SnapshotRows, is_active, is_complete
-from services.snapshots.tables import BEYOND, FIRST, ReadableTables
+from services.runtime.stored_chain import CHAIN_TABLE, StoredChain
+from services.snapshots.rows import SnapshotRows, is_active
+from services.snapshots.tables import ReadableTables
 
 logger = structlog.get_logger(__name__)
 
+_MISFIT = b"!MISFIT"
+"""chainTable: the first marker that did not fit, until a full chain has come."""
+_DROPPED, _BEYOND_DROPPED = b"!DROPPED/", b"!DROPPED0"
+"""chainTable: drops of snapshots that were active here."""
 DIFFERENCES = ("unknown_here", "dropped_there", "missing_there")
 
 
@@ -25,70 +29,71 @@ class ChainCheck:
 
     def __init__(self, rows: SnapshotRows) -> None:
         self._rows = rows
-        self._view = ChainView()
+        self._chain = StoredChain()
+        self._dropped: set[str] = set()
         self.is_known = True
         """Whether the chain could be followed without a gap."""
 
     @property
     def version(self) -> int:
         """Chain version up to which the chain was followed."""
-        return self._view.version
+        return self._chain.view.version
 
     def restore(self, tables: ReadableTables) -> None:
-        """Follow the stored markers anew."""
-        self._view = ChainView()
-        self.is_known = True
-        for _, row in tables.table(CHAIN_TABLE).scan(FIRST, BEYOND):
-            self._advance(row.record)
+        """Read the chain as it was written down."""
+        self._chain.restore(tables)
+        table = tables.table(CHAIN_TABLE)
+        self.is_known = table.get(_MISFIT) is None
+        self._dropped = {key[len(_DROPPED) :].decode() for key, _ in table.scan(_DROPPED, _BEYOND_DROPPED)}
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Take in one marker; one that is known already does nothing."""
-        if not self._advance(record):
+        """Take in one marker. A full chain counts only where none is known; behind a misfit nothing else does."""
+        body = record.body
+        has_chain = self.is_known and self.version > 0
+        if (has_chain and isinstance(body, FullChain)) or not (self.is_known or isinstance(body, FullChain)):
             return
-        table = work.table(CHAIN_TABLE)
-        if isinstance(record.body, FullChain):
-            for key, _ in list(table.scan(FIRST, BEYOND)):
-                table.delete(key)
-        table.put(chain_key(record.version), ChainRow(record))
-
-    def _advance(self, record: SnapshotChainRecord) -> bool:
-        """Whether a marker is worth keeping: the next one, or the first that does not fit."""
+        if isinstance(body, FullChain) and body.part == 1:
+            self._chain.clear(work)
         try:
-            if isinstance(record.body, FullChain):
-                return self._start_from(record)
-            return self.is_known and self._view.follow(record) is not None
-        except (ChainGapError, ChainOrderError) as error:
+            is_new = self._chain.follow(record, work)
+        except ChainViewError as error:
             logger.error("the snapshot chain cannot be compared", reason=str(error))
             self.is_known = False
-            return True
+            work.table(CHAIN_TABLE).put(_MISFIT, ChainRow(record))
+            return
+        if is_new and not self.is_known:
+            work.table(CHAIN_TABLE).delete(_MISFIT)
+            self.is_known = True
+        if is_new and isinstance(body, ChainDrop):
+            self._note_drop(body.snapshot_id, record, work)
 
-    def _start_from(self, record: SnapshotChainRecord) -> bool:
-        if self.is_known and self._view.version:
-            return False
-        view = ChainView()
-        view.follow(record)
-        self._view, self.is_known = view, True
-        return True
+    def _note_drop(self, snapshot_id: str, record: SnapshotChainRecord, work: Work) -> None:
+        """Remember that a snapshot was dropped that is active here: as a rule it is marked deleted before."""
+        row = self._rows.of(snapshot_id)
+        if row is not None and is_active(row):
+            self._dropped.add(snapshot_id)
+            work.table(CHAIN_TABLE).put(_DROPPED + snapshot_id.encode(), ChainRow(record))
+        for other in [one for one in self._dropped if self._rows.of(one) is None]:
+            self._dropped.discard(other)
+            work.table(CHAIN_TABLE).delete(_DROPPED + other.encode())
 
     def different_snapshots(self) -> dict[str, list[str]]:
         """Per kind of difference the ids of the snapshots; nothing while the chain is not known."""
         found: dict[str, list[str]] = {difference: [] for difference in DIFFERENCES}
         if not self.is_known:
             return found
-        for bucket_id in self._view.bucket_ids():
+        view = self._chain.view
+        for bucket_id in view.bucket_ids():
             found["unknown_here"] += [
-                snapshot.snapshot_id
-                for snapshot in self._view.live(bucket_id)
-                if self._rows.of(snapshot.snapshot_id) is None
+                snapshot.snapshot_id for snapshot in view.live(bucket_id) if self._rows.of(snapshot.snapshot_id) is None
             ]
         for row in self._rows:
-            if not is_complete(row):
+            if not is_active(row) or view.find(row.bucket_id, row.snapshot_id) is not None:
                 continue
-            viewed = self._view.find(row.bucket_id, row.snapshot_id)
-            if viewed is None and row.chain_version_of_reset <= self._view.version:
-                found["missing_there"].append(row.snapshot_id)
-            elif viewed is not None and not viewed.is_live and is_active(row):
+            if row.snapshot_id in self._dropped:
                 found["dropped_there"].append(row.snapshot_id)
+            elif row.chain_version_of_reset <= view.version:
+                found["missing_there"].append(row.snapshot_id)
         return found
 
     def differences(self) -> dict[str, int]:

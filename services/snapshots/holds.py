@@ -9,6 +9,7 @@ from schemas.records import (
     DeleteTag,
     SetConsumer,
     SnapshotInfo,
+    SpaceUpdate,
     TagRow,
 )
 from services.domain.names import check_label
@@ -171,6 +172,16 @@ class Holds:
             self.remove_tag(tag.volume, tag.bucket, tag.tag, work)
             count += 1
         return count
+
+    def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
+        """A bucket was deleted: its consumers go, and tags of its name on snapshots that are gone."""
+        volume, bucket = place
+        for tag in self.tags_of(volume, bucket):
+            if self._rows.of(tag.snapshot_id) is None:
+                self.remove_tag(volume, bucket, tag.tag, work)
+        for consumer in self.consumers_of(volume, bucket):
+            if consumer.bucket_id == update.bucket_id:
+                self.remove_consumer(volume, bucket, consumer.consumer, work)
 
     def set_consumer(self, request: SetConsumer, log_time_ms: int, work: Work) -> SnapshotInfo:
         """Note where a reader is; says at which snapshot.

@@ -285,7 +285,7 @@ class Lifecycle:
         for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
             row = self._rows.of(pending.snapshot_id)
             if pending.action == PendingAction.TAKE and row is not None:
-                send_to_metadata(TakeSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user), work)
+                send_to_metadata(take_of(row, pending), work)
             else:
                 if pending.action == PendingAction.DROPPED:
                     self.put_pending(replace(pending, action=PendingAction.DROP.value), work)
@@ -325,6 +325,11 @@ def corruption_of(rows: SnapshotRows) -> str:
     except ChainLinksError as error:
         return str(error)
     return ""
+
+
+def take_of(row: SnapshotInfo, pending: PendingSnapshot) -> TakeSnapshot:
+    """What metadata is asked for, the first time and each time again: the time of the request stays its own."""
+    return TakeSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user, pending.since_ms)
 
 
 def _with_flags(row: SnapshotInfo, work: Work) -> SnapshotInfo:

@@ -14,7 +14,6 @@ from schemas.records import (
     SnapshotInfo,
     SnapshotReply,
     SnapshotStatus,
-    TakeSnapshot,
 )
 from services.domain.names import check_snapshot_name
 from services.domain.retention import LATEST_TIME_MS
@@ -23,7 +22,7 @@ from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError
 from services.snapshots.holds import Holds
-from services.snapshots.lifecycle import Lifecycle, PendingAction
+from services.snapshots.lifecycle import Lifecycle, PendingAction, take_of
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.rows import SnapshotRows, is_active
 from services.snapshots.settings import SnapshotsSettings
@@ -107,7 +106,7 @@ class Requests:
         )
         self._rows.put(row, work)
         self._lifecycle.put_pending(pending, work)
-        send_to_metadata(TakeSnapshot(request.volume, request.bucket, pending.snapshot_id, pending.user), work)
+        send_to_metadata(take_of(row, pending), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""

@@ -29,6 +29,7 @@ from schemas.records import (
     SnapshotCommand,
     SnapshotInfo,
     SnapshotsExpired,
+    SpaceUpdate,
     TagRow,
     UnsetRetention,
 )
@@ -55,6 +56,10 @@ from services.snapshots.tables import (
 from services.snapshots.waiting_requests import WaitingRequests
 
 logger = structlog.get_logger(__name__)
+
+
+DOUBT_MS = 60_000
+"""By how much the log times of two topics may differ."""
 
 
 class Trigger(StrEnum):
@@ -141,6 +146,7 @@ class Retention:
             failure="",
             failure_time_ms=NEVER_MS,
             is_failure_of_snapshot=False,
+            set_ms=log_time_ms,
         )
         self._put(row, work)
 
@@ -153,6 +159,19 @@ class Retention:
         key = bucket_key(request.volume, request.bucket)
         if key not in self._policies:
             raise _no_policy(request.volume, request.bucket)
+        self._remove(key, work)
+
+    def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
+        """A bucket was deleted: its policy goes, unless it was set for another bucket of the name, made since.
+
+        Which came first is told by the log times of two topics. Where those are close, the policy stays.
+        """
+        key = bucket_key(*place)
+        row = self._policies.get(key)
+        if row is not None and row.set_ms + DOUBT_MS < update.deleted_ms:
+            self._remove(key, work)
+
+    def _remove(self, key: bytes, work: Work) -> None:
         del self._policies[key]
         self._due.discard(key)
         work.table(RETENTION_TABLE).delete(key)

@@ -27,6 +27,7 @@ from schemas.records import (
     SnapshotDropped,
     SnapshotReply,
     SnapshotTaken,
+    SpaceUpdate,
     StopClaims,
     UnsetRetention,
 )
@@ -159,6 +160,10 @@ class SnapshotsService:
             self._apply_progress(record, message.timestamp_ms, work)
         elif message.topic is SPACE:
             self._sizes.update(record, work)
+            if record.deleted_path:
+                place = _place_of(record)
+                self._retention.forget_bucket(place, record, work)
+                self._holds.forget_bucket(place, record, work)
         elif message.topic is DEAD_LETTERS:
             self._dead_letters.take_in(message, record, work)
         else:
@@ -345,3 +350,15 @@ class SnapshotsService:
     def _report_differences(self, work: Work) -> None:
         for difference, count in self._chain_check.differences().items():
             self._metrics.chain_differences.labels(str(work.shard), difference).set(count)
+
+
+def _place_of(update: SpaceUpdate) -> tuple[str, str]:
+    """Volume and bucket of a bucket that was deleted.
+
+    Raises:
+        InvalidMessageError: its path names no bucket.
+    """
+    volume, separator, bucket = update.deleted_path.partition("/")
+    if not separator:
+        raise InvalidMessageError(f"a deleted bucket is called {update.deleted_path!r}: its volume is missing")
+    return volume, bucket

@@ -11,7 +11,7 @@ spaceTable           /bucketId/first/last  bytes and rows by first and last hold
 spaceProgressTable   /bucketId          the newest update of a bucket without its cells; /0: how far all are complete
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
-chainTable           version, 16 hex    a marker of the chain, as it came
+chainTable           see ``StoredChain`` the chain: its version, its buckets, its live snapshots
 collectorTable       #KNOWN             what is known of the collector: all buckets that it does not just run for
 retentionTable       /volume/bucket     a retention policy, and where its runs are
 tagTable             /volume/bucket/tag a named hold on a snapshot
@@ -35,8 +35,8 @@ from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
-from services.runtime.chain_follower import CHAIN_TABLE
 from services.runtime.collector_follower import COLLECTOR_TABLE
+from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)

@@ -17,7 +17,7 @@ from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteB
 
 from services.runtime.errors import StoreError
 from services.storage.rocks_backups import write_copy
-from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, sync_directory
+from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, RocksView, store_error
 from services.storage.store import Batch
@@ -198,8 +198,7 @@ def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: Ro
     """Open with every family that is wanted, and every one that is there: RocksDB insists on it."""
     definitions = {table.name: table for table in families}
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        sync_directory(directory.parent)
+        make_directory(directory)
         database = options.database()
         there = Rdict.list_cf(str(directory), database) if (directory / "CURRENT").exists() else []
         names = {*definitions, *there} - {DEFAULT_FAMILY}

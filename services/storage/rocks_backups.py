@@ -21,7 +21,14 @@ from typing import Any
 from rocksdict import Cache, Checkpoint, Rdict
 
 from services.runtime.errors import StoreError
-from services.storage.rocks_checkpoints import MAKING, Checkpoints, CheckpointView, sync_directory
+from services.storage.rocks_checkpoints import (
+    MAKING,
+    Checkpoints,
+    CheckpointView,
+    directory_name,
+    make_directory,
+    sync_directory,
+)
 from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.tables import TableDefinition
@@ -36,15 +43,18 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     """
     making = target.parent / f"{MAKING}{target.name}"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         if target.exists():
             raise StoreError(f"{target} is there already: choose another name for this backup")
         if making.exists():
             shutil.rmtree(making)
         (making / CHECKPOINTS).mkdir(parents=True)
         Checkpoint(database).create_checkpoint(str(making / DATABASE))
-        for checkpoint in checkpoints.directories():
-            _link_files(checkpoint, making / CHECKPOINTS / checkpoint.name)
+        for name in checkpoints.names():
+            with contextlib.suppress(KeyError):  # of no snapshot, or the writer would have removed it
+                copied = making / CHECKPOINTS / directory_name(name)
+                checkpoints.copy(name, copied)
+                sync_directory(copied)
         sync_directory(making / CHECKPOINTS)
         sync_directory(making)
         making.rename(target)
@@ -55,14 +65,6 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
         raise store_error(target, "made", error) from error
 
 
-def _link_files(directory: Path, target: Path) -> None:
-    target.mkdir()
-    for file in directory.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # of a family that checkpoints do not keep: trimmed meanwhile
-            os.link(file, target / file.name)
-    sync_directory(target)
-
-
 def copy_files(source: Path, target: Path) -> int:
     """Copy a directory's files, those that RocksDB never changes as links where the disk is the same; says the bytes.
 
@@ -70,7 +72,8 @@ def copy_files(source: Path, target: Path) -> int:
         OSError: the disk is full, or cannot be written.
     """
     size_bytes = 0
-    target.mkdir(parents=True)
+    make_directory(target.parent)
+    target.mkdir()
     for entry in sorted(source.iterdir()):
         if entry.is_dir():
             size_bytes += copy_files(entry, target / entry.name)

@@ -3,9 +3,11 @@
 ::
 
     <directory>/<name>              complete: it got this name by one rename when everything in it was on disk
+    <directory>/<name>+2            the same, while one of that name that was removed before is still read
     <directory>/<name>/TRIMMED      the files of families that checkpoints do not keep are gone from it
+    <directory>/<name>/REMOVED      nobody finds it any more; it goes with its last reader, or at the start
     <directory>/.making-<name>      not complete; removed at the start
-    <directory>/.removing-<name>    on its way out; removed at the start
+    <directory>/.removing-<name>    on its way out; deleted by ``trim``, or at the start
 
 A checkpoint is made with all column families, since RocksDB cannot leave one out. The files that belong only to
 families that it need not keep are unlinked later: opened read-only with the families that it keeps, RocksDB never
@@ -18,9 +20,10 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -33,9 +36,13 @@ from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import RocksView, store_error
 from services.storage.tables import TableDefinition
 
-MAKING, REMOVING, TRIMMED = ".making-", ".removing-", "TRIMMED"
+MAKING, REMOVING, TRIMMED, REMOVED = ".making-", ".removing-", "TRIMMED", "REMOVED"
+AGAIN = "+"
+"""Between a name and a number, in the directory of a checkpoint that was made anew; no quoted name has it."""
 MAX_NAME_BYTES = 200
-OPENERS_FILES = ("LOG", "LOCK", "rocksdict-config", TRIMMED)
+MOST_LEFT = 64
+"""Removed checkpoints that wait to be deleted: where nobody keeps house, as in a rebuild, whoever removes deletes."""
+OPENERS_FILES = ("LOG", "LOCK", "rocksdict-config", TRIMMED, REMOVED)
 """What is beside the database's own files: written by whoever opens it, or about it."""
 
 
@@ -96,68 +103,105 @@ class Checkpoints:
     inside: Callable[[], None] = lambda: None
     """Called while a checkpoint is half made."""
     _handles: OrderedDict[str, _Handle] = field(default_factory=OrderedDict)
+    """Open checkpoints by their directories' names."""
+    _made_again: dict[str, str] = field(default_factory=dict)
+    """In which directory a checkpoint is, where a removed one has the directory of its name."""
     _views: WeakSet[CheckpointView] = field(default_factory=WeakSet)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _linking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while files of a checkpoint without a handle go, and while those of one are linked elsewhere."""
+    _going: deque[Path] = field(default_factory=deque)
+    """Removed, and not deleted yet."""
 
     def start(self) -> None:
-        """Make the directory, and remove what a crash has left half made or half removed."""
+        """Make the directory, and remove what a crash has left half made, half removed or removed and still read."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            for left in self.directory.iterdir():
-                if left.name.startswith((MAKING, REMOVING)):
+            make_directory(self.directory)
+            for left in list(self.directory.iterdir()):
+                if left.name.startswith((MAKING, REMOVING)) or (left / REMOVED).exists():
                     shutil.rmtree(left)
+            for again in self.directory.glob(f"*{AGAIN}*"):  # all before it were removed
+                again.rename(self.directory / again.name.partition(AGAIN)[0])
+            sync_directory(self.directory)
         except OSError as error:
             raise store_error(self.directory, "made ready", error) from error
 
     def names(self) -> list[str]:
         """Names of the complete checkpoints."""
+        return sorted(unquote(name) for name in self.complete())
+
+    def complete(self) -> dict[str, Path]:
+        """Where the complete checkpoints are, by the directory name that each has when it is alone."""
         with self._lock:
-            removed = {handle.path.name for handle in self._handles.values() if handle.is_removed}
-        entries = (entry.name for entry in self._entries())
-        return sorted(unquote(name) for name in entries if not name.startswith(".") and name not in removed)
+            return {
+                path.name.partition(AGAIN)[0]: path for path in self.directories() if not self._is_removed(path.name)
+            }
 
     def directories(self) -> list[Path]:
         """Where checkpoints are, also those that are still in use though removed."""
-        return [path for path in self._entries() if not path.name.startswith(".")]
-
-    def _entries(self) -> list[Path]:
         try:
-            return list(self.directory.iterdir())
+            return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
         except OSError as error:
             raise store_error(self.directory, "read", error) from error
 
+    def _place(self, name: str) -> str:
+        """The directory's name that a checkpoint has, or would have if there were one."""
+        alone = directory_name(name)
+        return self._made_again.get(alone, alone)
+
+    def _is_removed(self, directory: str) -> bool:
+        """Whether only readers from before its removal keep a directory."""
+        handle = self._handles.get(directory)
+        return handle is not None and handle.is_removed
+
+    def _find(self, name: str) -> Path | None:
+        """The directory of a checkpoint that is there."""
+        path = self.directory / self._place(name)
+        return path if path.is_dir() and not self._is_removed(path.name) else None
+
+    def _free_place(self, name: str) -> str:
+        """A directory's name for a checkpoint that is not there: not that of a removed one that is still read."""
+        alone = directory_name(name)
+        again = (f"{alone}{AGAIN}{number}" for number in count(2))
+        return next(place for place in chain((alone,), again) if not self._is_removed(place))
+
     def make(self, name: str, database: Rdict) -> None:
-        """Keep what the database holds now; complete on disk when this returns, or not there at all."""
-        complete = self.directory / directory_name(name)
-        if complete.is_dir():
-            return
-        making = self.directory / f"{MAKING}{complete.name}"
+        """Keep what the database holds now; complete on disk when this returns, or not there at all.
+
+        Nobody else makes one of that name meanwhile.
+        """
+        with self._lock:
+            if self._find(name) is not None:
+                return
+        alone = directory_name(name)
+        making = self.directory / f"{MAKING}{alone}"
         try:
             if making.exists():
                 shutil.rmtree(making)
             Checkpoint(database).create_checkpoint(str(making))  # its files and names are on disk when this returns
             self.inside()
-            making.rename(complete)
+            with self._lock:  # no reader lets go of the one before between the choice of a place and its use
+                place = self._free_place(name)
+                making.rename(self.directory / place)
+                if place != alone:
+                    self._made_again[alone] = place
             sync_directory(self.directory)
         except StoreError:
             raise
         except Exception as error:
-            raise store_error(complete, "made", error) from error
+            raise store_error(self.directory / alone, "made", error) from error
 
     def open(self, name: str) -> CheckpointView:
         """A view of a checkpoint. Raises KeyError when there is none of that name."""
-        directory = directory_name(name)
         with self._lock:
-            handle = self._handles.get(directory)
-            if handle is None:
-                path = self.directory / directory
-                if not path.is_dir():
-                    raise KeyError(name)
-                handle = self._handles[directory] = self._open(path)
-            elif handle.is_removed:
+            path = self._find(name)
+            if path is None:
                 raise KeyError(name)
+            handle = self._handles.get(path.name)
+            if handle is None:
+                handle = self._handles[path.name] = self._open(path)
             handle.readers += 1
-            self._handles.move_to_end(directory)
+            self._handles.move_to_end(path.name)
             self._close_idle()
             view = CheckpointView(self, handle)
             self._views.add(view)
@@ -169,10 +213,9 @@ class Checkpoints:
         Raises:
             KeyError: there is none of that name.
         """
-        with self._lock:  # nothing of it is trimmed or removed meanwhile
-            path = self.directory / directory_name(name)
-            handle = self._handles.get(path.name)
-            if not path.is_dir() or (handle is not None and handle.is_removed):
+        with self._lock, self._linking:  # nothing of it is trimmed or removed meanwhile
+            path = self._find(name)
+            if path is None:
                 raise KeyError(name)
             try:
                 directory.mkdir(parents=True)
@@ -203,23 +246,33 @@ class Checkpoints:
         wanted = {Path(file["name"]).name for file in handle.database.live_files()}
         for file in handle.path.glob("*.sst"):
             if file.name not in wanted:
-                file.unlink()
+                file.unlink(missing_ok=True)  # a reader may have opened it at the same time
         marker.touch()
 
     def trim(self, limit: int) -> int:
-        """Trim some checkpoints that nobody has opened yet; says how many. Not for the writer's thread."""
+        """Delete what was removed, and trim some checkpoints that nobody has opened yet; says how many of these.
+
+        Not for the writer's thread: to delete the last names of large files takes tenths of a second.
+        """
+        self._delete_removed()
         trimmed = 0
-        for path in self._entries():
+        for path in self.complete().values():
             if trimmed >= limit:
                 break
-            if path.name.startswith(".") or (path / TRIMMED).exists():
-                continue
-            try:
-                self.open(unquote(path.name)).close()
-            except KeyError:  # removed meanwhile
-                continue
-            trimmed += 1
+            if not (path / TRIMMED).exists():
+                trimmed += self._trim_closed(path)
         return trimmed
+
+    def _trim_closed(self, path: Path) -> bool:
+        """Trim a checkpoint by a handle of its own: the writer, who takes and drops others, does not wait for it."""
+        with self._linking:
+            try:
+                self._open(path).close()
+            except StoreError:
+                if path.is_dir():
+                    raise
+                return False  # it was removed meanwhile
+        return True
 
     def release(self, handle: _Handle) -> None:
         """A reader has finished."""
@@ -237,28 +290,55 @@ class Checkpoints:
             self._handles.pop(name).close()
 
     def remove(self, name: str) -> None:
-        """Remove a checkpoint: no new reader finds it; its files go with the last one that has it open."""
-        directory = directory_name(name)
+        """Remove a checkpoint: no new reader finds it; its files go soon after the last one that has it open."""
         with self._lock:
-            handle = self._handles.get(directory)
+            path = self._find(name)
+            if path is None:
+                return
+            handle = self._handles.get(path.name)
             if handle is not None and handle.readers > 0:
-                handle.is_removed = True
+                self._mark_removed(handle)
             else:
-                self._remove(directory)
+                self._remove(path.name)
+            self._made_again.pop(directory_name(name), None)
+        self._delete_removed(leaving=MOST_LEFT)
+
+    def _mark_removed(self, handle: _Handle) -> None:
+        """Have the disk know it before another one of the name is made: a start must not take this one for it."""
+        try:
+            (handle.path / REMOVED).touch()
+            sync_directory(handle.path)
+        except OSError as error:
+            raise store_error(handle.path, "removed", error) from error
+        handle.is_removed = True
 
     def _remove(self, directory: str) -> None:
         handle = self._handles.pop(directory, None)
         if handle is not None:
             handle.close()
         path = self.directory / directory
-        removing = self.directory / f"{REMOVING}{directory}"
+        places = chain((f"{REMOVING}{directory}",), (f"{REMOVING}{directory}{AGAIN}{number}" for number in count(2)))
+        removing = next(place for name in places if not (place := self.directory / name).exists())
         try:
-            if not path.is_dir():
-                return
-            path.rename(removing)
-            shutil.rmtree(removing)
+            if path.is_dir():
+                path.rename(removing)
+                self._going.append(removing)
         except OSError as error:
             raise store_error(path, "removed", error) from error
+
+    def _delete_removed(self, leaving: int = 0) -> None:
+        """Delete the files of what was removed, oldest first, until so many are left. Nobody knows of them any more,
+        so nobody has to wait meanwhile.
+        """
+        while len(self._going) > leaving:
+            try:
+                removing = self._going.popleft()
+            except IndexError:  # another thread has deleted the last one
+                return
+            try:
+                shutil.rmtree(removing)
+            except OSError as error:
+                raise store_error(removing, "deleted", error) from error
 
     def close(self) -> None:
         """Close every view and every handle."""
@@ -268,6 +348,16 @@ class Checkpoints:
             for handle in self._handles.values():
                 handle.close()
             self._handles.clear()
+        self._delete_removed()
+
+
+def make_directory(directory: Path) -> None:
+    """Have a directory on the disk, with its name and those of the directories above it that were missing, too."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
+    sync_directory(directory.parent)  # whoever made it may have died before it was synced
 
 
 def sync_directory(directory: Path) -> None:

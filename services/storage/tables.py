@@ -107,12 +107,68 @@ _Change = tuple[dict[bytes, Any], bytes, Any]
 """Pending rows, a key, and what it was in the unit of work before a message changed it."""
 
 
+class CachedRows:
+    """Decoded committed rows of one table, or that a key has none: at most one and a half times ``max_rows``.
+
+    They are in two halves. When the younger one is full, the older one is let go of as a whole, and what was asked for
+    since has moved over: so what is used stays, and what is let go of at once is bounded. A unit of work may ask for
+    more; what is too much goes when it is written.
+    """
+
+    __slots__ = ("_max_rows", "_old", "_young")
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._young: dict[bytes, Any] = {}
+        self._old: dict[bytes, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())
+
+    def get(self, key: bytes, default: Any) -> Any:
+        """The row of a key, None when it has none; ``default`` when that is not known here."""
+        found = self._young.get(key, _ABSENT)
+        if found is not _ABSENT:
+            return found
+        found = self._old.get(key, _ABSENT)
+        if found is _ABSENT:
+            return default
+        self._young[key] = found
+        return found
+
+    def keep(self, key: bytes, row: Any) -> None:
+        """A key was looked up."""
+        self._young[key] = row
+
+    def written(self, rows: Mapping[bytes, Any]) -> None:
+        """Rows were written. Only here are others let go of."""
+        self._young.update(rows)
+        if 2 * len(self._young) >= self._max_rows:
+            self._old, self._young = self._young, {}
+            for key in list(islice(self._old, max(0, len(self._old) - self._max_rows))):
+                del self._old[key]
+
+
+@dataclass(slots=True)
+class RowsRead:
+    """How many rows the scans of a unit of work have looked at so far."""
+
+    count: int = 0
+
+
 @dataclass(slots=True)
 class RowCache:
     """Decoded committed rows of the cached tables. Lives as long as the store is open."""
 
-    rows: dict[str, dict[bytes, Any]] = field(default_factory=dict)
     max_rows: int = 50_000
+    _of_tables: dict[str, CachedRows] = field(default_factory=dict)
+
+    def of(self, table: str) -> CachedRows:
+        """The rows of one table."""
+        rows = self._of_tables.get(table)
+        if rows is None:
+            rows = self._of_tables[table] = CachedRows(self.max_rows)
+        return rows
 
 
 class _KeysInOrder:
@@ -181,7 +237,8 @@ class Table(Generic[V]):
         reader: Store,
         pending: dict[bytes, V | bytes | None],
         journal: list[_Change],
-        cache: dict[bytes, V | None] | None,
+        cache: CachedRows | None,
+        rows_read: RowsRead,
     ) -> None:
         self._name = definition.name
         self._is_absence_cached = definition.is_absence_cached
@@ -190,6 +247,7 @@ class Table(Generic[V]):
         self._pending = pending
         self._journal = journal
         self._cache = cache
+        self._rows_read = rows_read
         self._keys = _KeysInOrder(pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
         self._ahead: list[_Ahead] = []
@@ -201,17 +259,17 @@ class Table(Generic[V]):
             changed: V | None = self._codec.decode(pending) if isinstance(pending, bytes) else pending
             return changed
         if self._cache is not None:
-            cached = self._cache.get(key, _ABSENT)
+            cached: V | None = self._cache.get(key, _ABSENT)
             if cached is not _ABSENT:
                 return cached
         raw = self._reader.get(self._name, key)
         value = None if raw is None else self._codec.decode(raw)
         if self._cache is not None and (value is not None or self._is_absence_cached):
-            self._cache[key] = value
+            self._cache.keep(key, value)
         return value
 
     def get_encoded(self, key: bytes) -> bytes | None:
-        """The encoded row of a key, or None: for a row that is passed on as it is. Not for cached tables."""
+        """The encoded row of a key, or None: for a row that is passed on as it is, or asked for once. Keeps nothing."""
         value = self._pending.get(key, _ABSENT)
         if value is _ABSENT:
             value = self._read_ahead.get(key, _ABSENT)
@@ -276,7 +334,10 @@ class Table(Generic[V]):
         waiting = self._keys.between(start, end)
         pending = {key: self._pending[key] for key in waiting}
         waiting.reverse()
+        rows_read = self._rows_read
+        rows_read.count += len(waiting)
         for key, raw in self._reader.scan(self._name, start, end):
+            rows_read.count += 1
             while waiting and waiting[-1] < key:
                 added = waiting.pop()
                 if (value := pending[added]) is not None:
@@ -312,14 +373,15 @@ class UnitOfWork:
         self._pending: dict[str, dict[bytes, Any]] = {}
         self._journal: list[_Change] = []
         self._changes = 0
+        self._rows_read = RowsRead()
 
     def table(self, definition: TableDefinition[V]) -> Table[V]:
         """One table, as this unit of work has left it."""
         table = self._tables.get(definition.name)
         if table is None:
             pending = self._pending[definition.name] = {}
-            cache = self._cache.rows.setdefault(definition.name, {}) if definition.is_cached else None
-            table = Table(definition, self._store, pending, self._journal, cache)
+            cache = self._cache.of(definition.name) if definition.is_cached else None
+            table = Table(definition, self._store, pending, self._journal, cache, self._rows_read)
             self._tables[definition.name] = table
             self._definitions[definition.name] = definition
         return table
@@ -340,9 +402,18 @@ class UnitOfWork:
         for table in self._tables.values():
             table.changes_undone()
 
+    def set_by_message(self, definition: TableDefinition[Any]) -> list[bytes]:
+        """Keys of one table whose rows the present message has set and not removed, in the order of the keys."""
+        pending = self._pending.get(definition.name)
+        return sorted({key for rows, key, _ in self._journal if rows is pending and rows[key] is not None})
+
     def changes(self) -> int:
         """How many changes its messages have made, each time that they have changed a row."""
         return self._changes + len(self._journal)
+
+    def rows(self) -> int:
+        """How many rows its messages have changed or scanned, each time: what bounds how long it takes."""
+        return self.changes() + self._rows_read.count
 
     def is_changed(self) -> bool:
         """Whether there is anything to write."""
@@ -364,7 +435,4 @@ class UnitOfWork:
         self._store.write(self.encoded())
         for name, rows in self._pending.items():
             if self._definitions[name].is_cached:
-                cached = self._cache.rows[name]
-                if len(cached) > self._cache.max_rows:
-                    cached.clear()
-                cached.update(rows)
+                self._cache.of(name).written(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -13,20 +14,27 @@ from itertools import count, islice
 from pathlib import Path
 
 from services.plane.stack import Stack, stopping_on_signals
-from tests.chaos.keeper import Counts, Keeper
+from tests.chaos.counts import Counts
+from tests.chaos.keeper import Keeper
+from tests.chaos.linked_stack import LinkedStack
 from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
 SHARDS = 2
 
 
-def play(seeds: Iterator[int], seconds: float, home: Path, *, brokers: int = 1, beside: int = 1) -> int:
+def chaos_stack(home: Path, brokers: int = 1) -> Stack:
+    """The plane that schedules are played on; in front of a cluster of brokers nothing can be cut."""
+    if brokers > 1:
+        return Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True)
+    return LinkedStack(home, SHARDS, is_rename_allowed=True)
+
+
+def play(seeds: Iterator[int], seconds: float, home: Path, counts: Counts, *, brokers: int = 1, beside: int = 1) -> int:
     """Play schedules, so many beside one another, until they are over or time is; the exit status."""
-    counts = Counts()
     with ExitStack() as closing:
-        stack = closing.enter_context(Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True))
+        stack = closing.enter_context(chaos_stack(home, brokers))
         keeper = closing.enter_context(Keeper(stack, counts))
-        closing.callback(_print, counts)
         deadline = time.monotonic() + seconds
         while group := list(islice(seeds, beside)):
             started = time.monotonic()
@@ -52,8 +60,10 @@ def _again(group: Sequence[int], brokers: int) -> str:
     return f"make chaos SEED={group[0]}{beside}{on}"
 
 
-def _print(counts: Counts) -> None:
-    print("\n".join(counts.lines()), flush=True)
+def _print(counts: Counts, kept: Path | None) -> None:
+    print("\n".join([*counts.lines(), *counts.table()]), flush=True)
+    if kept is not None:
+        kept.write_text(json.dumps(counts.to_json()) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,13 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
     parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
     parser.add_argument("--beside", type=int, default=1, help="how many schedules at a time, on volumes of their own")
+    parser.add_argument("--counts", type=Path, help="keep what has happened in this file, as JSON")
+    parser.add_argument("--every-point", action="store_true", help="fail when a named point was never struck")
     options = parser.parse_args(arguments)
     seeds = islice(count(options.first_seed), options.count)
     if options.seed is not None:
         seeds = islice(count(options.seed), options.beside)
     home = options.home or Path(tempfile.mkdtemp(prefix="deepclean-chaos-"))
-    with stopping_on_signals():
-        return play(seeds, options.seconds, home, brokers=options.brokers, beside=options.beside)
+    counts = Counts()
+    try:
+        with stopping_on_signals():
+            status = play(seeds, options.seconds, home, counts, brokers=options.brokers, beside=options.beside)
+    finally:
+        _print(counts, options.counts)
+    if options.every_point and (missing := counts.never_struck()):
+        print(f"never struck: {', '.join(missing)}; play on with other seeds", flush=True)
+        return 1
+    return status
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ import shutil
 import signal
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 
 from services.plane.broker_cluster import BrokerCluster
 from services.plane.errors import StackError
@@ -24,54 +22,16 @@ from services.plane.stack import Stack
 from services.plane.stack_settings import BROKER, HTTP_PROCESSES, STREAMING
 from services.runtime.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
+from tests.chaos.counts import Counts
+from tests.chaos.linked_stack import LinkedStack
 from tests.chaos.repeats import repeat_messages
 from tests.chaos.schedule import Fault, FaultKind
 
 WATCH_SECONDS = 0.05
 DISK_SECONDS = 2.0
 READY_SECONDS = 180.0
-
-
-@dataclass(slots=True)
-class Counts:
-    """What has happened, over all schedules."""
-
-    schedules: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    """By process."""
-    points: Counter[str] = field(default_factory=Counter)
-    """Deaths at a named point, by ``service point``."""
-    restarts: int = 0
-    broker_restarts: int = 0
-    pauses: int = 0
-    clock_jumps: int = 0
-    full_disks: int = 0
-    lost_databases: int = 0
-    repeated_messages: int = 0
-    trips: int = 0
-    """Breakers that have tripped, and were reset."""
-
-    def lines(self) -> list[str]:
-        """A summary to be printed."""
-        kills = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
-        points = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
-        killed = self.kills.total() + self.points.total()
-        figures = {
-            "kills": killed,
-            "restarts": self.restarts,
-            "broker restarts": self.broker_restarts,
-            "messages repeated": self.repeated_messages,
-            "pauses": self.pauses,
-            "clock jumps": self.clock_jumps,
-            "full disks": self.full_disks,
-            "databases lost": self.lost_databases,
-            "breakers tripped": self.trips,
-        }
-        return [
-            f"{self.schedules} schedules: {', '.join(f'{count} {name}' for name, count in figures.items())}",
-            f"  killed at random moments: {kills or 'none'}",
-            f"  died at named points ({self.points.total()}): {points or 'none'}",
-        ]
+REFUSED_STATUS = 1
+"""Of a service that had to stop, after it has said why."""
 
 
 class Keeper:
@@ -109,26 +69,18 @@ class Keeper:
 
     def strike(self, fault: Fault) -> None:
         """Carry out a fault."""
-        match fault.kind:
-            case FaultKind.KILL if fault.target == BROKER:
-                self._restart_broker(fault)
-            case FaultKind.KILL:
-                self._kill(fault.target, {})
-            case FaultKind.CRASH_AT:
-                assert fault.point is not None
-                self._kill(fault.target, {"CRASH_AT": f"{fault.point.value}:{fault.passes}"})
-            case FaultKind.CLOCK:
-                self._kill(fault.target, {"CLOCK_OFFSET_SECONDS": str(int(fault.seconds))})
-                self.counts.clock_jumps += 1
-            case FaultKind.PAUSE:
-                self._pause(fault.target, fault.seconds)
-            case FaultKind.DISK:
-                self._fill_disk(fault.target)
-            case FaultKind.LOSS:
-                self._lose_databases(fault.target)
-            case FaultKind.REPEAT:
-                servers = self.stack.address.bootstrap_servers
-                self.counts.repeated_messages += repeat_messages(servers, self.stack.shards, fault)
+        ways = {
+            FaultKind.KILL: self._restart_broker if fault.target == BROKER else self._kill_now,
+            FaultKind.CRASH_AT: self._arm,
+            FaultKind.CLOCK: self._set_clock,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.CUT: self._cut,
+            FaultKind.DISK: self._fill_disk,
+            FaultKind.LOSS: self._lose_databases,
+            FaultKind.TWIN: self._run_twin,
+            FaultKind.REPEAT: self._repeat,
+        }
+        ways[fault.kind](fault)
 
     def heal(self) -> None:
         """Start anew what has still to die at a point, and wait until everything is ready."""
@@ -154,21 +106,55 @@ class Keeper:
                         raise
                 self._stop.wait(WATCH_SECONDS)
 
-    def _kill(self, name: str, settings: dict[str, str]) -> None:
-        """SIGKILL, and say what the next start is told."""
+    def _kill(self, name: str, settings: dict[str, str]) -> bool:
+        """SIGKILL, and say what the next start is told; says whether it ran."""
         with self._lock:
             child = self.stack.child(name)
-            self._armed.pop(name, None)
+            self._disarm(name)
             self._without_disk.discard(name)
             self._next_settings[name] = {PREFIX + key: value for key, value in settings.items()}
-            if child.is_running:
+            if is_running := child.is_running:
                 child.kill()
                 self.counts.kills[name] += 1
             if "CRASH_AT" in settings:
                 self._armed[name] = settings["CRASH_AT"].partition(":")[0]
+                self.counts.armed[f"{name} {self._armed[name]}"] += 1
+            return is_running
 
-    def _lose_databases(self, name: str) -> None:
+    def _disarm(self, name: str) -> None:
+        """What was to die at a point will not: it ends otherwise."""
+        if point := self._armed.pop(name, None):
+            self.counts.missed[f"{name} {point}"] += 1
+
+    def _await_running(self, name: str) -> None:
+        """Wait until a process that has just died is started again: one that does not run cannot be killed."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.stack.child(name).is_running:
+            self.check()
+            if time.monotonic() > deadline:
+                raise StackError(f"{name} was not started again within {READY_SECONDS:g} seconds")
+            self._stop.wait(WATCH_SECONDS)
+
+    def _kill_now(self, fault: Fault) -> None:
+        self._await_running(fault.target)
+        while not self._kill(fault.target, {}):  # it has died meanwhile
+            self._await_running(fault.target)
+
+    def _arm(self, fault: Fault) -> None:
+        assert fault.point is not None
+        self._kill(fault.target, {"CRASH_AT": f"{fault.point.value}:{fault.passes}"})
+
+    def _set_clock(self, fault: Fault) -> None:
+        self._kill(fault.target, {"CLOCK_OFFSET_SECONDS": str(int(fault.seconds))})
+        self.counts.clock_jumps += 1
+
+    def _repeat(self, fault: Fault) -> None:
+        servers = self.stack.address.bootstrap_servers
+        self.counts.repeated_messages += repeat_messages(servers, self.stack.shards, fault)
+
+    def _lose_databases(self, fault: Fault) -> None:
         """Take all that a service has on its disk."""
+        name = fault.target
         with self._lock:
             self._kill(name, {})
             for shard in range(self.stack.shards):
@@ -184,7 +170,8 @@ class Keeper:
         node.start()
         self.counts.broker_restarts += 1
 
-    def _pause(self, name: str, seconds: float) -> None:
+    def _pause(self, fault: Fault) -> None:
+        name, seconds = fault.target, fault.seconds
         pid = self.stack.broker.process_id if name == BROKER else self._pid(name)
         if pid is None:
             return
@@ -198,12 +185,38 @@ class Keeper:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGCONT)
 
+    def _cut(self, fault: Fault) -> None:
+        """Break a process's way to the broker for a while; where none can be broken, it pauses instead."""
+        if not isinstance(self.stack, LinkedStack) or fault.cut is None:
+            self._pause(fault)
+            return
+        with self.stack.links.cut(fault.target, fault.cut):
+            self.counts.cuts[f"{fault.target} {fault.cut.value}"] += 1
+            self._stop.wait(fault.seconds)
+
+    def _run_twin(self, fault: Fault) -> None:
+        """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""
+        if not isinstance(self.stack, LinkedStack):
+            return
+        self.counts.twins[fault.target] += 1
+        directory = self.stack.home / "twins" / str(self.counts.twins.total())
+        twin = self.stack.start_twin(fault.target, directory)
+        try:
+            self._stop.wait(fault.seconds)
+        finally:
+            status = twin.exit_status
+            twin.kill()
+            shutil.rmtree(directory, ignore_errors=True)
+        if status not in (None, REFUSED_STATUS):
+            raise twin.why_it_ended()
+
     def _pid(self, name: str) -> int | None:
         child = self.stack.child(name)
         return child.identity.pid if child.is_running and child.identity else None
 
-    def _fill_disk(self, name: str) -> None:
+    def _fill_disk(self, fault: Fault) -> None:
         """Let no file of a process grow, until it has stopped, or for a while when it has nothing to write."""
+        name = fault.target
         with self._lock:
             pid = self._pid(name)
             if pid is None:
@@ -230,17 +243,16 @@ class Keeper:
 
     def _start_again(self, name: str, child: ChildProcess) -> None:
         status = child.exit_status
-        point = self._armed.pop(name, None)
         if status == -signal.SIGKILL:
-            if point is not None and name not in self._next_settings:
-                self.counts.points[f"{name} {point}"] += 1
-            elif point is not None:  # killed to be armed: it still has to die
-                self._armed[name] = point
+            if name in self._armed and name not in self._next_settings:  # else killed to be armed: it still has to die
+                self.counts.points[f"{name} {self._armed.pop(name)}"] += 1
         elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):
             pass
         else:
             self.failure = child.why_it_ended()
             return
+        if name not in self._next_settings:
+            self._disarm(name)
         self._without_disk.discard(name)
         self.counts.restarts += 1
         child.start(self._next_settings.pop(name, None))

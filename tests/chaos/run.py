@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from queue import SimpleQueue
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 
-from schemas.records import BreakerCause
+from schemas.records import BreakerCause, BreakerTrip
 from schemas.topics import DEAD_LETTERS
 from services.client import workload
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
-from services.client.namespace_model import NamespaceModel, OperationRefusedError
+from services.client.namespace_model import NamespaceModel
 from services.client.replay import Replay
 from services.plane.audit_run import Auditor
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
+from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
-from tests.chaos.schedule import Fault, Schedule
+from tests.chaos.schedule import Schedule
 
 ANSWER_SECONDS, SETTLE_SECONDS = 240.0, 400.0
 ATTEMPTS = 20
+Answer = TypeVar("Answer")
+ResetBreaker = Callable[[str, str], BreakerTrip | None]
 
 
 class ChaosError(AssertionError):
@@ -36,18 +38,24 @@ class ChaosError(AssertionError):
 
 def expected_lines(schedule: Schedule) -> list[Any]:
     """What the same workload writes without faults, on which the plane in memory and the model of plain sets agree."""
-    lines = json.loads(json.dumps(list(Replay(InMemoryClient(InMemoryPlane(shards=2))).run(schedule.operations))))
-    model, told = NamespaceModel(), []
+    replay, found, model = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any](), NamespaceModel()
     for number, operation in schedule.operations:
-        try:
-            model.apply(number, operation)
-        except OperationRefusedError as refusal:
-            told.append({"op": number, "error": refusal.code})
-        if isinstance(operation, workload.Observe):
-            told.append(json.loads(json.dumps(model.observe(number, operation.label))))
+        hold(replay, schedule, number, is_alone=True)
+        found += replay.execute(number, operation)
+    found += replay.collect()
+    lines = json.loads(json.dumps(found))
+    told = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
+    told = json.loads(json.dumps(told))
     if lines != told:
         raise ChaosError(f"without any fault the plane differs from the model: {_first_difference(lines, told)}")
     return list(lines)
+
+
+def hold(replay: Replay, schedule: Schedule, number: int, *, is_alone: bool = False) -> None:
+    """Have the collector do what it is to do from an operation on; ``is_alone``: only what the workload relies on."""
+    for one in schedule.holds:
+        if one.operation == number and (one.is_needed or not is_alone):
+            replay.hold(one.volume, one.bucket, one.state)
 
 
 def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -> None:
@@ -57,7 +65,7 @@ def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -
         ChaosError: one has not ended as it must.
     """
     with ExitStack() as clients:
-        runs = [_Run(schedule, keeper, clients.enter_context(_client(stack, keeper))) for schedule in schedules]
+        runs = [_Run(schedule, keeper, clients.enter_context(client_of(stack, keeper))) for schedule in schedules]
         with ThreadPoolExecutor(len(runs)) as pool:
             try:
                 for played in as_completed([pool.submit(run.play) for run in runs]):
@@ -86,11 +94,14 @@ def audit(stack: Stack) -> None:
             raise ChaosError(f"the audit of shard {shard} is not clean: {report}")
 
 
-def _client(stack: Stack, keeper: Keeper) -> KafkaPlane:
+def client_of(stack: Stack, keeper: Keeper) -> KafkaPlane:
+    """A client as patient as a plane under faults needs."""
     return KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
 
 
-def operate(replay: Replay, schedule: Schedule, number: int, found: list[Any]) -> int:
+def operate(
+    replay: Replay, schedule: Schedule, number: int, found: list[Any], reset: ResetBreaker | None = None
+) -> int:
     """What an operator does before an operation; says how many breakers had tripped that he has reset.
 
     Refusals that are due are added to what was found.
@@ -98,9 +109,7 @@ def operate(replay: Replay, schedule: Schedule, number: int, found: list[Any]) -
     He looks for a trip once all that may be claimed was asked for, which is when a settle ends: it waits for nothing
     that is held back.
     """
-    for hold in schedule.holds:
-        if hold.operation == number:
-            replay.hold(hold.volume, hold.bucket, hold.state)
+    hold(replay, schedule, number)
     tripped = 0
     for limit in schedule.limits:
         if limit.operation == number:
@@ -109,7 +118,7 @@ def operate(replay: Replay, schedule: Schedule, number: int, found: list[Any]) -
             found += replay.collect()
             replay.settle()
             replay.limit(limit.volume, limit.bucket, None)
-            trip = replay.reset_breaker(limit.volume, limit.bucket)
+            trip = (reset or replay.reset_breaker)(limit.volume, limit.bucket)
             if trip is not None and trip.cause is not BreakerCause.LIMITS:
                 raise ChaosError(f"schedule {schedule.seed}: rows and figures disagree: {trip}")
             tripped += trip is not None
@@ -129,16 +138,19 @@ class _Run:
     def play(self) -> None:
         """The workload, its faults, and what it has shown meanwhile."""
         found: list[Any] = []
-        with _Injector(self._keeper, self._schedule.faults) as injector:
+        with Injector(self._keeper, self._schedule.faults) as injector:
             for number, operation in self._schedule.operations:
                 injector.reached(number)
-                self._keeper.counts.trips += operate(self._replay, self._schedule, number, found)
+                self._keeper.counts.trips += operate(self._replay, self._schedule, number, found, self._reset_breaker)
                 if isinstance(operation, workload.Observe):
                     found += self._replay.collect()
                     injector.await_idle()
-                    found.append(_observe(self._replay, self._keeper, number, operation.label))
+                    found.append(self._observe(number, operation.label))
+                elif isinstance(operation, workload.UndeleteKey):  # which reads before it sends anything
+                    found += self._replay.collect()
+                    found += _once_reached(self._keeper, partial(self._execute, number, operation))
                 else:
-                    found += self._replay.execute(number, operation)
+                    found += self._execute(number, operation)
             injector.await_idle()
         self._compare(found, self._expected, "under faults")
 
@@ -147,8 +159,17 @@ class _Run:
         self._replay.settle()
         number, operation = self._schedule.operations[-1]
         assert isinstance(operation, workload.Observe)
-        again = _observe(self._replay, self._keeper, number, operation.label)
+        again = self._observe(number, operation.label)
         self._compare([again], self._expected[-1:], "after all faults")
+
+    def _reset_breaker(self, volume: str, bucket: str) -> BreakerTrip | None:
+        return _once_reached(self._keeper, partial(self._replay.reset_breaker, volume, bucket))
+
+    def _execute(self, number: int, operation: workload.Operation) -> list[Any]:
+        return list(self._replay.execute(number, operation))
+
+    def _observe(self, number: int, label: str) -> Any:
+        return _once_reached(self._keeper, partial(self._replay.observe, number, label))
 
     def _compare(self, found: list[Any], expected: list[Any], when: str) -> None:
         found = json.loads(json.dumps(found))
@@ -159,12 +180,12 @@ class _Run:
             )
 
 
-def _observe(replay: Replay, keeper: Keeper, number: int, label: str) -> Any:
-    """An observation; while a process is away it is made again."""
+def _once_reached(keeper: Keeper, ask: Callable[[], Answer]) -> Answer:
+    """An answer; while a process is away it is asked for again."""
     for attempt in range(ATTEMPTS):
         keeper.await_ready()
         try:
-            return replay.observe(number, label)
+            return ask()
         except UnreachableError:
             if attempt == ATTEMPTS - 1:
                 raise
@@ -213,52 +234,3 @@ def _check_dead_letters(stack: Stack) -> None:
                 raise ChaosError(f"shard {shard}: {end} messages were put aside: deepclean dead-letters list")
     finally:
         consumer.close()
-
-
-class _Injector:
-    """Strikes the faults of a schedule from a thread of its own, each when its operation is reached."""
-
-    def __init__(self, keeper: Keeper, faults: list[Fault]) -> None:
-        self._keeper = keeper
-        self._faults: Iterator[Fault] = iter(faults)
-        self._next = next(self._faults, None)
-        self._due: SimpleQueue[Fault | None] = SimpleQueue()
-        self._waiting = 0
-        self._changed = threading.Condition()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="faults")
-
-    def __enter__(self) -> _Injector:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._due.put(None)
-        self._thread.join()
-
-    def reached(self, number: int) -> None:
-        """The workload has come to this operation."""
-        while self._next is not None and self._next.operation <= number:
-            with self._changed:
-                self._waiting += 1
-            self._due.put(self._next)
-            self._next = next(self._faults, None)
-
-    def await_idle(self) -> None:
-        """Wait until all faults that are due have struck."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._waiting)
-        self._keeper.check()
-
-    def _run(self) -> None:
-        while (fault := self._due.get()) is not None:
-            self._stop.wait(fault.delay_seconds)
-            try:
-                self._keeper.strike(fault)
-            except Exception as error:  # a fault that cannot be struck fails the run
-                self._keeper.give_up(error)
-            finally:
-                with self._changed:
-                    self._waiting -= 1
-                    self._changed.notify_all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -14,11 +13,14 @@ from schemas.topics import DEAD_LETTERS, TOPICS
 from services.client import workload
 from services.plane.stack_settings import BROKER, METADATA, SERVICES, STREAMING
 from services.runtime.probe import Point
+from tests.chaos.chaos_workload import DrawnWorkload, Standstill, draw_workload
 
 KEY_DELETION = "key_deletion"
 LOSABLE = ("snapshots", KEY_DELETION, "directory_deletion")
 """Services that may start on nothing while the others go on: metadata is rebuilt, and the block store is its own."""
 REPEATED_TOPICS = tuple(topic.name for topic in TOPICS if topic is not DEAD_LETTERS)
+TWINNED = (METADATA, KEY_DELETION, "directory_deletion")
+"""Services of which two may run; snapshots stops at its next start when another one has begun since."""
 LONGEST_DELAY_SECONDS = 0.6
 DAY_SECONDS = 86_400
 
@@ -31,15 +33,30 @@ class FaultKind(Enum):
     CRASH_AT = "crash_at"
     """SIGKILL, and started again so that it dies once more at a named point."""
     PAUSE = "pause"
-    """Stands still for a while: what it should read and answer comes late."""
+    """Stands still for a while, shorter or longer than the time-outs of Kafka's clients."""
+    CUT = "cut"
+    """Has no way to the broker for a while."""
     CLOCK = "clock"
     """SIGKILL, and started again with a clock that is ahead or behind."""
     DISK = "disk"
     """No file of the process may grow any more: its disk is full."""
     LOSS = "loss"
     """SIGKILL, and its databases are gone when it is started again."""
+    TWIN = "twin"
+    """A second process of the service runs beside it for a while, on a directory of its own: it begins from nothing."""
     REPEAT = "repeat"
     """Messages that are in the log are appended to it again."""
+
+
+class CutKind(Enum):
+    """How the way between a process and the broker is broken."""
+
+    REFUSED = "refused"
+    """Connections end, and none is made."""
+    STALLED = "stalled"
+    """Nothing passes either way, and goes on afterwards."""
+    DEAF = "deaf"
+    """What the process sends arrives; no answer comes back, and in the end the connections are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +72,8 @@ class Fault:
     passes: int = 0
     """At which pass of the point; of a cluster of brokers, which one."""
     seconds: float = 0.0
-    """How long a pause is or a broker is away, or how far a clock jumps."""
+    """How long a pause or a cut is, a broker is away or a twin runs, or how far a clock jumps."""
+    cut: CutKind | None = None
     messages: int = 0
     back: int = 0
     """Repeated messages: how many, and how many before the end the first of them lies."""
@@ -71,6 +89,8 @@ class Hold:
     volume: str
     bucket: str
     state: CollectorState
+    is_needed: bool = False
+    """The workload relies on it: it is carried out also where nothing else goes wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +125,9 @@ POINTS_OF_SERVICES = tuple(
     if (service == METADATA or point is not Point.INSIDE_CHECKPOINT)
     and (service == KEY_DELETION or point is not Point.BETWEEN_SCM_AND_PURGE)
 )
-"""Every named point of every service that passes it; so many seeds in a row strike each of them."""
+"""Every named point of every service that passes it; so many seeds in a row arm each of them."""
+KILLED_IN_TURN = ((BROKER, "directory_deletion"), (STREAMING,), (METADATA,))
+"""So many seeds in a row kill each of these at least once: what others rely on most, and what would seldom be drawn."""
 _MOST_PASSES = {
     Point.BEFORE_WRITE: 8,
     Point.AFTER_WRITE: 8,
@@ -118,13 +140,16 @@ _FAULT_WEIGHTS = {
     FaultKind.KILL: 30,
     FaultKind.CRASH_AT: 30,
     FaultKind.PAUSE: 10,
+    FaultKind.CUT: 14,
     FaultKind.CLOCK: 8,
     FaultKind.DISK: 4,
     FaultKind.LOSS: 8,
+    FaultKind.TWIN: 6,
     FaultKind.REPEAT: 30,
 }
-_BROKER_SHARE, _STREAMING_SHARE = 0.12, 0.12
-"""Of all schedules: these two are slow to start again."""
+_LONG_SHARE = 0.12
+"""Of pauses and cuts: longer than a producer tries (15 s), a broker is silent (3 s), a service backs off (5 s)."""
+_LONG_SECONDS = (16.0, 40.0)
 _LIMITS_SHARE = 0.3
 """Of all times between two settles: an operator who looks for a trip settles once more."""
 
@@ -132,18 +157,36 @@ _LIMITS_SHARE = 0.3
 def draw_schedule(seed: int) -> Schedule:
     """The run of a seed."""
     random = Random(seed)
-    lines = list(_lines(random, seed))
-    operations = [(number, workload.parse_line(json.dumps(line), number)) for number, line in enumerate(lines)]
-    faults = sorted(_faults(random, seed, len(lines)), key=lambda fault: fault.operation)
-    holds = sorted(_holds(Random(f"holds {seed}"), operations), key=lambda hold: hold.operation)
-    limits = list(_limits(Random(f"limits {seed}"), operations))
-    return Schedule(seed, operations, faults, holds, limits)
+    drawn = draw_workload(random, seed)
+    faults = sorted(_faults(random, seed, len(drawn.operations)), key=lambda fault: fault.operation)
+    holds = sorted(_holds(Random(f"holds {seed}"), drawn), key=lambda hold: hold.operation)
+    limits = list(_limits(Random(f"limits {seed}"), drawn.operations))
+    return Schedule(seed, drawn.operations, faults, holds, limits)
+
+
+def draw_interruptions(seed: int, operations: int) -> list[Fault]:
+    """What strikes those that answer clients, while so many operations go on."""
+    random, answering = Random(seed), (METADATA, "snapshots")
+    kinds = (FaultKind.KILL, FaultKind.KILL, FaultKind.KILL, FaultKind.PAUSE, FaultKind.CUT)
+    moments = sorted(random.randrange(1, operations) for _ in kinds)
+    faults = []
+    for number, kind in zip(moments, random.sample(kinds, len(kinds)), strict=True):
+        cut = random.choice(list(CutKind)) if kind is FaultKind.CUT else None
+        delay = random.uniform(0, LONGEST_DELAY_SECONDS)
+        faults.append(Fault(number, delay, kind, random.choice(answering), seconds=random.uniform(0.5, 4.0), cut=cut))
+    return faults
+
+
+def _first_free(operations: list[tuple[int, workload.Operation]]) -> int:
+    """The first operation behind those that make what all others need."""
+    makes = (workload.CreateVolume, workload.CreateBucket)
+    return next(number for number, one in operations if not isinstance(one, makes))
 
 
 def _limits(random: Random, operations: list[tuple[int, workload.Operation]]) -> Iterator[Limit]:
     """Limits that everyday work exceeds, now and then: again a source of their own."""
-    buckets = [one for _, one in operations if isinstance(one, workload.CreateBucket)]
-    begin = max(number for number, one in operations if isinstance(one, workload.CreateBucket)) + 1
+    begin = _first_free(operations)
+    buckets = [one for _, one in operations[:begin] if isinstance(one, workload.CreateBucket)]
     for end in (number for number, one in operations if isinstance(one, workload.Settle)):
         place, first = random.choice(buckets), random.randint(begin, end)
         limits = BreakerLimits(random.choice((1, 5, 20)), random.choice((0, 4_000)), random.randint(0, 2))
@@ -152,17 +195,29 @@ def _limits(random: Random, operations: list[tuple[int, workload.Operation]]) ->
         begin = end + 2
 
 
-def _holds(random: Random, operations: list[tuple[int, workload.Operation]]) -> Iterator[Hold]:
-    """Pauses and shadows of either bucket: a source of their own, so that they change no fault of a seed."""
-    buckets = [one for _, one in operations if isinstance(one, workload.CreateBucket)]
-    begin = max(number for number, one in operations if isinstance(one, workload.CreateBucket)) + 1
-    for end in (number for number, one in operations if isinstance(one, workload.Settle)):
+def _holds(random: Random, drawn: DrawnWorkload) -> Iterator[Hold]:
+    """The standstills of the workload, and pauses and shadows of either bucket that end within none of them.
+
+    From a source of their own, so that they change no fault of a seed.
+    """
+    for still in drawn.standstills:
+        yield Hold(still.first, still.volume, still.bucket, CollectorState.PAUSED, is_needed=True)
+        yield Hold(still.last, still.volume, still.bucket, CollectorState.RUNNING, is_needed=True)
+    begin = _first_free(drawn.operations)
+    buckets = [one for _, one in drawn.operations[:begin] if isinstance(one, workload.CreateBucket)]
+    for end in (number for number, one in drawn.operations if isinstance(one, workload.Settle)):
         for place in random.choices(buckets, k=random.randint(0, 2)):
             first, last = sorted((random.randint(begin, end), random.randint(begin, end)))
             state = random.choice((CollectorState.PAUSED, CollectorState.SHADOW))
-            yield Hold(first, place.volume, place.bucket, state)
-            yield Hold(last, place.volume, place.bucket, CollectorState.RUNNING)
+            if not any(_disturbs(one, place.volume, first, last) for one in drawn.standstills):
+                yield Hold(first, place.volume, place.bucket, state)
+                yield Hold(last, place.volume, place.bucket, CollectorState.RUNNING)
         begin = end + 2  # behind what is observed then
+
+
+def _disturbs(still: Standstill, volume: str, first: int, last: int) -> bool:
+    """Whether an operator's hold would end a standstill, or be ended by it."""
+    return still.volume == volume and first <= still.last and still.first <= last
 
 
 def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
@@ -172,98 +227,39 @@ def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
 
     service, point = POINTS_OF_SERVICES[seed % len(POINTS_OF_SERVICES)]
     yield Fault(*moment(0.3), FaultKind.CRASH_AT, service, point, random.randint(1, _MOST_PASSES[point]))
-    if random.random() < _BROKER_SHARE:
-        yield Fault(*moment(), FaultKind.KILL, BROKER, passes=random.randrange(6), seconds=random.uniform(0, 3))
-    if random.random() < _STREAMING_SHARE:
-        yield Fault(*moment(), FaultKind.KILL, STREAMING)
+    for name in KILLED_IN_TURN[seed % len(KILLED_IN_TURN)]:
+        yield Fault(*moment(), FaultKind.KILL, name, passes=random.randrange(6), seconds=random.uniform(0, 3))
     for kind in random.choices(list(_FAULT_WEIGHTS), list(_FAULT_WEIGHTS.values()), k=random.randint(2, 5)):
         yield _fault(random, kind, moment())
 
 
 def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:
-    target = random.choice(SERVICES)
+    target, fields = random.choice(SERVICES), dict[str, Any]()
     match kind:
         case FaultKind.CRASH_AT:
             target, point = random.choice(POINTS_OF_SERVICES)
-            return Fault(*moment, kind, target, point, random.randint(1, _MOST_PASSES[point]))
+            fields = {"point": point, "passes": random.randint(1, _MOST_PASSES[point])}
         case FaultKind.PAUSE:
             target = random.choice((*SERVICES, STREAMING, BROKER))
-            return Fault(*moment, kind, target, seconds=random.uniform(0.2, 1.5))
+            fields = {"seconds": _some_seconds(random, 0.2, 1.5)}
+        case FaultKind.CUT:
+            target = random.choice((*SERVICES, STREAMING))
+            fields = {"seconds": _some_seconds(random, 0.5, 6.0), "cut": random.choice(list(CutKind))}
         case FaultKind.CLOCK:
-            return Fault(*moment, kind, target, seconds=random.choice((-DAY_SECONDS, -90, 90, DAY_SECONDS)))
+            fields = {"seconds": random.choice((-DAY_SECONDS, -90, 90, DAY_SECONDS))}
         case FaultKind.LOSS:
-            return Fault(*moment, kind, random.choice(LOSABLE))
+            target = random.choice(LOSABLE)
+        case FaultKind.TWIN:
+            target, fields = random.choice(TWINNED), {"seconds": random.uniform(2, 8)}
         case FaultKind.REPEAT:
-            back = random.randint(1, 200)
-            messages = random.randint(1, 20)
-            topic, is_to_the_end = random.choice(REPEATED_TOPICS), random.random() < 0.5
-            return Fault(*moment, kind, topic, messages=messages, back=back, is_to_the_end=is_to_the_end)
+            target = random.choice(REPEATED_TOPICS)
+            fields = {"back": random.randint(1, 200), "messages": random.randint(1, 20)}
+            fields["is_to_the_end"] = random.random() < 0.5
         case _:
-            return Fault(*moment, kind, target)
+            pass
+    return Fault(*moment, kind, target, **fields)
 
 
-_NAMES = ("a", "b", "c", "d")
-_KNOWN_PATH_SHARE = 0.6
-"""Of all operations: on a path that was put before, which may still be there."""
-_OPERATION_WEIGHTS = {
-    "put_key": 50,
-    "delete_key": 12,
-    "rename_key": 7,
-    "rename_dir": 5,
-    "mkdir": 3,
-    "delete_dir": 7,
-    "create_snapshot": 7,
-    "delete_snapshot": 5,
-    "rollback": 1,
-}
-
-
-def _path(random: Random) -> str:
-    return "/".join(random.choice(_NAMES) for _ in range(random.randint(1, 4)))
-
-
-def _lines(random: Random, seed: int) -> Iterator[dict[str, Any]]:
-    """Puts, overwrites, deletes, renames, trees and snapshots, in a tree and a flat bucket of two shards."""
-    places = [{"volume": f"chaos-{seed}-{letter}", "bucket": "bucket"} for letter in "ab"]
-    layouts = random.sample(["FSO", "OBS"], 2)
-    for place, layout in zip(places, layouts, strict=True):
-        yield {"op": "create_volume", "volume": place["volume"]}
-        yield {"op": "create_bucket", **place, "layout": layout}
-    paths: list[str] = []
-    snapshots: dict[str, list[str]] = {place["volume"]: [] for place in places}
-    for number in range(random.randint(40, 120)):
-        place = random.choice(places)
-        yield _line(random, place, number, snapshots[place["volume"]], paths)
-        if random.random() < 0.008:
-            yield {"op": "settle"}
-            yield {"op": "observe", "label": f"after {number}"}
-    for place in places:
-        for snapshot in random.sample(snapshots[place["volume"]], len(snapshots[place["volume"]]) // 2):
-            yield {"op": "delete_snapshot", **place, "snapshot": snapshot}
-    yield {"op": "settle"}
-    yield {"op": "observe", "label": "end"}
-
-
-def _line(random: Random, place: dict[str, str], number: int, snapshots: list[str], paths: list[str]) -> dict[str, Any]:
-    kind = random.choices(list(_OPERATION_WEIGHTS), list(_OPERATION_WEIGHTS.values()))[0]
-    path = _path(random)
-    if paths and random.random() < _KNOWN_PATH_SHARE:
-        path = random.choice(paths)
-        if kind in ("rename_dir", "delete_dir"):
-            path = path.rpartition("/")[0] or path
-    if kind == "put_key":
-        paths.append(path)
-    if kind == "create_snapshot":
-        snapshots.append(f"snap{number}")
-    fields: dict[str, dict[str, Any]] = {
-        "put_key": {"key": path, "size": random.choice((0, 5, 4_000, 70_000)), "tag": f"t{number}"},
-        "delete_key": {"key": path},
-        "rename_key": {"from": path, "to": _path(random)},
-        "rename_dir": {"from": path, "to": _path(random)},
-        "mkdir": {"dir": path},
-        "delete_dir": {"dir": path},
-        "create_snapshot": {"snapshot": f"snap{number}"},
-        "delete_snapshot": {"snapshot": random.choice([*snapshots, "none"])},
-        "rollback": {"snapshot": random.choice([*snapshots[-2:], "none"])},
-    }
-    return {"op": kind, **place, **fields[kind]}
+def _some_seconds(random: Random, shortest: float, longest: float) -> float:
+    """Mostly short; now and then longer than any time-out."""
+    return random.uniform(*(_LONG_SECONDS if random.random() < _LONG_SHARE else (shortest, longest)))

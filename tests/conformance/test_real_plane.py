@@ -1,9 +1,13 @@
-"""Recorded cases, and questions about space, through the real thing: broker, five services as processes, Spark."""
+"""Recorded cases, and questions about space, through the real thing: broker, five services as processes, Spark.
+
+All cases are played beside one another, on volumes of their own: a settle waits for Spark, whose batches they share.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +17,7 @@ import pytest
 from schemas.records import RetentionPolicy
 from services.client.errors import PlaneError
 from services.client.replay import Replay
-from services.client.workload import RollBack, Settle, parse_line
+from services.client.workload import Operation, RollBack, Settle, parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
@@ -24,6 +28,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 CASES = sorted((Path(__file__).parent / "cases").glob("h*.ops.jsonl"))
 
 PLACE = {"volume": "space", "bucket": "tree"}
+ROLLBACK_SEEDS = (1, 5, 14)
+RETENTION = "retention"
+TOGETHER_SECONDS = 300.0
+"""For an answer among so many clients."""
+Operations = list[tuple[int, Operation]]
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +51,46 @@ def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 8
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: CASES[number].name.split(".")[0])
-def test_the_real_plane_answers_as_ozone_did(stack: Stack, number: int) -> None:
-    case = CASES[number]
-    volume = case.name.split("_")[0]
-    operations = [(place, parse_line(line, place)) for place, line in enumerate(_lines(case, volume))]
-    expected: list[Any] = [
-        json.loads(line) for line in _lines(case.with_name(case.name.replace(".ops.", ".expected.")), volume)
-    ]
-    with stack.client() as plane:
-        replay = Replay(plane, first_shard=number % plane.shards)
-        lines = [json.loads(json.dumps(line)) for line in replay.run(operations)]
-    assert lines == expected
+@pytest.fixture(scope="module")
+def played(stack: Stack) -> dict[str, Future[list[Any]]]:
+    """What was seen of every case, of the workload about retention and of those with rollbacks."""
+    workloads: dict[str, tuple[int, Operations]] = {
+        RETENTION: (1, retention_workload.OPERATIONS),
+        **{_rollback(seed): (0, random_workload(seed, f"rolled-{seed}")) for seed in ROLLBACK_SEEDS},
+        **{case.name: (number % stack.shards, _operations(case)) for number, case in enumerate(CASES)},
+    }
+    with ThreadPoolExecutor(len(workloads)) as pool:
+        return {name: pool.submit(_play, stack, *one) for name, one in workloads.items()}
 
 
-def test_the_real_plane_retains_and_expires(stack: Stack) -> None:
+def _operations(case: Path) -> Operations:
+    return [(place, parse_line(line, place)) for place, line in enumerate(_lines(case, _volume(case)))]
+
+
+def _volume(case: Path) -> str:
+    return case.name.split("_")[0]
+
+
+def _rollback(seed: int) -> str:
+    return f"rollback {seed}"
+
+
+def _play(stack: Stack, first_shard: int, operations: Operations) -> list[Any]:
+    with stack.client(answer_seconds=TOGETHER_SECONDS) as plane:
+        return [json.loads(json.dumps(line)) for line in Replay(plane, first_shard=first_shard).run(operations)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.split(".")[0])
+def test_the_real_plane_answers_as_ozone_did(played: dict[str, Future[list[Any]]], case: Path) -> None:
+    expected = _lines(case.with_name(case.name.replace(".ops.", ".expected.")), _volume(case))
+    assert played[case.name].result() == [json.loads(line) for line in expected]
+
+
+def test_the_real_plane_retains_and_expires(stack: Stack, played: dict[str, Future[list[Any]]]) -> None:
     """The same lines as in memory; and whoever reads what has gone learns where to go on."""
     place = ("retained", "tree")
+    assert played[RETENTION].result() == retention_workload.LINES
     with stack.client() as plane:
-        lines = list(Replay(plane, first_shard=1).run(retention_workload.OPERATIONS))
-        assert lines == retention_workload.LINES
         snapshots, metadata = plane.snapshots(1), plane.metadata(1)
         rows = {row.name.removeprefix("snap-"): row for row in snapshots.snapshots(*place)}
         assert list(rows) == retention_workload.CHAIN
@@ -102,6 +131,7 @@ def _questions(random: Random) -> Iterator[dict[str, Any]]:
     yield {"op": "settle"}
 
 
+@pytest.mark.usefixtures("played")  # nobody else may be at work: what the shard has in all is compared
 def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> None:
     lines = [json.dumps(operation) for operation in _questions(Random(11))]
     operations = [(number, parse_line(line, number)) for number, line in enumerate(lines)]
@@ -125,10 +155,8 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
     assert accounted == inventory
 
 
-@pytest.mark.parametrize("seed", [1, 5, 14])
-def test_the_real_plane_rolls_back_as_the_model(stack: Stack, seed: int) -> None:
+@pytest.mark.parametrize("seed", ROLLBACK_SEEDS)
+def test_the_real_plane_rolls_back_as_the_model(played: dict[str, Future[list[Any]]], seed: int) -> None:
     operations = random_workload(seed, f"rolled-{seed}")
     assert sum(isinstance(operation, RollBack) for _, operation in operations) >= 3
-    with stack.client() as plane:
-        lines = [json.loads(json.dumps(line)) for line in Replay(plane).run(operations)]
-    assert lines == lines_of_model(operations)
+    assert played[_rollback(seed)].result() == lines_of_model(operations)

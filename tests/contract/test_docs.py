@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def test_every_metric_is_listed_with_its_kind_and_labels() -> None:
     )
 
 
+@cache
 def _known_tests() -> set[str]:
     functions = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
@@ -146,9 +148,14 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
 def _check_command(words: list[str]) -> None:
     """Follow the words down the commands, then look at the options."""
-    command: Any = typer.main.get_command(app)
+    command: Any = _command()
     if words[:1] == ["--home"]:
         words = words[2:]
     while hasattr(command, "commands") and words and not words[0].startswith("-"):

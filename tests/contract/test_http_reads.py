@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -18,14 +18,17 @@ from schemas.answers import DiffStatus
 from schemas.records import (
     BlockRun,
     BucketLayout,
+    CollectorState,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteKey,
     KeyRow,
     PutKey,
+    SetCollector,
 )
 from schemas.space_answers import PlanSpace, WhatIf
+from services.client import http_reads, space_pages
 from services.client.diffs import diff
 from services.client.errors import PlaneError, UnreachableError
 from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
@@ -112,6 +115,19 @@ def served() -> Iterator[Reads]:
         yield reads
 
 
+def test_a_shard_that_is_not_ready_yet_is_no_wrong_shard() -> None:
+    plane, stores = InMemoryPlane(), reads.ServedStores([0])
+    with serving(metadata_api.routes(stores)) as address, httpx.Client(trust_env=False) as http:
+        shards = [HttpMetadataReads(HttpShard(http, "metadata", address, shard)) for shard in (0, 1)]
+        with pytest.raises(UnreachableError, match="cannot answer now: shard 0 is not ready"):
+            shards[0].volumes()
+        with pytest.raises(PlaneError, match="shard 1 is not served here") as caught:
+            shards[1].volumes()
+        assert caught.value.code == "WRONG_SHARD"
+        stores[0] = plane.processes["metadata", 0].store
+        assert shards[0].volumes() == []
+
+
 def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None:
     direct, over_http = served.client.metadata(0), served.metadata()
     snapshot_id = served.client.snapshots(0).snapshot("vol1", "tree", "snap1").snapshot_id
@@ -147,6 +163,41 @@ def test_reads_of_snapshots_and_blocks_come_back_as_they_were(served: Reads) -> 
     assert served.client.plane.run_until(lambda: served.scm().totals().inventory_blocks == 3)
     assert served.scm().exist(runs) == [not number % 2 for number in range(25_000)]
     assert served.scm().totals() == served.client.scm(0).totals()
+
+
+def test_the_cells_of_a_bucket_come_in_pages_and_all_of_them(served: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, over_http, place = served.client, served.metadata(), ("vol1", "tree")
+    for number in range(2):
+        client.submit(0, PutKey(*place, f"later-{number}", 10, ""))
+        client.request(0, CreateSnapshot(*place, f"later-{number}"))
+        assert not client.answer(0, client.submit(0, DeleteKey(*place, f"later-{number}"))).error
+    whole = over_http.space(*place)
+    assert len(whole.cells) > 2
+    first = over_http.space(*place, limit=1)
+    assert replace(first, cells=whole.cells) == whole
+    assert first.cells == whole.cells[:1]
+    last = whole.cells[-1]
+    assert over_http.space(*place, start_after=f"{last.first_holder}:{last.last_holder}").cells == ()
+    for rows in (1, 2, len(whole.cells)):
+        monkeypatch.setattr(space_pages, "PAGE_ROWS", rows)
+        assert tuple(space_pages.all_cells(over_http, *place)) == whole.cells
+    for malformed in ("7", "7:", ":7", "a:b", "1:2:3", "-1:2", "1:2 ", "1" * 20 + ":1"):
+        with pytest.raises(PlaneError, match="start_after") as refused:
+            over_http.space(*place, start_after=malformed)
+        assert refused.value.code == "INVALID_REQUEST"
+
+
+def test_buckets_that_are_held_back_come_in_pages(served: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = served.client
+    for number in range(5):
+        client.submit(0, CreateBucket("vol1", f"held-{number}", BucketLayout.OBJECT_STORE))
+        pause = SetCollector("vol1", f"held-{number}", CollectorState.PAUSED, "a test")
+        assert not client.answer(0, client.submit(0, pause)).error
+    whole = client.metadata(0).collector()
+    assert [line.bucket for line in whole] == ["", *(f"held-{number}" for number in range(5))]
+    for rows in (1, 2, 5, 6):
+        monkeypatch.setattr(http_reads, "MAX_PAGE_ROWS", rows)
+        assert served.metadata().collector() == whole
 
 
 def test_reads_about_space_come_back_as_they_were(served: Reads) -> None:
@@ -200,7 +251,7 @@ def test_a_diff_comes_back_as_it_was(served: Reads) -> None:
     (job,) = over_http.diff_jobs("vol1", "tree")
     assert (job.status, job.entry_count, job.from_snapshot_id) == (DiffStatus.DONE, 1, snapshot_id)
     assert over_http.diff_job(job.job_id) == job
-    assert over_http.diff_entries(job.job_id, start_after=1) == []
+    assert over_http.diff_entries(job.job_id, start_after=1, limit=10) == []
     with pytest.raises(PlaneError, match="nothing to cancel") as caught:
         over_http.cancel_diff(job.job_id)
     assert caught.value.code == "DIFF_NOT_DONE"

@@ -204,11 +204,13 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
     start = own_schema("KeyStart")["fields"]
     assert head[: len(start)] == start
     assert own_schema("DeletedKeyRow")["fields"][0]["type"] == "deepclean.KeyRow"
-    assert own_schema("ClaimedRow")["fields"][0]["type"] == "deepclean.DeletedKeyRow"
+    *front, version = own_schema("ClaimedRow")["fields"]
+    assert front == own_schema("ClaimedHead")["fields"]
+    assert version["type"] == "deepclean.DeletedKeyRow"
 
 
-@given(record_values(records.DeletedKeyRow), LONG)
-def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim_txn: int) -> None:
+@given(record_values(records.DeletedKeyRow), st.binary())
+def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, facts: bytes) -> None:
     key = codec(records.KeyRow).encode(row.key)
     rest = {
         "death": row.death,
@@ -218,14 +220,20 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, claim
         "shadow_hour": row.shadow_hour,
     }
     deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
-    claimed = codec(records.ClaimedRow).encode_around(
-        deleted, {"claim_txn": claim_txn, "facts": b"why", "numbers": b"7"}
-    )
-    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(row, claim_txn, b"why", b"7")
+    claimed = codec(records.ClaimedRow).encode_before_last({"facts": facts, "numbers": b"7"}) + deleted
+    assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(facts, b"7", row)
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
-    assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted, claimed)] == [head] * 3
+    assert [codec(records.KeyHead).decode_head(encoded) for encoded in (key, deleted)] == [head] * 2
+    assert codec(records.ClaimedHead).decode_head(claimed) == records.ClaimedHead(facts, b"7")
     start = records.KeyStart(row.key.object_id, row.key.birth, row.key.size_bytes)
-    assert [codec(records.KeyStart).decode_head(encoded) for encoded in (key, deleted, claimed)] == [start] * 3
+    assert [codec(records.KeyStart).decode_head(encoded) for encoded in (key, deleted)] == [start] * 2
+
+
+@pytest.mark.parametrize("fields", [{}, {"facts": b"", "numbers": b"", "more": 1}, {"facts": b""}])
+def test_a_row_that_does_not_end_with_what_is_passed_on_is_refused(fields: dict[str, Any]) -> None:
+    """A field that is added behind the last one would be missing, and the row be taken for another one."""
+    with pytest.raises(TypeError, match="ClaimedRow ends with version"):
+        codec(records.ClaimedRow).encode_before_last(fields)
 
 
 def test_a_head_that_is_cut_short_is_refused() -> None:

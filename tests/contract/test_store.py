@@ -11,21 +11,34 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
 
 from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
 from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
 from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
+from services.storage.rocks_backups import RocksCopy
+from services.storage.rocks_checkpoints import Checkpoints
 from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
-from services.storage.store import Batch, Store, prefix_end
+from services.storage.store import Batch, Reader, Store, prefix_end
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)
@@ -314,10 +327,43 @@ def test_checkpoints_are_listed_and_removed_by_name(store: Store) -> None:
         store.open_checkpoint("../up")
 
 
+def test_a_checkpoint_made_anew_outlives_the_readers_of_the_removed_one(store: Store) -> None:
+    """A take that is applied again, while somebody looks into the checkpoint of its first time."""
+    views = []
+    for value in (b"1", b"2", b"3"):
+        store.write({"fileTable": {b"/a": value}})
+        store.remove_checkpoint("again")
+        store.checkpoint("again")
+        assert store.checkpoints() == ["again"]
+        views.append(store.open_checkpoint("again"))
+    assert [view.get("fileTable", b"/a") for view in views] == [b"1", b"2", b"3"]
+    for view in views:
+        view.close()
+        assert store.checkpoints() == ["again"]
+        newest = store.open_checkpoint("again")
+        assert list(newest.scan("fileTable", b"", BEYOND)) == [(b"/a", b"3")]
+        newest.close()
+    store.remove_checkpoint("again")
+    assert store.checkpoints() == []
+    with pytest.raises(KeyError):
+        store.open_checkpoint("again")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A view of a checkpoint that stays open, and what it has to show."""
+
+    view: Reader
+    rows: dict[bytes, bytes]
+    reopened: int
+    """How often the store had been opened anew."""
+
+
 class StoreAgainstDict(RuleBasedStateMachine):
-    """Any sequence of writes, checkpoints and reopenings, against plain dicts."""
+    """Any sequence of writes, checkpoints, readers that stay and reopenings, against plain dicts."""
 
     kept = Bundle("kept")
+    held = Bundle("held")
     keys = st.one_of(
         st.builds(b"/%d/%d/%d/%s".__mod__, st.tuples(*[st.integers(0, 300)] * 3, st.binary(max_size=3))),
         st.binary(min_size=1, max_size=6),
@@ -333,7 +379,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def start(self) -> None:
         self.model: dict[str, dict[bytes, bytes]] = {"fileTable": {}, "outbox": {}}
         self.kept_models: dict[str, dict[bytes, bytes]] = {}
-        self.made = 0
+        self.made = self.reopened = 0
         self.store = self.open_store()
 
     @rule(
@@ -373,6 +419,24 @@ class StoreAgainstDict(RuleBasedStateMachine):
         if name in self.kept_models:
             del self.kept_models[name]
 
+    @rule(name=kept)
+    def make_anew(self, name: str) -> None:
+        self.store.remove_checkpoint(name)
+        self.store.checkpoint(name)
+        self.kept_models[name] = dict(self.model["fileTable"])
+
+    @rule(target=held, name=kept)
+    def hold(self, name: str) -> MultipleResults[Held]:
+        if name not in self.kept_models:
+            return multiple()
+        return multiple(Held(self.store.open_checkpoint(name), self.kept_models[name], self.reopened))
+
+    @rule(held=consumes(held))
+    def let_go(self, held: Held) -> None:
+        if held.reopened == self.reopened:  # else it was closed with its store
+            assert list(held.view.scan("fileTable", b"", BEYOND)) == sorted(held.rows.items())
+            held.view.close()
+
     @rule()
     def open_again(self) -> None:
         self.reopen()
@@ -409,6 +473,7 @@ class RocksAgainstDict(StoreAgainstDict):
     def reopen(self) -> None:
         self.store.close()
         self.store = open_rocks(self.directory)
+        self.reopened += 1
 
     def teardown(self) -> None:
         if hasattr(self, "directory"):
@@ -499,6 +564,7 @@ def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
 CRASHING_WRITER = """
 import os, sys
 from pathlib import Path
+from typing import Any
 from tests.contract.test_store import open_rocks
 store = open_rocks(Path(sys.argv[1]))
 for number in range(50):
@@ -541,6 +607,45 @@ def test_half_made_and_half_removed_checkpoints_are_gone_after_a_start(tmp_path:
     store.close()
 
 
+def test_the_writer_does_not_wait_for_a_checkpoint_that_is_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_rocks(tmp_path)
+    store.checkpoint("slow")
+    store.checkpoint("dropped")
+    begun, may_go_on, open_handle = threading.Event(), threading.Event(), Checkpoints._open
+
+    def slow_open(self: Checkpoints, path: Path) -> Any:
+        begun.set()
+        assert may_go_on.wait(30)
+        return open_handle(self, path)
+
+    monkeypatch.setattr(Checkpoints, "_open", slow_open)
+    house = threading.Thread(target=store.trim_checkpoints)
+    house.start()
+    assert begun.wait(30)
+    store.checkpoint("taken")
+    store.remove_checkpoint("dropped")
+    assert sorted(store.checkpoints()) == ["slow", "taken"]
+    may_go_on.set()
+    house.join()
+    assert [path.parent.name for path in (tmp_path / "checkpoints").glob("*/TRIMMED")]
+    store.close()
+
+
+def test_removed_checkpoints_do_not_pile_up_where_nobody_keeps_house(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.storage.rocks_checkpoints.MOST_LEFT", 2)
+    store = open_rocks(tmp_path)
+    for number in range(5):
+        store.checkpoint(f"{number}")
+        store.remove_checkpoint(f"{number}")
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [".removing-3", ".removing-4"]
+    store.close()
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
 def test_a_checkpoint_in_use_is_removed_when_its_last_reader_ends(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     store.write({"fileTable": {b"/%03d" % number: b"x" for number in range(100)}})
@@ -555,7 +660,83 @@ def test_a_checkpoint_in_use_is_removed_when_its_last_reader_ends(tmp_path: Path
     assert len(list(second.scan("fileTable", b"/", b"0"))) == 100
     assert (tmp_path / "checkpoints" / "used").is_dir()
     second.close()
+    assert store.checkpoints() == []
+    assert list((tmp_path / "checkpoints").iterdir()), "whoever lets go of it, as the writer may, deletes no files"
+    store.trim_checkpoints()
     assert list((tmp_path / "checkpoints").iterdir()) == []
+    store.close()
+
+
+def image_of(directory: Path, image: Path) -> RocksStore:
+    """What a machine that stops now finds at its next start."""
+    shutil.copytree(directory, image, copy_function=shutil.copy2)
+    return open_rocks(image)
+
+
+def test_a_crash_keeps_the_checkpoint_that_was_made_last_and_no_removed_one(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path / "store")
+    store.write({"fileTable": {b"/a": b"1"}})
+    store.checkpoint("again")
+    held = [store.open_checkpoint("again")]
+    store.remove_checkpoint("again")
+    image = image_of(tmp_path / "store", tmp_path / "removed")
+    assert image.checkpoints() == []
+    image.close()
+    for value in (b"2", b"3"):
+        store.write({"fileTable": {b"/a": value}})
+        store.remove_checkpoint("again")
+        store.checkpoint("again")
+        held.append(store.open_checkpoint("again"))
+    image = image_of(tmp_path / "store", tmp_path / "anew")
+    assert image.checkpoints() == ["again"]
+    view = image.open_checkpoint("again")
+    assert view.get("fileTable", b"/a") == b"3"
+    view.close()
+    assert [path.name for path in (tmp_path / "anew" / "checkpoints").iterdir()] == ["again"]
+    image.close()
+    for view in held:
+        view.close()
+    store.trim_checkpoints()
+    assert len(list((tmp_path / "store" / "checkpoints").iterdir())) == 1
+    store.close()
+
+
+def test_a_copy_and_a_backup_have_the_checkpoint_that_was_made_last(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path / "store")
+    store.write({"fileTable": {b"/a": b"1"}})
+    store.checkpoint("again")
+    held = store.open_checkpoint("again")
+    store.remove_checkpoint("again")
+    with pytest.raises(KeyError):
+        store.copy_checkpoint("again", tmp_path / "store" / "copies" / "none")
+    store.write({"fileTable": {b"/a": b"2"}})
+    store.checkpoint("again")
+    assert store.checkpoint_sizes()[0] == 1
+    store.back_up_to(tmp_path / "store" / "backup")
+    store.copy_checkpoint("again", tmp_path / "store" / "backup" / "checkpoints" / "copied")
+    copy = RocksCopy(tmp_path / "store" / "backup", FAMILIES, CHECKPOINTED)
+    for name in ("again", "copied"):
+        view = copy.open_checkpoint(name)
+        assert view.get("fileTable", b"/a") == b"2"
+        view.close()
+    copy.close()
+    backed_up = (tmp_path / "store" / "backup" / "checkpoints").iterdir()
+    assert sorted(path.name for path in backed_up) == ["again", "copied"]
+    held.close()
+    store.close()
+
+
+def test_trimming_takes_the_checkpoint_that_was_made_last(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    store.write({"fileTable": {b"/a": b"1"}, "outbox": {b"/a": os.urandom(1_000)}})
+    store.checkpoint("again")
+    held = store.open_checkpoint("again")
+    store.remove_checkpoint("again")
+    assert store.trim_checkpoints() == 0
+    store.checkpoint("again")
+    assert (store.trim_checkpoints(), store.trim_checkpoints()) == (1, 0)
+    held.close()
+    assert store.checkpoints() == ["again"]
     store.close()
 
 

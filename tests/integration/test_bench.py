@@ -55,6 +55,7 @@ EXPECTED = {
     "explain": ["explain"],
     "snapshot-among-many": ["snapshot-among-many"],
     "drop": ["drop/nothing-alone", "drop/sweeps-for-nothing", "drop/much-alone"],
+    "longest-apply": ["longest-apply"],
 }
 NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "diff")
 MAY_BE_ZERO = ("disk/checkpoint", "drop/sweeps-for-nothing")

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataReply, PutKey
-from schemas.topics import METADATA_REPLIES, TOPICS
-from services.client.errors import PlaneTimeoutError, UnreachableError
+from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
+from services.client.errors import AnswerGoneError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.metadata.service import MetadataService
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.stack import TOPIC_SETTINGS
 from services.runtime.clock import SystemClock
+from services.runtime.errors import RetryableError
 from services.runtime.kafka import KafkaLog
+from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 SHARDS = 2
+TOPIC_BYTES = 1_000_000
+"""What the topic of commands takes here; the client would send larger messages."""
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of its own: the plane's topics have fixed names."""
     with EmbeddedBroker(tmp_path_factory.mktemp("plane")) as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        settings = {topic.name: TOPIC_SETTINGS for topic in TOPICS}
+        settings[METADATA_COMMANDS.name] = {**TOPIC_SETTINGS, "max.message.bytes": str(TOPIC_BYTES)}
+        create_topics(broker.bootstrap_servers, settings, SHARDS)
         yield broker.bootstrap_servers
 
 
@@ -45,7 +58,8 @@ def metadata_running(servers: str) -> Iterator[None]:
     def run() -> None:
         while not stop.is_set():
             for runner in runners:
-                runner.step(0.01)
+                with contextlib.suppress(RetryableError):  # as when a test has stopped the broker
+                    runner.step(0.01)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -81,6 +95,8 @@ def test_answers_find_their_commands_in_any_order_of_asking(servers: str) -> Non
             txns = [replies[put].txn for put in puts if put[0] == shard]
             assert txns == list(range(txns[0], txns[0] + 3_000))
         assert plane.answer(0, 1).error in ("", "VOLUME_ALREADY_EXISTS")
+        with pytest.raises(AnswerGoneError, match="fetched before"):  # at once, and not after a minute of waiting
+            plane.answer(0, 1)
         with pytest.raises(ValueError, match="was not sent"):
             plane.answer(0, 10_000)
 
@@ -112,6 +128,76 @@ def test_silence_ends_in_an_error_and_a_repeated_answer_is_taken_once(servers: s
         assert plane.answer(0, numbers[0]).txn == 7
     with metadata_running(servers):  # what nobody answered is in the log and does not disturb the next test
         pass
+
+
+def _noise(length: int) -> str:
+    """Text that no compression makes shorter."""
+    return os.urandom(length // 2).hex()
+
+
+def test_what_the_broker_refuses_fails_alone(servers: str) -> None:
+    with metadata_running(servers), plane_of(servers) as plane:
+        too_large_for_the_topic = PutKey("refused", "bucket", "key", 1, _noise(2 * TOPIC_BYTES))
+        too_large_for_any = PutKey("refused", "bucket", "key", 1, _noise(2 * MAX_CHANGE_MESSAGE_BYTES))
+        number = plane.submit(0, too_large_for_the_topic)
+        with pytest.raises(NotDeliveredError, match="it was not carried out") as refused:
+            plane.answer(0, number)
+        assert not refused.value.may_be_applied
+        with pytest.raises(NotDeliveredError, match="it was not carried out"):
+            plane.submit(0, too_large_for_any)
+        again = plane.submit(0, CreateVolume("refused"))
+        assert again == number + 1
+        assert plane.answer(0, again).error in ("", "VOLUME_ALREADY_EXISTS")
+
+
+def _stands_still(process_id: int) -> bool:
+    """Whether each thread of a process has come to its stop: until then some answer."""
+    threads = Path(f"/proc/{process_id}/task").glob("*/status")
+    return all("\nState:\tT" in thread.read_text() for thread in threads)
+
+
+def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.client.kafka_commands.DELIVERY_SECONDS", 2.0)
+    with EmbeddedBroker(tmp_path) as broker:
+        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        with metadata_running(broker.bootstrap_servers), plane_of(broker.bootstrap_servers) as plane:
+            assert plane.answer(0, plane.submit(0, CreateVolume("before"))).error == ""
+            process_id = broker.process_id
+            assert process_id is not None
+            os.kill(process_id, signal.SIGSTOP)
+            eventually(partial(_stands_still, process_id))
+            try:
+                number = plane.submit(0, CreateVolume("meanwhile"))
+                with pytest.raises(NotDeliveredError, match="whether it was carried out") as failed:
+                    plane.answer(0, number)
+            finally:
+                os.kill(process_id, signal.SIGCONT)
+            assert failed.value.may_be_applied
+            assert plane.answer(0, plane.submit(0, CreateVolume("before"))).error == "VOLUME_ALREADY_EXISTS"
+
+
+def test_answers_are_read_again_after_an_error(servers: str) -> None:
+    with plane_of(servers) as plane:
+        commands = plane._commands()
+        failed = threading.Event()
+
+        def breaks_once(messages: list[Any]) -> None:
+            del commands._take
+            failed.set()
+            raise KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET))
+
+        commands._take = breaks_once  # type: ignore[method-assign]
+        number = plane.submit(0, CreateVolume("read-again"))
+        with metadata_running(servers):
+            assert failed.wait(30)
+            with pytest.raises(NotDeliveredError, match=r"cannot be read .* whether it was carried out"):
+                plane.answer(0, number)
+            for _ in range(2):  # the first may have been sent while the place to read on was looked for
+                with contextlib.suppress(NotDeliveredError):
+                    reply = plane.answer(0, plane.submit(0, CreateVolume("read-again")))
+            assert reply.error == "VOLUME_ALREADY_EXISTS"
 
 
 def test_no_use_in_waiting_is_noticed(servers: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, schema_fingerprint
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.client.ledger_reads import LedgerFilter, read_ledger
@@ -20,8 +20,17 @@ from services.plane.in_memory import InMemoryPlane
 from services.plane.verify_run import verify_shard
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import LogRecord
+from streaming import written_messages
 from streaming.errors import StopError
-from streaming.ledger import CHECKPOINT_DIRECTORY, MARKS_DIRECTORY, ROWS_DIRECTORY, ExportOptions, export
+from streaming.ledger import (
+    CHECKPOINT_DIRECTORY,
+    MARKS_DIRECTORY,
+    ROWS_DIRECTORY,
+    UNREADABLE_DIRECTORY,
+    Exported,
+    ExportOptions,
+    export,
+)
 from tests.property.test_ledger import played, verified
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -80,20 +89,20 @@ def test_each_row_is_exported_once(broker: str, plane: InMemoryPlane, session: S
     options = ExportOptions(broker, tmp_path / "exported", max_messages_per_batch=2)
     told = [asdict(row) for _, row in read_ledger(plane.log, 0, LedgerFilter())]
     expected = [{"shard": 0, **row.pop("claim"), **row} for row in told]
-    assert export(session, options) == len(expected)
+    assert export(session, options) == Exported(len(expected), 0)
     found = _exported(session, options.directory)
     key = sorted(expected[0])
     assert sorted([row[name] for name in key] for row in found) == sorted(
         [row[name] for name in key] for row in expected
     )
-    assert export(session, options) == 0, "there is nothing new"
+    assert export(session, options) == Exported(0, 0), "there is nothing new"
     records = plane.log.records(LEDGER.name, 0)
     newest = codec(LedgerRows).decode(records[-1].value)
     following = replace(newest, finish_txn=newest.finish_txn + 1)
     new = records[-1]._replace(value=codec(LedgerRows).encode(following))
     _send(broker, LEDGER.name, [*records, new, new, *records])
     rows_of_new = len(following.claim_places)
-    assert export(session, options) == rows_of_new, "what comes again counts once"
+    assert export(session, options) == Exported(rows_of_new, 0), "what comes again counts once"
     assert len(_exported(session, options.directory)) == len(expected) + rows_of_new
     (mark,) = {file.name for file in (options.directory / MARKS_DIRECTORY).iterdir()} - _older(options.directory)
     assert mark.endswith(".json")
@@ -117,3 +126,83 @@ def test_what_was_exported_without_its_checkpoint_is_refused(
     (options.directory / CHECKPOINT_DIRECTORY).rename(tmp_path / "elsewhere")
     with pytest.raises(StopError, match="has rows and no checkpoint"):
         export(session, options)
+
+
+def _release_a_later_schema(monkeypatch: pytest.MonkeyPatch) -> JsonSchema:
+    """From now on the job is a newer one: it knows a schema with a field more."""
+    (released,) = released_schemas(LedgerRows.__name__)
+    note = {"name": "note", "type": "long", "default": 0, "doc": "None yet."}
+    later = {**released, "fields": [*released["fields"], note]}
+    monkeypatch.setattr(written_messages, "released_schemas", lambda _: iter((released, later)))
+    return later
+
+
+def test_every_released_schema_is_exported_and_what_is_none_is_put_aside(
+    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be read stops nothing: whatever is behind it is exported in the same run."""
+    options = ExportOptions(broker, tmp_path / "exported")
+    export(session, options)
+    record = plane.log.records(LEDGER.name, 0)[-1]
+    newest = codec(LedgerRows).decode(record.value)
+    first = newest.finish_txn + 1_000
+    following = [replace(newest, finish_txn=first + number) for number in range(4)]
+    encoded = [codec(LedgerRows).encode(one) for one in following]
+    later = _release_a_later_schema(monkeypatch)
+    beyond = replace(following[2], claim_places=tuple(len(newest.claims) for _ in newest.claim_places))
+    shorter = replace(following[2], claim_places=newest.claim_places[1:])
+    bad = [
+        record._replace(value=b"none"),
+        record._replace(value=encoded[2] + b"\0"),
+        record._replace(value=encoded[2], fingerprint=b"none"),
+        record._replace(value=codec(LedgerRows).encode(beyond)),
+        record._replace(value=codec(LedgerRows).encode(shorter)),
+    ]
+    good = [
+        record._replace(value=encoded[0]),
+        record._replace(value=encoded[1] + b"\x0e", fingerprint=schema_fingerprint(later)),
+        record._replace(value=encoded[3]),
+    ]
+    before = len(_exported(session, options.directory))
+    _send(broker, LEDGER.name, [bad[0], good[0], *bad[1:], good[1], good[2]])
+    rows = 3 * len(newest.claim_places)
+    assert export(session, options) == Exported(rows, len(bad))
+    new = {row["finish_txn"] for row in _exported(session, options.directory)} - set(range(first))
+    assert new == {first, first + 1, first + 3}
+    assert len(_exported(session, options.directory)) == before + rows
+    aside = session.read.parquet(str(options.directory / UNREADABLE_DIRECTORY)).orderBy("offset").collect()
+    assert [(row["error"], bytes(row["value"])) for row in aside] == [
+        ("DecodeError" if number < 3 else "ColumnsError", one.value) for number, one in enumerate(bad)
+    ]
+
+
+def test_a_message_of_a_newer_plane_ends_the_export_and_a_newer_job_goes_on_there(
+    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the last test: what it sends, and the one before it, only the newer job can read."""
+    options = ExportOptions(broker, tmp_path / "exported")
+    record = plane.log.records(LEDGER.name, 0)[-1]
+    newest = codec(LedgerRows).decode(record.value)
+    first = newest.finish_txn + 2_000
+    encoded = [codec(LedgerRows).encode(replace(newest, finish_txn=first + number)) for number in range(3)]
+    with monkeypatch.context() as newer:
+        later = _release_a_later_schema(newer)
+        export(session, options)
+        before = _files(options.directory)
+        good = [record._replace(value=value) for value in encoded]
+        good[1] = record._replace(value=encoded[1] + b"\x0e", fingerprint=schema_fingerprint(later))
+        _send(broker, LEDGER.name, [record._replace(value=b"none"), *good])
+    for _ in range(2):
+        with pytest.raises(StopError, match=r"^Message \d+ of shard 0 of .*newer deepclean"):
+            export(session, options)
+        assert _files(options.directory) == before, "neither rows nor marks, and nothing is put aside"
+    _release_a_later_schema(monkeypatch)
+    assert export(session, options) == Exported(3 * len(newest.claim_places), 1)
+    exported = {row["finish_txn"] for row in _exported(session, options.directory)}
+    assert exported >= {first, first + 1, first + 2}
+
+
+def _files(directory: Path) -> set[Path]:
+    """All that an export has written, but for Spark's own place."""
+    places = (directory / name for name in (ROWS_DIRECTORY, UNREADABLE_DIRECTORY, MARKS_DIRECTORY))
+    return {file for place in places for file in place.rglob("*")}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
+from services.domain.chain_view import ChainView
 from streaming.batch_plans import PARTITIONS_OF_ONE_TASK, BatchPlans
-from streaming.prepared_plan import PreparedPlan, partition_count, without_rows
+from streaming.prepared_plan import PreparedPlan, handed_in, partition_count, use_here, without_rows, worked_out_once
+from streaming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
@@ -39,12 +43,11 @@ def frame(session: SparkSession, batch: Batch, partitions: int = 3) -> DataFrame
 
 
 def sums(rows: DataFrame) -> DataFrame:
-    """Joined with a table that is broadcast, shuffled, observed, and exploded."""
+    """Joined with a table that is broadcast, shuffled, and exploded."""
     names = rows.sparkSession.createDataFrame([(0, "zero"), (1, "one")], "place int, name string")
     joined = rows.join(functions.broadcast(names), "place", "left")
     grouped = joined.groupBy("name").agg(functions.collect_list("weight").alias("weights"))
-    observed = grouped.observe("outcome", functions.sum(functions.size("weights")).alias("rows"))
-    return observed.select("name", functions.explode("weights").alias("weight")).where(col("weight") != 2)
+    return grouped.select("name", functions.explode("weights").alias("weight")).where(col("weight") != 2)
 
 
 def said(of: DataFrame) -> list[tuple[str, int]]:
@@ -58,22 +61,59 @@ def test_a_kept_plan_says_what_a_new_one_says(session: SparkSession, is_coalesce
     for batch in (*BATCHES, *reversed(BATCHES)):
         rows = frame(session, batch)
         for _ in range(2):
-            planned = plan.over(rows)
-            assert said(planned.frame) == said(sums(rows))
-            assert (planned.observed()["rows"] or 0) == len(batch)
+            assert said(plan.over(rows)) == said(sums(rows))
 
 
-def test_a_plan_that_observes_nothing_is_refused(session: SparkSession) -> None:
-    with pytest.raises(ValueError, match="CollectMetrics"):
-        PreparedPlan(frame(session, []).where("weight > 0"))
+def test_a_plan_runs_over_the_rows_of_any_frame(session: SparkSession) -> None:
+    plan = PreparedPlan(sums(without_rows(frame(session, []))))
+    chosen = frame(session, BATCHES[-1]).where("place = 1")
+    assert said(plan.over(handed_in(chosen))) == said(sums(chosen))
+
+
+def test_a_plan_runs_in_any_thread_that_says_whose_session_it_is(session: SparkSession) -> None:
+    plan = PreparedPlan(sums(without_rows(frame(session, []))))
+    batch = frame(session, BATCHES[-1])
+    found: list[list[tuple[str, int]]] = []
+
+    def run() -> None:
+        use_here(session)
+        found.append(said(plan.over(batch)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [said(sums(batch))]
+
+
+def test_rows_that_are_kept_are_worked_out_once_and_let_go(session: SparkSession) -> None:
+    counted = session.sparkContext.accumulator(0)
+
+    def count(row: tuple[int, int]) -> tuple[int, int]:
+        counted.add(1)
+        return row
+
+    made = session.createDataFrame(session.sparkContext.parallelize(BATCHES[0], 3).map(count), TYPE)
+    places = PreparedPlan(without_rows(made).select("place"))
+    with worked_out_once(made) as kept:
+        before = counted.value
+        assert sorted(row["place"] for row in places.over(kept).collect()) == [0, 0, 1, 2]
+        assert kept.where("weight > 1").count() == 3
+        assert counted.value - before == len(BATCHES[0])
+        assert stored(session) == 1
+    assert stored(session) == 0
+
+
+def stored(session: SparkSession) -> int:
+    """How many frames Spark keeps."""
+    java: Any = session.sparkContext._jsc
+    return int(java.getPersistentRDDs().size())
 
 
 def test_little_is_read_by_one_task_and_much_by_many(session: SparkSession) -> None:
     plans = BatchPlans()
-    view = session.createDataFrame(
-        [], "shard int, bucket_id bigint, previous_cells array<bigint>, taken_cells array<bigint>"
-    )
+    view = ViewTable(session).frame([ChainView()], set())
     for partitions, tasks in ((1, 1), (PARTITIONS_OF_ONE_TASK, 1), (PARTITIONS_OF_ONE_TASK + 1, 2)):
         messages = session.createDataFrame(session.sparkContext.parallelize([], partitions), MESSAGE_TYPE)
         assert partition_count(messages) == partitions
-        assert partition_count(plans.over(messages, view, "array(0L)").frame) == tasks
+        with plans.over(messages, view, "array(0L)") as judged:
+            assert partition_count(judged.to_send) == tasks

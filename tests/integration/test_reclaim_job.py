@@ -11,17 +11,19 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from io import BytesIO
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
+import fastavro
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import FINGERPRINT_HEADER, codec, released_schemas
 from schemas.records import (
     Barrier,
     ChainDrop,
@@ -47,18 +49,19 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
+from services.domain.full_chain import in_parts
 from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.home import jars_directory
+from streaming.barriers import BarrierSender
 from streaming.batch import DEAD_LETTER_BYTES
 from streaming.batch_plans import PARTITIONS_OF_ONE_TASK
-from streaming.chain import ChainReader
-from streaming.errors import ChainError, TopicError
+from streaming.errors import TopicError, TryAgainError
 from streaming.inputs import TOPIC_IDS_FILE, check_inputs
 from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from streaming.metrics import ReclaimMetrics
-from streaming.reclaim import MESSAGES_PER_TASK, ReclaimJob, ReclaimOptions
+from streaming.reclaim import LONGEST_WAIT_MS, MESSAGES_PER_TASK, PREMATURE_SECONDS, ReclaimJob, ReclaimOptions
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 from tests.waiting import eventually
 
@@ -75,11 +78,14 @@ class Wire:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.views = [ChainView() for _ in range(SHARDS)]
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 1})
+        self.views = [ChainView() for _ in range(SHARDS + 1)]
+        self.connect()
         self._next_offsets: Counter[tuple[str, int]] = Counter()
         self._barriers = count(1)
         self._buckets = count(256)
+
+    def connect(self) -> None:
+        self._producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 1})
 
     def new_bucket(self) -> int:
         return next(self._buckets)
@@ -124,10 +130,31 @@ class Wire:
         assert offset >= 0
         return offset
 
-    def settle(self, shard: int = 0) -> dict[Topic, list[Any]]:
-        """Send a barrier, and read all topics up to where it comes out."""
+    def whole_chain(self, shard: int) -> int:
+        """Have a shard's whole chain written, a bucket and one of its snapshots in each part; says its version."""
+        view = self.views[shard]
+        encoder = codec(SnapshotChainRecord)
+        for part in in_parts(view.buckets(), max_cells=2):
+            marker = SnapshotChainRecord(view.version, view.version, part)
+            self._send(SNAPSHOT_CHAIN, encoder.encode(marker), [(FINGERPRINT_HEADER, encoder.fingerprint)], shard)
+        return view.version
+
+    def break_chain(self, shard: int) -> None:
+        """Send what is no marker."""
+        self._send(SNAPSHOT_CHAIN, b"\xff", [(FINGERPRINT_HEADER, codec(SnapshotChainRecord).fingerprint)], shard)
+
+    def barrier(self, shard: int = 0) -> Barrier:
+        """Send a barrier."""
         barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "")
         self.send_bytes(codec(DeletedEntries).encode(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard)
+        return barrier
+
+    def settle(self, shard: int = 0) -> dict[Topic, list[Any]]:
+        """Send a barrier, and read all topics up to where it comes out."""
+        return self.read_up_to(self.barrier(shard), shard)
+
+    def read_up_to(self, barrier: Barrier, shard: int = 0) -> dict[Topic, list[Any]]:
+        """Read all topics up to where a barrier comes out."""
         read = {topic: self._read(topic, shard, barrier) for topic in OUTPUTS}
         return {**read, DEAD_LETTERS: self._read(DEAD_LETTERS, shard, None)}
 
@@ -145,7 +172,7 @@ class Wire:
                 writer = dict(message.headers() or [])[FINGERPRINT_HEADER]
                 record = codec(topic.record).decode_message(message.value() or b"", writer)  # type: ignore[arg-type]
                 records.append(record)
-                if barrier is not None and record.barrier == barrier:
+                if barrier is not None and record.barrier and record.barrier.barrier_id == barrier.barrier_id:
                     break
         finally:
             consumer.close()
@@ -160,13 +187,25 @@ class Stand:
     wire: Wire
     session: SparkSession
     checkpoint: Path
+    shards: int = SHARDS
 
     @contextlib.contextmanager
-    def running(self, checkpoint: Path | None = None) -> Iterator[CollectorRegistry]:
+    def running(
+        self,
+        checkpoint: Path | None = None,
+        premature_seconds: float = PREMATURE_SECONDS,
+        longest_wait_ms: int = LONGEST_WAIT_MS,
+    ) -> Iterator[CollectorRegistry]:
         """The job, running while this lasts."""
         registry = CollectorRegistry()
-        options = ReclaimOptions(self.wire.bootstrap_servers, SHARDS, checkpoint or self.checkpoint)
-        check_inputs(options.bootstrap_servers, SHARDS, options.checkpoint)
+        options = ReclaimOptions(
+            self.wire.bootstrap_servers,
+            self.shards,
+            checkpoint or self.checkpoint,
+            longest_wait_ms=longest_wait_ms,
+            premature_seconds=premature_seconds,
+        )
+        check_inputs(options.bootstrap_servers, self.shards, options.checkpoint)
         job = ReclaimJob(self.session, options, ReclaimMetrics(registry))
         ended: list[BaseException | None] = []
 
@@ -182,6 +221,9 @@ class Stand:
         waiting.start()
         try:
             yield registry
+        except BaseException as error:
+            error.add_note(f"the job has ended: {ended}")
+            raise
         finally:
             job.stop()
             waiting.join(30)
@@ -223,14 +265,12 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
     wire.mark(ChainTake(bucket_id, f"{bucket_id}/2", 2, 200), shard)
     version = wire.mark(ChainDrop(bucket_id, f"{bucket_id}/1", 100, 1), shard)
     entries = [
-        DeletedEntry(
-            bucket_id, number, kind, birth, death, sum(txn < death for txn in (100, 200)), version, sweep, page
-        )
-        for number, (kind, birth, death, (sweep, page)) in enumerate(
+        DeletedEntry(bucket_id, number, kind, birth, death, sum(txn < death for txn in (100, 200)), version, *sweep)
+        for number, (kind, birth, death, sweep) in enumerate(
             (kind, birth, death, sweep)
             for kind in DeletedKind
             for birth, death in ((50, 150), (50, 250), (150, 250), (210, 250), (1, 2), (150, 140))
-            for sweep in ((0, 0), (7, 1), (7, 2))
+            for sweep in ((), (7, 1, 30, 0), (7, 1, 30, 1), (7, 2, 31, 0))
         )
     ]
     with stand.running() as registry:
@@ -240,9 +280,11 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
     expected = judge_batch([LoggedEntry(*one) for one in zip(offsets, entries, strict=True)], wire.views[shard])
     assert sorted(rows(read), key=repr) == sorted(row_names(purge.rows for purge in expected.purge_keys), key=repr)
     numbers = {named(entry): entry.snapshots_before_death for entry in entries}
+    is_swept = {named(entry): entry.sweep_id != 0 for entry in entries}
     for purge in read[PURGE_KEYS]:
         assert purge.chain_version == version
         assert list(purge.snapshots_before_death) == [numbers[row] for row in row_names([purge.rows])]
+        assert all(is_swept[row] is purge.is_sweep for row in row_names([purge.rows]))
     assert all_directories(read[PURGE_DIRECTORIES]) == all_directories(expected.purge_directories)
     assert swept(read[SWEEP_RESULTS]) == swept(expected.sweep_results)
     letters = {letter.offset: letter for letter in read[DEAD_LETTERS]}
@@ -262,16 +304,38 @@ def all_directories(messages: list[Any]) -> list[JudgedDirectory]:
     return sorted((one for message in messages for one in message.directories), key=lambda one: one.object_id)
 
 
-def swept(results: list[SweepResult]) -> Counter[tuple[int, int, str]]:
-    """Counts of each page, over all its parts."""
-    total: Counter[tuple[int, int, str]] = Counter()
-    parts = [(result.sweep_id, result.sweep_page, result.first_offset) for result in results if not result.barrier]
-    assert len(set(parts)) == len(parts)
+def swept(results: list[SweepResult]) -> Counter[tuple[Any, ...]]:
+    """Counts of each page, over all its parts, and the rows of each part, whichever result names it."""
+    total: Counter[tuple[Any, ...]] = Counter()
     for result in results:
         if not result.barrier:
-            for name in ("judged_rows", "reclaimable_rows", "reclaimable_directories"):
+            for name in ("reclaimable_rows", "reclaimable_directories"):
                 total[result.sweep_id, result.sweep_page, name] += getattr(result, name)
+            for txn, number, count in parts_of(result):
+                total[result.sweep_id, result.sweep_page, txn, number] = count
     return total
+
+
+def parts_of(result: SweepResult) -> list[tuple[int, int, int]]:
+    """Txn, number and rows of each message that a result names."""
+    parts = result.parts
+    return [] if parts is None else sorted(zip(parts.txns, parts.numbers, parts.rows, strict=True))
+
+
+def test_a_message_of_a_sweep_that_comes_again_is_named_as_it_was(stand: Stand) -> None:
+    """Metadata that starts from an older copy sends again what it sent; whoever counts rows must not count it twice."""
+    wire = stand.wire
+    first = [replace(free_entry(wire, number), sweep_id=7, sweep_page=1, sweep_txn=30) for number in range(3)]
+    second = [replace(entry, sweep_part=1) for entry in first[:2]]
+    for message in (first, second, first):
+        wire.send_together(*message)
+    with stand.running():
+        read = wire.settle()
+        wire.send_together(*second)
+        again = wire.settle()
+    named_parts = {part for result in read[SWEEP_RESULTS] for part in parts_of(result)}
+    assert named_parts == {(30, 0, 3), (30, 1, 2)}
+    assert {part for result in again[SWEEP_RESULTS] for part in parts_of(result)} == {(30, 1, 2)}
 
 
 def test_a_barrier_comes_out_behind_all_that_was_sent_before_it(stand: Stand) -> None:
@@ -368,11 +432,11 @@ def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
         "another kind": (body[:kind_at] + b"\x0e" + body[kind_at + 1 :], NEWEST),
         "endless": (b"\xff" * 40, NEWEST),
         "rows without end": (body[: kind_at + 1] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 20, NEWEST),
-        "text of a gigabyte": (body[:-1] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
+        "text of a gigabyte": (body[:-3] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
         "a billion rows": (b"\x02\x00" + b"\x80\x80\x80\x80\x08" + b"\x02" * 9, NEWEST),
         "a billion rows in a block of nine bytes": (b"\x02\x00" + b"\xff\xff\xff\xff\x07\x12" + b"\x02" * 9, NEWEST),
         "more rows than a list has": (b"\x02\x00" + b"\x80" * 8 + b"\x40" + b"\x02" * 9, NEWEST),
-        "page beyond 32 bits": (body[:-2] + b"\x80\x80\x80\x80\x80\x01\x00", NEWEST),
+        "page beyond 32 bits": (body[:-4] + b"\x80\x80\x80\x80\x80\x01" + b"\x00" * 3, NEWEST),
         "unknown schema": (body, b"\x01" * 8),
         "short fingerprint": (body, NEWEST[:7]),
         "empty fingerprint": (body, b""),
@@ -421,7 +485,10 @@ def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
 
 def test_a_message_without_the_header_is_of_the_first_schema(stand: Stand) -> None:
     wire, entry = stand.wire, free_entry(stand.wire, object_id=78)
-    wire.send_bytes(codec(DeletedEntries).encode(entries_by_columns([entry])), fingerprint=None)
+    written = BytesIO()
+    first = next(iter(released_schemas(DeletedEntries.__name__)))
+    fastavro.schemaless_writer(written, first, asdict(entries_by_columns([entry])))
+    wire.send_bytes(written.getvalue(), fingerprint=None)
     with stand.running():
         read = wire.settle()
     assert rows(read) == [named(entry)]
@@ -450,8 +517,8 @@ def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tm
     file.write_text(json.dumps({**json.loads(file.read_text()), DELETED_ENTRIES.name: "another"}))
     with pytest.raises(TopicError, match="was made anew"):
         check_inputs(broker, SHARDS, tmp_path)
-    with pytest.raises(TopicError, match="has 2 partitions, but --shards says 3"):
-        check_inputs(broker, 3, tmp_path / "other")
+    with pytest.raises(TopicError, match="has 2 partitions, but --shards says 4"):
+        check_inputs(broker, 4, tmp_path / "other")
 
 
 @pytest.fixture
@@ -483,28 +550,151 @@ def test_the_process_answers_and_ends_when_told(
             process.kill()
 
 
-def test_a_broken_chain_ends_the_run_with_one_sentence(
-    stand: Stand, process_arguments: tuple[list[str], dict[str, str]]
-) -> None:
-    """The last test here: from now on nobody can follow the topic."""
+def waiting_messages(registry: CollectorRegistry, shard: int) -> float:
+    return registry.get_sample_value("deepclean_streaming_passed_over_messages", {"shard": str(shard)}) or 0
+
+
+def is_broken(registry: CollectorRegistry, shard: int) -> bool:
+    return registry.get_sample_value("deepclean_streaming_chain_broken", {"shard": str(shard)}) == 1
+
+
+def test_a_broken_chain_keeps_its_own_shard_waiting_and_no_other(stand: Stand) -> None:
+    """What was passed over is judged, in its order, as soon as the whole chain is there, whatever was restarted."""
+    wire, bucket_id = stand.wire, stand.wire.new_bucket()
+    taken = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), 1)
+    held = DeletedEntry(bucket_id, 1, DeletedKind.KEY, 50, 150, 1, taken)
+    free = [replace(held, object_id=number, birth=110) for number in range(2, 7)]
+    with stand.running() as registry:
+        wire.settle(1)
+        wire.break_chain(1)
+        wire.send(held, *free[:2], shard=1)
+        barriers = [wire.barrier(1)]
+        other = free_entry(wire, object_id=401)
+        wire.send(other)
+        assert rows(wire.settle()) == [named(other)]
+        eventually(lambda: waiting_messages(registry, 1) == 4)
+        assert (is_broken(registry, 0), is_broken(registry, 1)) == (False, True)
+        wire.send(*free[2:4], shard=1)
+        eventually(lambda: waiting_messages(registry, 1) == 6)
+    with stand.running() as registry:
+        other = free_entry(wire, object_id=402)
+        wire.send(other)
+        wire.send(free[4], shard=1)
+        assert rows(wire.settle()) == [named(other)]
+        barriers.append(wire.barrier(1))
+        eventually(lambda: waiting_messages(registry, 1) == 8)
+        wire.whole_chain(1)
+        first, second = [wire.read_up_to(barrier, 1) for barrier in barriers]
+        assert {named(one) for one in free[:2]} <= set(rows(first)), "a barrier overtakes nothing"
+        assert sorted(rows(first) + rows(second), key=repr) == [named(one) for one in free]
+        assert first[DEAD_LETTERS] == second[DEAD_LETTERS] == []
+        eventually(lambda: not waiting_messages(registry, 1))
+        assert not is_broken(registry, 1)
+        late = replace(free[0], object_id=9)
+        wire.send(late, shard=1)
+        assert rows(wire.settle(1)) == [named(late)]
+
+
+def test_what_was_passed_over_waits_until_its_barriers_are_out(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = stand.wire
-    registry = CollectorRegistry()
-    options = ReclaimOptions(wire.bootstrap_servers, SHARDS, stand.checkpoint)
-    job = ReclaimJob(stand.session, options, ReclaimMetrics(registry))
-    job.start()
-    wire._send(SNAPSHOT_CHAIN, b"\xff", [(FINGERPRINT_HEADER, codec(SnapshotChainRecord).fingerprint)], 1)
-    entry = free_entry(wire, object_id=301)
-    wire.send(entry)
-    with pytest.raises(ChainError, match=r"Shard 1: the snapshot chain cannot be followed"):
-        job.wait()
-    job.close()
-    assert named(entry) not in rows({PURGE_KEYS: wire._read(PURGE_KEYS, 0, None)})
-    reader = ChainReader(wire.bootstrap_servers, SHARDS)
-    with pytest.raises(ChainError, match="cannot be read"):
-        reader.advance()
-    reader.close()
-    command, environment = process_arguments
-    command += ["--checkpoint", str(stand.checkpoint)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 1
-    assert run.stderr.splitlines()[-1].startswith("Shard 1: the snapshot chain cannot be followed (offset ")
+    entry = replace(free_entry(wire, object_id=451), chain_version=0)
+    with stand.running() as registry:
+        wire.break_chain(1)
+        wire.send(entry, shard=1)
+        barrier = wire.barrier(1)
+        eventually(lambda: waiting_messages(registry, 1) == 2)
+    wire.whole_chain(1)
+
+    def die(*_: object) -> Never:
+        raise TryAgainError("killed before the barriers")
+
+    options = ReclaimOptions(wire.bootstrap_servers, stand.shards, stand.checkpoint)
+    job = ReclaimJob(stand.session, options, ReclaimMetrics(CollectorRegistry()))
+    with monkeypatch.context() as patch:
+        patch.setattr(BarrierSender, "send", die)
+        job.start()
+        with pytest.raises(TryAgainError, match="killed before the barriers"):
+            job.wait()
+        job.close()
+    with stand.running():
+        assert named(entry) in rows(wire.read_up_to(barrier, 1))
+
+
+def test_an_entry_ahead_of_the_chain_waits_alone_until_the_chain_comes(stand: Stand) -> None:
+    wire, bucket_id = stand.wire, stand.wire.new_bucket()
+    version = wire.views[0].version
+    ahead = DeletedEntry(bucket_id, 1, DeletedKind.KEY, 50, 150, 1, version + 1)
+    behind = free_entry(wire, object_id=501)
+    with stand.running() as registry:
+        wire.send(replace(ahead, birth=110), behind)
+        read = wire.settle()
+        assert rows(read) == [named(behind)]
+        assert read[PURGE_KEYS][-1].barrier.work == 3 + 1, "the plane is not settled while it waits"
+    with stand.running() as registry:
+        wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100))
+        eventually(lambda: registry.get_sample_value("deepclean_streaming_premature_messages") == 0)
+        read = wire.settle()
+    assert rows(read) == [named(replace(ahead, birth=110))]
+    assert read[PURGE_KEYS][-1].barrier.work == 3
+    assert read[DEAD_LETTERS] == []
+
+
+def test_an_entry_that_lies_about_the_chain_is_put_aside_once_its_wait_is_over(stand: Stand) -> None:
+    wire = stand.wire
+    lies = [replace(free_entry(wire, object_id=number), chain_version=2**62) for number in (601, 602)]
+    behind = free_entry(wire, object_id=603)
+    with stand.running(premature_seconds=0.0) as registry:
+        first, second = wire.send(*lies, behind)[:2]
+        read = wire.settle()
+        assert rows(read) == [named(behind)]
+        eventually(lambda: registry.get_sample_value("deepclean_streaming_dead_letters_total") == 2)
+        again = wire.settle()
+    letters = read[DEAD_LETTERS] + again[DEAD_LETTERS]
+    assert [(letter.offset, letter.error) for letter in letters] == [
+        (first, "PrematureError"),
+        (second, "PrematureError"),
+    ]
+    assert deleted_entries(codec(DeletedEntries).decode_message(letters[0].value, letters[0].fingerprint)) == lies[:1]
+
+
+def test_a_shard_that_is_added_is_judged_by_the_running_job(stand: Stand) -> None:
+    """The last test here: a partition is never taken away. Its topics get theirs one after the other.
+
+    The source hears of it between two batches, while it waits for a fuller one.
+    """
+    wire, bucket_id, new = stand.wire, stand.wire.new_bucket(), SHARDS
+    with stand.running(longest_wait_ms=4 * LONGEST_WAIT_MS) as registry:
+        wire.settle()
+        add_partition(wire, [DELETED_ENTRIES])
+        early = free_entry(wire, object_id=701)
+        wire.send(replace(early, chain_version=0), shard=new)
+        eventually(lambda: waiting_messages(registry, new) == 1)
+        add_partition(wire, [topic for topic in TOPICS if topic is not DELETED_ENTRIES])
+        version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), new)
+        held = DeletedEntry(bucket_id, 1, DeletedKind.KEY, 50, 150, 1, version)
+        wire.send(held, replace(held, object_id=2, birth=110), shard=new)
+        read = wire.settle(new)
+        assert rows(read) == [named(replace(early, chain_version=0)), named(replace(held, object_id=2, birth=110))]
+        assert read[DEAD_LETTERS] == []
+        other = free_entry(wire, object_id=702)
+        wire.send(other)
+        assert rows(wire.settle()) == [named(other)]
+
+
+def add_partition(wire: Wire, topics: list[Topic]) -> None:
+    create_topics(wire.bootstrap_servers, {topic.name: {} for topic in topics}, SHARDS + 1)
+    wire.connect()  # a producer learns of partitions when it asks again, some minutes later
+    consumer = Consumer({"bootstrap.servers": wire.bootstrap_servers, "group.id": "test"})
+    try:
+        eventually(lambda: all(is_led(consumer, TopicPartition(topic.name, SHARDS)) for topic in topics))
+    finally:
+        consumer.close()
+
+
+def is_led(consumer: Consumer, place: TopicPartition) -> bool:
+    """Whether a partition has its leader, which it gets a moment after it was made."""
+    try:
+        consumer.get_watermark_offsets(place, timeout=30)
+    except KafkaException:
+        return False
+    return True

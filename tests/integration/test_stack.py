@@ -36,7 +36,8 @@ from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.errors import StackError
 from services.plane.plane_file import read_plane_file
-from services.plane.stack import Stack, free_ports
+from services.plane.ports import free_ports
+from services.plane.stack import Stack
 from services.plane.stack_settings import HTTP_PROCESSES, SERVICES, STREAMING
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -23,9 +23,8 @@ from services.domain.table_keys import (
     object_txn,
     tree_key,
 )
-from services.metadata.queries import shard_state
+from services.metadata.queries import live_snapshots, shard_state
 from services.metadata.space import unexpanded_count
-from services.metadata.space_queries import live_snapshots
 from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,

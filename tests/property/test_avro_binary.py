@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import sys
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import fastavro
@@ -20,6 +15,7 @@ from schemas.codec import Codec, DecodeError, codec, resolved_schema
 from schemas.compile import why_not_compiled
 from schemas.compiled import MODULES, compiled_file, is_stale, set_aside
 from tests.contract.test_schemas import record_values
+from tests.interpreted_codec import in_python, interpreted, interpreted_kind
 
 TOPIC_RECORDS = sorted({topic.record for topic in topics.TOPICS}, key=lambda record: record.__name__)
 ROWS = (records.KeyRow, records.DeletedKeyRow, records.ClaimedRow, records.DirectoryRow)
@@ -28,42 +24,6 @@ NUMBERS = {
     "name": "Numbers",
     "fields": [{"name": "values", "type": {"type": "array", "items": "long"}}],
 }
-
-
-@cache
-def interpreted() -> ModuleType:
-    """The module as it is written, whether it is compiled here or not."""
-    file = Path(avro_binary.__file__).parent / "avro_binary.py"
-    spec = importlib.util.spec_from_file_location("interpreted_avro_binary", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def in_python(kind: Any) -> Any:
-    """The same kind, interpreted."""
-    if kind is None:
-        return None
-    same = getattr(interpreted(), type(kind).__name__)
-    if same.__name__ == "Record":
-        return same(kind.record_class, kind.names, [in_python(inner) for inner in kind.kinds])
-    if same.__name__ == "Union":
-        classes = [
-            None if cls is type(None) else cls for cls, _ in sorted(kind.numbers.items(), key=lambda one: one[1])
-        ]
-        return same(classes, [in_python(branch) for branch in kind.branches])
-    if same.__name__ == "Array":
-        return same(in_python(kind.item))
-    if same.__name__ == "Enumeration":
-        return same(kind.members)
-    return same(kind.label) if same.__name__ == "Int" else same()
-
-
-def interpreted_kind(record: type[Any]) -> Any:
-    return in_python(codec(record)._kind)
 
 
 def outcome(module: Any, kind: Any, body: bytes) -> Any:

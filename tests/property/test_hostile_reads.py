@@ -161,7 +161,7 @@ def test_a_snapshot_id_is_no_way_to_another_place(tmp_path: Path, snapshot_id: s
         command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
         log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
     before = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}
-    assert runner.step() == 4
+    assert sum(iter(runner.step, 0)) == 4
     assert before == {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}
     assert {path.name for path in tmp_path.iterdir()} <= {"db", "checkpoints"}
     parameters = {"volume": "vol1", "bucket": "tree", "path": "k"}

@@ -129,7 +129,12 @@ def some_figures(desk: Desk, random: Random) -> SpaceUpdate:
     first = random.choice(txns)
     sizes = tuple(SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(desk.metadata.taken)[:2])
     cells = (SpaceCellValue(first, first, random.randrange(5), 0, 0, 0, 0),)
-    return SpaceUpdate(desk.metadata.txn, random.choice([7, 8]), cells, sizes, *sorted(random.choices(txns, k=2)))
+    oldest, newest = sorted(random.choices(txns, k=2))
+    bucket_id = random.choice([7, 8])
+    name, deleted_ms = {7: "bucket", 8: "other"}[bucket_id], random.choice([0, 0, desk.now_ms + 120_000])
+    return SpaceUpdate(
+        desk.metadata.txn, bucket_id, cells, sizes, oldest, newest, f"vol/{name}" if deleted_ms else "", deleted_ms
+    )
 
 
 def table_rows(desk: Desk) -> dict[str, dict[bytes, bytes]]:

@@ -12,7 +12,7 @@ from pyspark.sql.functions import col
 from schemas.records import ChainDrop, ChainTake, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
-from streaming.rule import HELD, RECLAIMABLE, verdict
+from streaming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict
 from streaming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -32,10 +32,10 @@ def session() -> Iterator[SparkSession]:
 
 def spark_verdicts(session: SparkSession, view: ChainView, rows: list[Row]) -> list[str | None]:
     """What Spark says of each row, by way of the table that the job broadcasts."""
-    table = ViewTable(session, [view]).frame({(0, bucket_id) for bucket_id in view.bucket_ids()})
+    table = ViewTable(session).frame([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
     numbered = [(place, *row) for place, row in enumerate(rows)]
     entries = session.createDataFrame(numbered, f"place int, {ENTRY_TYPE}")
-    said = verdict(col("birth"), col("death"), col("snapshots_before_death"), col("previous_cells"), col("taken_cells"))
+    said = verdict(col("birth"), col("death"), col("snapshots_before_death"), *map(col, CHAIN_COLUMNS))
     judged = entries.join(functions.broadcast(table), "bucket_id", "left").select("place", said.alias("verdict"))
     return [row["verdict"] for row in sorted(judged.collect(), key=lambda row: row["place"])]
 

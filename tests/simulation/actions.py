@@ -99,6 +99,12 @@ class Actor:
         self._sent[client_id] = codec(MetadataCommand).encode(command)
         self._append(METADATA_COMMANDS.name, self._sent[client_id], codec(MetadataCommand).fingerprint)
 
+    def control(self, body: Any) -> None:
+        """Append what a person says to the shard itself."""
+        command = MetadataCommand(self.shard, "", 0, body, wants_reply=False)
+        fingerprint = codec(MetadataCommand).fingerprint
+        self._append(METADATA_COMMANDS.name, codec(MetadataCommand).encode(command), fingerprint)
+
     def request(self, body: Any) -> SentRequest:
         """Append a request to the log of snapshots."""
         client_id = self.random.choice(("client-one", "client-two"))

@@ -6,6 +6,9 @@ from __future__ import annotations
 class SimulationError(AssertionError):
     """A promise of the plane was broken."""
 
+    oracle: str = ""
+    """Name of the oracle that has said it."""
+
 
 class SafetyError(SimulationError):
     """A block that something live refers to was given away, or is gone."""
@@ -25,3 +28,11 @@ class AnswerError(SimulationError):
 
 class DefectError(SimulationError):
     """A service met something that cannot be: a refused claim, a dead letter of its own making, a stop."""
+
+
+class FlagError(DefectError):
+    """A clean flag says what is not so."""
+
+
+class SweepError(DefectError):
+    """A sweep was cut short, or is put off."""

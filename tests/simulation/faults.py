@@ -48,6 +48,10 @@ HELD_TOPICS: Mapping[str, tuple[str, ...]] = {
 """Topics that one reader may be late with while it goes on reading its others."""
 
 
+class UnforeseenError(Exception):
+    """Something that nobody has thought of fails the whole unit of work."""
+
+
 class SimulatedCrash(BaseException):
     """The process died here."""
 
@@ -80,6 +84,14 @@ class FaultMix:
     scm_delay_ms: int = 0
     scm_answers_twice: bool = False
     scm_outage: float = 0.0
+    clock_skew_ms: int = 0
+    """How far the clocks of services may be before or behind that of the broker."""
+    clock_back: float = 0.0
+    """Per step: all clocks are set back, by up to an hour."""
+    start_crash: float = 0.0
+    """Per look at the log while a service starts: it dies there."""
+    unit_failure: float = 0.0
+    """Per unit of work of several messages: its end fails, and they are taken one by one."""
 
 
 def draw_mix(random: Random) -> FaultMix:
@@ -106,6 +118,10 @@ def draw_mix(random: Random) -> FaultMix:
         scm_delay_ms=random.choice((1, 500, 30_000)) if random.random() < 0.3 else 0,
         scm_answers_twice=random.random() < 0.2,
         scm_outage=rate(0.02, 0.2),
+        unit_failure=rate(0.10, 0.4),
+        clock_skew_ms=random.choice((0, 0, 0, 1_000, 600_000)),
+        clock_back=rate(0.01, 0.15),
+        start_crash=rate(0.15, 0.3),
     )
 
 
@@ -116,6 +132,8 @@ class Faults:
     random: Random
     mix: FaultMix
     are_on: bool = True
+    may_die_starting: bool = False
+    """Not before all services have started once."""
     countdowns: dict[Address, int] = field(default_factory=dict)
     """Points of the loop until a service crashes."""
     held: dict[Place, int] = field(default_factory=dict)
@@ -170,6 +188,23 @@ class Faults:
         self.crashes += 1
         raise SimulatedCrash
 
+    def looks_at_log(self) -> None:
+        """A service that starts looks at the log."""
+        is_possible = self.are_on and self.may_die_starting and self.mix.start_crash > 0
+        if is_possible and self.random.random() < self.mix.start_crash:
+            self.crashes += 1
+            raise SimulatedCrash
+
+    def skew_ms(self, address: Address) -> int:
+        """How far the clock of a service is before the broker's: the same after each start."""
+        most_ms = self.mix.clock_skew_ms
+        return Random(f"{address}").randint(-most_ms, most_ms)
+
+    def ends_unit(self, messages: int) -> None:
+        """A unit of work is about to be written; of one message it does not fail, or that would be put aside."""
+        if self.are_on and messages > 1 and self.mix.unit_failure and self.random.random() < self.mix.unit_failure:
+            raise UnforeseenError(f"{messages} messages cannot be written together")
+
     def visible_until(self, place: Place, end: int) -> int:
         """Offset up to which a reader sees a topic."""
         return min(end, self.held.get(place, end))
@@ -194,11 +229,13 @@ class FaultyLog(LogAround):
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> FaultySource:
         """Read one partition of some topics."""
+        self._faults.looks_at_log()
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}
         return FaultySource(self._partitions, self._faults, self._address, partition, positions)
 
     def open_sink(self) -> FaultySink:
         """A sink of its own."""
+        self._faults.looks_at_log()
         sink = FaultySink(self._partitions, self._faults, self._address)
         self._faults.sinks.setdefault(self._address, []).append(sink)
         return sink
@@ -222,7 +259,7 @@ class FaultySource:
         left = max_records
         if self._faults.are_on:
             self._faults.random.shuffle(topics)
-            left = self._faults.random.choice((1, 2, 3, 5, 10, max_records))
+            left = min(max_records, self._faults.random.choice((1, 2, 3, 5, 10, max_records)))
         polled: list[LogRecord] = []
         for topic in topics:
             polled += self._take(topic, left - len(polled))

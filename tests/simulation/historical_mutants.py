@@ -19,11 +19,12 @@ from services.metadata.tables import FILE_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime import loop
 from services.runtime.service import Work
-from tests.simulation.errors import AccountError, AnswerError, DefectError, LivenessError, SafetyError
+from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
-from tests.simulation.mutants import Mutant, Patch
+from tests.simulation.mutant import Mutant, scripted
+from tests.simulation.mutants import Patch
 
-_ANY = (SafetyError, LivenessError, AccountError, AnswerError, DefectError)
+_UNDECIDED = "has tripped without limits|held back for no reason"
 OLD_SNAPSHOTS = 2
 
 
@@ -116,11 +117,11 @@ def a_drop_takes_older_ones_along(patch: Patch) -> None:
     original_view, original_list = chain_view._BucketChain.drop, SnapshotLists.drop
 
     def drop_in_view(self: Any, ordinal: int) -> None:
-        for older in [row.ordinal for row in self.snapshots[:ordinal] if row.is_live]:
+        for older in [row.ordinal for row in self.snapshots if row.ordinal <= ordinal]:
             original_view(self, older)
 
     def drop_in_list(self: SnapshotLists, work: Work, row: records.SnapshotListRow, chain_version: int) -> None:
-        for older in [one for one in self.of(work, row.bucket_id).rows[: row.ordinal] if one.is_live]:
+        for older in [one for one in self.of(work, row.bucket_id).rows if one.ordinal <= row.ordinal]:
             original_list(self, work, older, chain_version)
 
     patch.setattr(chain_view._BucketChain, "drop", drop_in_view)
@@ -132,7 +133,7 @@ def what_is_old_is_free(patch: Patch) -> None:
     original_view, original_before, original_list = ChainView.previous, ChainView.before_previous, SnapshotList.previous
 
     def is_old(self: ChainView, bucket_id: int, count: int) -> bool:
-        return count <= len(self.ever(bucket_id)) - OLD_SNAPSHOTS
+        return count <= self.ever(bucket_id) - OLD_SNAPSHOTS
 
     def previous(self: ChainView, bucket_id: int, count: int) -> int:
         return 0 if is_old(self, bucket_id, count) else original_view(self, bucket_id, count)
@@ -180,20 +181,31 @@ def renames_are_forgotten(patch: Patch) -> None:
 
 
 HISTORICAL = {
-    "sent before it is durable": Mutant(sent_before_it_is_durable, FaultMix(crash=0.5), _ANY),
-    "no judge asks the snapshots": Mutant(no_judge_asks_the_snapshots, FaultMix(), (SafetyError, DefectError)),
-    "a failed look is an empty chain": Mutant(
-        a_failed_look_is_an_empty_chain, FaultMix(hole="streaming"), (DefectError, SafetyError)
+    "sent before it is durable": Mutant(
+        sent_before_it_is_durable, FaultMix(crash=0.5), "answers", "answered before it was applied"
     ),
-    "two owners of one block": Mutant(two_owners_of_one_block, FaultMix(), _ANY),
-    "rows known by their object alone": Mutant(rows_known_by_their_object_alone, FaultMix(), _ANY),
-    "a drop takes older ones along": Mutant(a_drop_takes_older_ones_along, FaultMix(), _ANY),
-    "what is old is free": Mutant(what_is_old_is_free, FaultMix(), (SafetyError, DefectError)),
+    "no judge asks the snapshots": Mutant(no_judge_asks_the_snapshots, FaultMix(), "pauses", _UNDECIDED),
+    "a failed look is an empty chain": Mutant(
+        a_failed_look_is_an_empty_chain, FaultMix(hole="streaming"), "holes", "judged without marker"
+    ),
+    "two owners of one block": Mutant(two_owners_of_one_block, FaultMix(), "accounts", "all that was written"),
+    "rows known by their object alone": scripted(
+        rows_known_by_their_object_alone, scripts.two_versions_of_an_object, "pauses", _UNDECIDED
+    ),
+    "a drop takes older ones along": scripted(
+        a_drop_takes_older_ones_along,
+        scripts.a_drop_beside_an_older_snapshot,
+        "given_away",
+        "gives away the blocks of a held version",
+    ),
+    "what is old is free": Mutant(what_is_old_is_free, FaultMix(), "pauses", _UNDECIDED),
     "a repeated claim counts again": Mutant(
-        a_repeated_claim_counts_again, FaultMix(repeat=0.5), (AccountError, DefectError)
+        a_repeated_claim_counts_again, FaultMix(repeat=0.5), "accounts", "all that was written"
     ),
     "a purge is taken off the live figures": Mutant(
-        a_purge_is_taken_off_the_live_figures, FaultMix(), (AccountError, DefectError)
+        a_purge_is_taken_off_the_live_figures, FaultMix(), "figures", "used figures"
     ),
-    "renames are forgotten": Mutant(renames_are_forgotten, FaultMix(), (LivenessError, AccountError)),
+    "renames are forgotten": scripted(
+        renames_are_forgotten, scripts.a_held_rename, "at_rest", "snapshotRenamedTable has"
+    ),
 }

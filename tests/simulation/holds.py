@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from random import Random
 from typing import Any, Protocol
 
 from schemas import records
-from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, SnapshotReply, TagRow
-from services.domain.retention import NEVER_MS, ExistingSnapshot, decide_expiry
+from schemas.records import RetentionPolicy, SnapshotInfo, SnapshotReply
 from tests.simulation.errors import AnswerError, SafetyError
 from tests.simulation.model import Incarnation, ShardModel
 
@@ -135,22 +135,28 @@ class Holds:
     def expected_expiry(
         self, incarnation: Incarnation, infos: Mapping[str, SnapshotInfo], policy: RetentionPolicy, now_ms: int
     ) -> tuple[str, ...]:
-        """What expires by the rules: of the snapshots that the model holds to be live."""
+        """What expires: of the snapshots that the model holds to be live, all that nothing keeps.
+
+        Each reason is asked for by itself, as the documentation puts it, and not by positions that bound one another.
+        """
         bucket = (incarnation.volume, incarnation.name)
-        live = [
-            ExistingSnapshot(view.snapshot_id, view.txn, infos[view.snapshot_id].creation_time_ms)
-            for view in incarnation.snapshots.values()
-        ]
-        consumers = [
-            ConsumerRow(*bucket, name, incarnation.bucket_id, next_txn, 0)
-            for name, (place, next_txn) in self.consumers.get(bucket, {}).items()
-            if self.model.snapshot_places[place][0] is incarnation
-        ]
-        tags = [
-            TagRow(*bucket, name, snapshot_id, "", "", 0, NEVER_MS, is_automatic=False)
-            for name, snapshot_id in self.tags.get(bucket, {}).items()
-        ]
-        return decide_expiry(policy, live, consumers, tags, now_ms).expired
+        live = list(incarnation.snapshots.values())
+        newest_first = live[::-1]
+        kept = {view.snapshot_id for view in newest_first[: policy.num_retained_min]}
+        kept |= set(self.tags.get(bucket, {}).values())
+        kept |= {view.snapshot_id for view in live[policy.expire_limit :]}
+        for place, next_txn in self.consumers.get(bucket, {}).values():
+            if self.model.snapshot_places[place][0] is incarnation:
+                kept |= {view.snapshot_id for view in live if view.txn >= next_txn}
+        # At every moment of the time retained its state can still be seen: by the newest one made before it.
+        surplus = len(live) - policy.num_retained_max if policy.num_retained_max else 0
+        for view, following in zip_longest(live, live[1:]):
+            is_surplus = live.index(view) < surplus
+            is_old = following and now_ms - infos[following.snapshot_id].creation_time_ms > policy.time_retained_ms
+            if not is_surplus and not is_old:
+                kept |= {one.snapshot_id for one in live if one.txn >= view.txn}
+                break
+        return tuple(view.snapshot_id for view in live if view.snapshot_id not in kept)
 
 
 def some_policy(random: Random) -> RetentionPolicy:

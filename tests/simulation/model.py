@@ -13,16 +13,18 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import DecodeError, codec
-from schemas.records import BlockRun, MetadataCommand, MetadataReply
+from schemas.records import BlockRun, MetadataCommand, MetadataReply, RowName
 from services.client import workload
 from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
 from services.runtime.log import LogRecord
+from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 EVERYTHING = -1
 """In place of a bucket: all of the shard is paused."""
 _SENDERS: Mapping[type[Any], str] = {
@@ -41,8 +43,6 @@ _CONTROL = (
     records.StopClaims,
     records.PublishFullChain,
 )
-Thing = tuple[str, int]
-"""A file or directory, whatever its name: its kind and a number that it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,10 @@ class Incarnation:
     ever_taken: int = 0
     rollback: tuple[str, TakenView] | None = None
     """The rollback under way: its id, and where it goes."""
+    rolled_back_txn: int = 0
+    """When the last rollback was done."""
+    rollback_pages: set[int] = field(default_factory=set)
+    """Txns of the pages that the rollback under way has got so far."""
 
 
 @dataclass(slots=True)
@@ -134,6 +138,8 @@ class ShardModel:
     """Offsets of commands that metadata has to put aside."""
     snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
     """By id of every snapshot that was ever taken its bucket and its txn."""
+    taken: dict[str, TakenView] = field(default_factory=dict)
+    """By id what every snapshot that was ever taken lists."""
     _untaken: set[str] = field(default_factory=set)
     """Ids that were dropped before they were taken."""
     last_page_of: Callable[[str], int] = lambda _rollback_id: 0
@@ -148,12 +154,16 @@ class ShardModel:
     """By txn of a claim or purge what was paused then."""
     breaker_at: dict[int, BreakerMoment] = field(default_factory=dict)
     """By txn of a claim or purge what the breaker went by, in the runs that have one."""
+    _is_stopped: bool = False
+    """Whether somebody has stopped all claims, whatever is paused or resumed."""
     _is_limited: bool = False
     _resets: tuple[tuple[Txn, int], ...] = ()
     _paused: set[int] = field(default_factory=set)
     """Places in ``incarnations`` of the buckets that are paused; ``EVERYTHING`` for all of the shard."""
     _claims: set[tuple[int, int, int]] = field(default_factory=set)
     """ObjectID, birth and death of every row that any claim has named."""
+    _expansions: set[tuple[int, int]] = field(default_factory=set)
+    """ObjectID and death of every directory that was to be expanded."""
     _returns: set[tuple[int, int]] = field(default_factory=set)
     """ObjectID and death of all that has come back."""
     _dead_places: dict[Thing | int, tuple[_Directory, str]] = field(default_factory=dict)
@@ -166,6 +176,26 @@ class ShardModel:
     _clients: dict[str, _Client] = field(default_factory=dict)
     _log_time_ms: int = 0
     _held: frozenset[int] | None = None
+    moments: dict[Txn, ClaimMoment] = field(default_factory=dict)
+    """By txn of a claim or purge what was held then."""
+    claimed: set[int] = field(default_factory=set)
+    """Numbers of all versions that an answer to a claim has given away."""
+    objects: dict[tuple[Txn, int], Thing] = field(default_factory=dict)
+    """By the txn that made an object, and the how manieth of that it was, what it is."""
+
+    settled_txn: int = 0
+    """The newest txn that a barrier has gone behind: a settle ends the pauses of all that died before."""
+    _times: dict[Txn, int] = field(default_factory=dict)
+    """By txn its log time."""
+
+    @property
+    def log_time_ms(self) -> int:
+        """The newest time that the log has seen so far."""
+        return self._log_time_ms
+
+    def time_of(self, txn: Txn) -> int:
+        """The log time of a txn."""
+        return self._times[txn]
 
     # ---- following the log
 
@@ -180,7 +210,10 @@ class ShardModel:
             except DecodeError:
                 self.unreadable.append(record.offset)
                 continue
+            txn = self.txn
             self._apply(record, command)
+            if self.txn > txn:
+                self._times[self.txn] = self._log_time_ms
 
     def _apply(self, record: LogRecord, command: MetadataCommand) -> None:
         body = command.body
@@ -190,16 +223,24 @@ class ShardModel:
                 self.unreadable.append(record.offset)
                 return
             self.txn += isinstance(body, records.StopClaims)
+            self._is_stopped |= isinstance(body, records.StopClaims)
+            if isinstance(body, records.Barrier):
+                self.settled_txn = self.txn
         elif type(body) in _SENDERS:
             if command.sender != _SENDERS[type(body)] or command.shard != self.shard:
                 self.unreadable.append(record.offset)
                 return
+            if isinstance(body, records.DropSnapshot) and self._is_rolled_back_to(body.snapshot_id):
+                self.unreadable.append(record.offset)
+                return
             self.txn += 1
-            if self._paused and isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
-                self.paused_at[self.txn] = frozenset(self._paused)
-            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)) and (self._is_limited or self._resets):
-                self.breaker_at[self.txn] = BreakerMoment(log_time_ms, self._is_limited, self._resets)
-            self._apply_service_command(body)
+            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
+                self._note_moment(log_time_ms)
+            self._apply_service_command(body, log_time_ms)
+        elif isinstance(body, records.RequeueOrphans):
+            # Nothing but lies asks for this: somebody refers to the blocks, or the bucket is busy.
+            refusals = [(0, "INVALID_REQUEST"), (0, "BUCKET_BUSY")]
+            self.expected[command.client_id, command.number] = refusals
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
         if log_time_ms // HOUR_MS != self._log_time_ms // HOUR_MS:
@@ -208,9 +249,29 @@ class ShardModel:
             }
         self._log_time_ms = log_time_ms
 
-    def _apply_service_command(self, body: Any) -> None:
+    def _note_moment(self, log_time_ms: int) -> None:
+        """Something is to be claimed or purged: remember what counts for it."""
+        if self.is_paused:
+            self.paused_at[self.txn] = frozenset(self._paused | ({EVERYTHING} if self._is_stopped else set()))
+        if self._is_limited or self._resets:
+            self.breaker_at[self.txn] = BreakerMoment(log_time_ms, self._is_limited, self._resets)
+        things: dict[Thing, Txn] = {}
+        undecided: dict[int, frozenset[int]] = {}
+        live_things = set[Thing]()
+        for incarnation in self.incarnations:
+            for view in reversed(incarnation.snapshots.values()):
+                things |= dict.fromkeys(view.things, view.txn)
+            if incarnation.rollback is not None:
+                target = incarnation.rollback[1].numbers
+                pages = frozenset(incarnation.rollback_pages)
+                undecided |= dict.fromkeys(self.active_numbers(incarnation) - target, pages)
+            elif not incarnation.is_deleted:
+                live_things |= {self._thing(entry) for entry in _entries(incarnation.bucket.root)}
+        self.moments[self.txn] = ClaimMoment(self.held, undecided, things, frozenset(live_things))
+
+    def _apply_service_command(self, body: Any, log_time_ms: int) -> None:
         if isinstance(body, records.TakeSnapshot):
-            self._take(body)
+            self._take(body, log_time_ms)
         elif isinstance(body, records.DropSnapshot):
             if body.snapshot_id not in self.snapshot_places:
                 self._untaken.add(body.snapshot_id)
@@ -220,6 +281,10 @@ class ShardModel:
             self._roll_back(body)
         elif isinstance(body, records.ClaimRows):
             self._claims.update((row.object_id, row.birth, row.death) for row in row_names(body.rows))
+        elif isinstance(body, records.PurgeDirectories):
+            self._claims.update((row.object_id, row.birth, row.death) for row in body.rows)
+        elif isinstance(body, records.ExpandDirectory):
+            self._expansions.add((body.object_id, body.death))
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
@@ -252,7 +317,7 @@ class ShardModel:
     @property
     def is_paused(self) -> bool:
         """Whether anything is held back."""
-        return bool(self._paused)
+        return bool(self._paused) or self._is_stopped
 
     def paused_buckets(self) -> set[tuple[str, str]]:
         """Names of the buckets that are paused by themselves."""
@@ -268,6 +333,7 @@ class ShardModel:
 
     def _set_collector(self, body: records.SetCollector) -> None:
         places = {EVERYTHING} if not body.volume else self._places(body.volume, body.bucket)
+        self._is_stopped &= not body.ends_stop
         if body.state is records.CollectorState.RUNNING:
             self._paused -= places
         else:
@@ -337,8 +403,10 @@ class ShardModel:
         bucket = self.names._bucket(put.volume, put.bucket)
         before = bucket.find(_parts(bucket, put.key))
         self.names.apply(number, _operation(put))
-        self._number_directories(bucket, _parts(bucket, put.key)[:-1])
+        made = self._number_directories(bucket, _parts(bucket, put.key)[:-1])
         self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
+        if not isinstance(before, Version):
+            self.objects[self.txn + 1, made + 1] = ("file", number)
         self._current[put.volume, put.bucket].versions.append(number)
         self.put_numbers[self.txn + 1] = number
 
@@ -360,13 +428,17 @@ class ShardModel:
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
 
-    def _number_directories(self, bucket: _Bucket, path: list[str]) -> None:
-        """Remember which objects the present command has made of the missing directories of a path: from the top on."""
+    def _number_directories(self, bucket: _Bucket, path: list[str]) -> int:
+        """Remember which objects the present command has made of the missing directories of a path, from the top on;
+        says how many.
+        """
         if not bucket.has_directories:
-            return
+            return 0
         above = [self._thing(self._directory(bucket, path[:depth])) for depth in range(1, len(path) + 1)]
         new = [thing for thing in above if thing not in self._made_directories]
         self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
+        self.objects |= {(self.txn + 1, index): thing for index, thing in enumerate(new, 1)}
+        return len(new)
 
     def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
         """Delete one after the other, each for itself."""
@@ -400,10 +472,11 @@ class ShardModel:
         self._directories[id(entry)] = entry  # kept, so that its id stays its own
         return ("directory", id(entry))
 
-    def _take(self, take: records.TakeSnapshot) -> None:
+    def _take(self, take: records.TakeSnapshot, log_time_ms: int) -> None:
         incarnation = self._current.get((take.volume, take.bucket))
         is_over = take.snapshot_id in self.snapshot_places or take.snapshot_id in self._untaken
-        if incarnation is None or incarnation.rollback or is_over:
+        is_too_late = take.requested_ms and abs(log_time_ms - take.requested_ms) > DAY_MS
+        if incarnation is None or incarnation.rollback or is_over or is_too_late:
             return
         self.snapshot_places[take.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()
@@ -414,9 +487,8 @@ class ShardModel:
             assert isinstance(entry, _Directory)
             directories[path] = entry
         incarnation.ever_taken += 1
-        incarnation.snapshots[take.snapshot_id] = TakenView(
-            take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, directories, things
-        )
+        taken = TakenView(take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, directories, things)
+        incarnation.snapshots[take.snapshot_id] = self.taken[take.snapshot_id] = taken
 
     # ---- what comes back
 
@@ -445,7 +517,7 @@ class ShardModel:
         if bucket.find([*above, name]) is not None:
             raise AnswerError(f"shard {self.shard}: {body} over something that is there")
         parent = bucket.make_directories(above, code="NOT_A_FILE")
-        self._number_directories(bucket, above)
+        made = self._number_directories(bucket, above)
         is_itself = done.committed.object_id == body.object_id
         if is_itself and any(view.txn >= body.death for view in incarnation.snapshots.values()):
             raise AnswerError(f"shard {self.shard}: {body} with a snapshot in between")
@@ -453,7 +525,9 @@ class ShardModel:
         self.undeleted += 1
         self._returns.add((body.object_id, body.death))
         if body.kind is records.DeletedKind.KEY:
-            entry: Version | _Directory = self._returning_version(number, incarnation, body, is_itself=is_itself)
+            entry: Version | _Directory = self._returning_version(
+                number, incarnation, body, None if is_itself else made
+            )
         else:
             entry = self._returning_tree(incarnation, body)
         before = self._place_at_death(incarnation, entry)
@@ -462,18 +536,21 @@ class ShardModel:
         parent.children[name] = entry
 
     def _returning_version(
-        self, number: int, incarnation: Incarnation, body: records.Undelete, *, is_itself: bool
+        self, number: int, incarnation: Incarnation, body: records.Undelete, made: int | None
     ) -> Version:
+        """``made`` says how many directories were made for a new object; None for one that is itself again."""
+        is_itself = made is None
         found = self.put_numbers[body.birth]
         active = self.active_numbers(incarnation)
         if found not in incarnation.versions or found in active:
             raise AnswerError(f"shard {self.shard}: {body} brings back what is not dead")
         if is_itself and self._objects[found] in {self._objects[other] for other in active}:
             raise AnswerError(f"shard {self.shard}: {body} makes an object live twice")
-        if not is_itself:
+        if made is not None:
             if self.holders(incarnation, found):
                 raise AnswerError(f"shard {self.shard}: {body} shares blocks with a snapshot's version")
             self._objects[found] = number
+            self.objects[self.txn, made + 1] = ("file", number)
             self.births[found] = self.txn
         self.put_numbers[self.txn] = found
         return self.names.versions[found]
@@ -503,7 +580,10 @@ class ShardModel:
     def _check_refusal(self, body: records.Undelete, error: str) -> None:
         """A refusal has a reason that can be seen here, too."""
         incarnation = self._current.get((body.volume, body.bucket))
-        if incarnation is None or body.kind is not records.DeletedKind.KEY or self.rollbacks:
+        if incarnation is None or incarnation.rollback or body.death <= incarnation.rolled_back_txn:
+            return  # what a rollback has brought back, and what has died again since, has another death
+        if body.kind is not records.DeletedKind.KEY:
+            self._check_refused_tree(incarnation, body, error)
             return
         found = self.put_numbers.get(body.birth, -1)
         is_there = found in incarnation.versions and found not in self.active_numbers(incarnation)
@@ -514,12 +594,30 @@ class ShardModel:
         if error in ("HELD_BY_SNAPSHOT", "SNAPSHOT_IN_BETWEEN") and not self.holders(incarnation, found):
             raise AnswerError(f"shard {self.shard}: refused for a snapshot that does not hold it: {body}")
 
+    def _check_refused_tree(self, incarnation: Incarnation, body: records.Undelete, error: str) -> None:
+        """The same for a directory that was deleted by itself, and alone at its txn."""
+        died = [tree for death, tree in incarnation.deleted_trees if death == body.death]
+        if len(died) != 1 or self._made_directories.get(self._thing(died[0])) != (body.birth, body.object_id & 255):
+            return
+        name = (body.object_id, body.death)
+        is_touched = name in self._returns or name in self._expansions
+        if error == "TOO_LATE" and not is_touched and (body.object_id, body.birth, body.death) not in self._claims:
+            raise AnswerError(f"shard {self.shard}: refused too early: {body}")
+        if error == "DIRECTORY_EXPANDED" and not is_touched:
+            raise AnswerError(f"shard {self.shard}: refused as expanded, and nobody has asked for that: {body}")
+        if error == "SNAPSHOT_IN_BETWEEN" and all(view.txn < body.death for view in incarnation.snapshots.values()):
+            raise AnswerError(f"shard {self.shard}: refused for a snapshot that is not there: {body}")
+
     # ---- rollbacks
 
     def is_fenced(self, volume: str, bucket: str) -> bool:
         """Whether a bucket is being rolled back."""
         incarnation = self._current.get((volume, bucket))
         return incarnation is not None and incarnation.rollback is not None
+
+    def _is_rolled_back_to(self, snapshot_id: str) -> bool:
+        targets = (one.rollback[1].snapshot_id for one in self._current.values() if one.rollback is not None)
+        return snapshot_id in targets
 
     @property
     def is_rolling_back(self) -> bool:
@@ -535,12 +633,15 @@ class ShardModel:
         is_new = page.page == 1 and page.rollback_id not in self.rollbacks
         if is_new and newest is not None and is_newest and not incarnation.is_deleted and not incarnation.rollback:
             incarnation.rollback = (page.rollback_id, newest)
+            incarnation.rollback_pages.clear()
             self.rollbacks.add(page.rollback_id)
         if incarnation.rollback is None or incarnation.rollback[0] != page.rollback_id:
             return
+        incarnation.rollback_pages.add(self.txn)
         if self.last_page_of(page.rollback_id) == page.page:
             self._become(incarnation, incarnation.rollback[1])
             incarnation.rollback = None
+            incarnation.rolled_back_txn = self.txn
 
     def _become(self, incarnation: Incarnation, view: TakenView) -> None:
         """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
@@ -599,16 +700,50 @@ class ShardModel:
             self._held = frozenset(found)
         return self._held
 
-    def check_given_away(self, run: BlockRun, by: str) -> None:
-        """Nobody may refer to these blocks."""
+    def number_of(self, run: BlockRun, by: str) -> int:
+        """The version that blocks belong to."""
         number = self.numbers.get(run.first_local_id)
         if number is None:
             raise SafetyError(f"shard {self.shard}: {by} names blocks that no answer has named: {run}")
         if self.runs[number] != run:
             raise SafetyError(f"shard {self.shard}: {by} names {run}, but version {number} has {self.runs[number]}")
+        return number
+
+    def check_given_away(self, run: BlockRun, by: str) -> None:
+        """Nobody may refer to these blocks now."""
+        number = self.number_of(run, by)
         if number in self.held:
-            version = self.names.versions[number]
-            raise SafetyError(f"shard {self.shard}: {by} gives away the blocks of a held version: {version}")
+            self._gives_away(number, by)
+
+    def check_claimed(self, txn: Txn, run: BlockRun, death: Txn, by: str) -> None:
+        """Nobody may have referred to these blocks when their claim was applied."""
+        number = self.number_of(run, by)
+        moment = self.moments.get(txn)
+        if moment is None:
+            raise SafetyError(f"shard {self.shard}: {by} was answered at txn {txn}, where no claim is")
+        self.claimed.add(number)
+        if moment.is_held(number, death):
+            self._gives_away(number, by)
+
+    def check_removed(self, txn: Txn, name: RowName) -> None:
+        """No snapshot may have held a directory or rename entry when its row was removed."""
+        moment = self.moments.get(txn)
+        thing = self.objects.get((object_txn(name.object_id), name.object_id & 255))
+        if moment is None or thing is None:
+            raise SafetyError(f"shard {self.shard}: removed at txn {txn}, and nobody knows of it: {name}")
+        if moment.holds(thing, name.death):
+            raise SafetyError(f"shard {self.shard}: the row of what a snapshot holds is removed: {name}")
+        if name.kind is records.DeletedKind.DIRECTORY and thing in moment.live_things:
+            raise SafetyError(f"shard {self.shard}: the row of a directory is removed that is live: {name}")
+
+    def check_claimed_stay(self) -> None:
+        """What was claimed is never held again."""
+        for number in self.claimed & self.held:
+            raise SafetyError(f"shard {self.shard}: claimed, and held again: {self.names.versions[number]}")
+
+    def _gives_away(self, number: int, by: str) -> None:
+        version = self.names.versions[number]
+        raise SafetyError(f"shard {self.shard}: {by} gives away the blocks of a held version: {version}")
 
     def active_numbers(self, incarnation: Incarnation) -> set[int]:
         """Numbers of the versions that are live in a bucket."""

@@ -15,9 +15,9 @@ from services.metadata import breaker, claims
 from services.metadata.collectors import Collectors
 from services.metadata.tables import PURGE_HOUR_TABLE
 from services.runtime.collector_follower import CollectorFollower
-from tests.simulation.errors import LivenessError, SafetyError
+from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
-from tests.simulation.mutants import Mutant
+from tests.simulation.mutant import Mutant, scripted
 
 Patch = pytest.MonkeyPatch
 
@@ -75,16 +75,22 @@ def _as_change(told: CollectorChanged) -> CollectorChanged:
 
 
 OPERATOR_MUTANTS = {
-    "a claim ignores a pause": Mutant(claim_ignores_a_pause, FaultMix(), (SafetyError,), runs=120),
-    "a resume forgets rows": Mutant(resume_forgets_rows, FaultMix(), (LivenessError,), runs=120),
-    "the breaker forgets what was claimed before a crash": Mutant(
-        breaker_forgets_what_was_claimed, FaultMix(crash=0.6), (SafetyError,), runs=1_200
+    "a claim ignores a pause": Mutant(
+        claim_ignores_a_pause, FaultMix(), "pauses", "freed while it is paused", runs=120
     ),
-    "a resume forgets trees": Mutant(resume_forgets_trees, FaultMix(), (LivenessError,), runs=120),
+    "a resume forgets rows": scripted(
+        resume_forgets_rows, scripts.a_pause_that_ends, "inventory_at_rest", "held by nobody but still in SCM"
+    ),
+    "the breaker forgets what was claimed before a crash": scripted(
+        breaker_forgets_what_was_claimed, scripts.a_crash_between_claims, "pauses", "more goes within an hour than may"
+    ),
+    "a resume forgets trees": scripted(
+        resume_forgets_trees, scripts.a_tree_behind_a_pause, "at_rest", "unexpandedTable"
+    ),
     "a lost change of the collector is not told again": Mutant(
-        nothing_is_told_again, FaultMix(), (LivenessError,), runs=120
+        nothing_is_told_again, FaultMix(), "settling", "not answered after", runs=120
     ),
-    "a lost resume is not known from all that is told": Mutant(
-        whole_state_ends_nothing, FaultMix(), (LivenessError,), runs=240
+    "a lost resume is not known from all that is told": scripted(
+        whole_state_ends_nothing, scripts.resumes_that_are_lost, "at_rest", "deletedDirectoryTable has"
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
 
@@ -18,14 +18,34 @@ from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.plane.in_memory import SERVICES, InMemoryPlane
+from services.runtime.clock import Clock
 from services.runtime.log import Log
+from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
 from services.runtime.positions import POSITIONS
-from services.runtime.service import Service
+from services.runtime.service import Service, Work
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.tables import TablesReader
 from tests.simulation.faults import Faults, FaultyLog
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimits:
+    """How much a service takes in at once: as much as in production, or so little that it is always under load."""
+
+    batch_messages: int = 500
+    unit_bytes: int = UNIT_BYTES
+    unit_rows: int = UNIT_ROWS
+
+
+def draw_units(random: Random) -> UnitLimits:
+    """Small ones in about half of the runs, each by itself."""
+    return UnitLimits(
+        random.choice((500, 500, 40, 10, 3)),
+        random.choice((UNIT_BYTES, UNIT_BYTES, 1_000, 100)),
+        random.choice((UNIT_ROWS, UNIT_ROWS, 30, 3)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,7 @@ class Limits:
     directory_deletion: DirectoryDeletionSettings
     container_size_bytes: int
     max_rollback_page_entries: int
+    units: UnitLimits = field(default_factory=UnitLimits)
 
 
 def draw_limits(random: Random) -> Limits:
@@ -76,6 +97,18 @@ def _metrics() -> tuple[SnapshotsMetrics, KeyDeletionMetrics, DirectoryDeletionM
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SkewedClock:
+    """The clock of one process: before or behind that of the broker."""
+
+    clock: Clock
+    offset_ms: int
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as this process believes."""
+        return self.clock.now_ms() + self.offset_ms
+
+
 class SimulatedPlane(InMemoryPlane):
     """The whole plane in one process, each service behind a faulty log and with a probe in its loop."""
 
@@ -85,12 +118,33 @@ class SimulatedPlane(InMemoryPlane):
         self.switches = [MockScmSwitches() for _ in range(shards)]
         self.addresses = [(name, shard) for name in SERVICES for shard in range(shards)]
         probes = {address: partial(faults.at, address) for address in self.addresses}
-        super().__init__(shards=shards, probes=probes, max_batch_messages=500)
+        super().__init__(
+            shards=shards,
+            probes=probes,
+            max_batch_messages=limits.units.batch_messages,
+            unit_bytes=limits.units.unit_bytes,
+            unit_rows=limits.units.unit_rows,
+        )
+
+    def clock_of(self, name: str, shard: int) -> Clock:
+        """The clock that one service goes by."""
+        return SkewedClock(self.clock, self.faults.skew_ms((name, shard)))
 
     def _log_of(self, name: str, shard: int) -> Log:
         return FaultyLog(self.log, self.faults, (name, shard))
 
     def _make_service(self, name: str, shard: int) -> Service:
+        service = self._make_sound_service(name, shard)
+        end_batch = service.end_batch
+
+        def may_fail(work: Work) -> None:
+            end_batch(work)
+            self.faults.ends_unit(len(work.inputs))
+
+        setattr(service, "end_batch", may_fail)  # noqa: B010 a method of one object alone
+        return service
+
+    def _make_sound_service(self, name: str, shard: int) -> Service:
         snapshots, key_deletion, directory_deletion, mock_scm = _metrics()
         if name == "snapshots":
             settings = SnapshotsSettings(

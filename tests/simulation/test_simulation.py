@@ -42,6 +42,10 @@ _ONE_FAULT = {
     "an SCM that is slow": FaultMix(scm_delay_ms=30_000),
     "an SCM that answers twice": FaultMix(scm_answers_twice=True),
     "an SCM that is out": FaultMix(scm_outage=0.05),
+    "units that fail whole": FaultMix(unit_failure=0.5),
+    "clocks that differ": FaultMix(clock_skew_ms=600_000),
+    "clocks that are set back": FaultMix(clock_back=0.02),
+    "crashes while starting": FaultMix(crash=0.2, start_crash=0.3),
     **{
         f"a chain that comes late for {reader}": FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
         for reader in CHAIN_READERS

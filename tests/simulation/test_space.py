@@ -32,7 +32,7 @@ def test_a_what_if_is_what_is_then_freed(seed: int, number: int) -> None:
         for shard in simulation.shards:
             check = SpaceCheck(simulation.plane, shard.model, random, is_quiet=True)
             check.run()
-            names = simulation._snapshot_names(shard)
+            names = simulation.snapshot_names(shard)
             for incarnation in shard.model.live_buckets():
                 tags = tag_rows(simulation.plane.tables("snapshots", shard.model.shard), *_name(incarnation))
                 tagged = {tag.snapshot_id for tag in tags}  # these refuse to go
@@ -44,7 +44,7 @@ def test_a_what_if_is_what_is_then_freed(seed: int, number: int) -> None:
                 random.shuffle(dropped)  # the order of the drops does not matter
                 for view in dropped:
                     shard.actor.request(records.DeleteSnapshot(*names[view.snapshot_id]))
-        simulation._settle_and_check()  # and nothing else: being quiet may let snapshots expire
+        simulation.settle_and_check()  # and nothing else: being quiet may let snapshots expire
         for shard, incarnation, freed, (bytes_before, versions_before) in asked:
             bytes_after, versions_after = deleted_bytes(simulation.plane, shard.model.shard, incarnation)
             assert (bytes_after - bytes_before, versions_after - versions_before) == (

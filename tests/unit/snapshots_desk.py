@@ -159,7 +159,12 @@ class Desk:
     def restart(self) -> None:
         """A new process over the same tables."""
         self.metrics_registry = CollectorRegistry()
-        self.service = SnapshotsService(self.settings, SnapshotsMetrics(self.metrics_registry))
+        self._metrics = SnapshotsMetrics(self.metrics_registry)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what is in memory, but for metrics: to make those anew takes longer than all else of a start."""
+        self.service = SnapshotsService(self.settings, self._metrics)
         self._cache = RowCache()
         self.service.restore(TablesReader(self.store))
 
@@ -177,7 +182,7 @@ class Desk:
                 self._carry_out(batch)
                 self.service.restore(self.tables)
             else:
-                self.restart()
+                self._begin()
         work = self._carry_out(batch)
         work.write()
         for message in work.messages:

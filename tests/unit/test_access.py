@@ -183,7 +183,7 @@ def hello(_: Request) -> PlainTextResponse:
 
 @pytest.fixture
 def service_url() -> Iterator[str]:
-    app = http_app(CollectorRegistry(), list, list, [Route("/v1/hello", hello)], TOKEN)
+    app = http_app(CollectorRegistry(), list, list, [Route("/v1/hello", hello)], token=TOKEN)
     server = HttpServer(app, "127.0.0.1", 0)
     server.start()
     yield server.url

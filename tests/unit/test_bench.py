@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from schemas.codec import codec
 from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
 from services.client.main import app
-from services.plane.bench import bulk
+from services.plane.bench import bulk, small
 from services.plane.bench import compare as comparing
 from services.plane.bench.alone import Sample, parse_metrics, reached
 from services.plane.bench.ceilings import put_rate
@@ -498,3 +498,36 @@ class TestCompare:
         outcome = CliRunner().invoke(app, ["bench", "compare", str(file), str(file)])
         assert outcome.exit_code == 1
         assert f"{file} is no report" in outcome.output
+
+    def test_several_runs_are_one_whose_noise_is_how_far_apart_they_were(self, tmp_path: Path) -> None:
+        files = [tmp_path / f"{number}.json" for number in range(3)]
+        for file, value in zip(files, (80.0, 100.0, 120.0), strict=True):
+            rate = Figure("rate", value, "x/s", None, Ceiling(1_000.0, "of it"))
+            alone = [Figure("alone", 1.0, "s")] if value == 100 else []
+            file.write_text(json.dumps(report([rate, *alone], {})))
+        whole = tmp_path / "whole.json"
+        outcome = CliRunner().invoke(app, ["bench", "merge", *map(str, files), "--json", str(whole)])
+        assert outcome.exit_code == 0, outcome.output
+        assert "1 row of 3 runs" in outcome.output
+        (row,) = json.loads(whole.read_text())["figures"]
+        assert (row["ratio"], row["noise"]) == (0.1, 1.5)
+        for value, verdict in ((67.0, ""), (66.0, "worse"), (150.0, ""), (151.0, "better")):
+            after = reported(Figure("rate", value, "x/s", None, Ceiling(1_000.0, "of it")))
+            assert [one.verdict for one in comparing.compare(comparing.read_report(whole), after)] == [verdict]
+
+    def test_what_is_no_several_runs_of_one_commit_is_refused(self, tmp_path: Path) -> None:
+        file, other = tmp_path / "a.json", tmp_path / "b.json"
+        file.write_text(json.dumps(reported(self.RATE)))
+        other.write_text(json.dumps({**reported(self.RATE), "commit": "another"}))
+        for runs, said in (([file], "two runs or more are wanted"), ([file, other], "runs of different commits")):
+            outcome = CliRunner().invoke(app, ["bench", "merge", *map(str, runs), "--json", str(tmp_path / "c.json")])
+            assert outcome.exit_code == 1
+            assert said in outcome.output
+
+
+def test_the_small_bench_has_rows_that_exist_and_a_reference_for_them() -> None:
+    assert set(small.NAMES) <= set(BENCHMARKS)
+    kept = comparing.read_report(Path(__file__).parents[2] / "docs" / "figures" / "release.json")
+    assert kept["runs"] >= 2
+    assert {row["name"].partition("/")[0] for row in kept["figures"]} == set(small.NAMES)
+    assert all(row["noise"] >= 1 for row in kept["figures"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from schemas.records import ChainedBucket, ChainedSnapshot
@@ -10,7 +12,6 @@ from services.domain.chain_view import (
     ChainOrderError,
     ChainView,
     UnknownDeathError,
-    UnknownSnapshotError,
 )
 from services.domain.reclaimability import LifetimeError, Verdict
 
@@ -25,20 +26,25 @@ def chain_of_three() -> ChainView:
     return view
 
 
+def cells(view: ChainView, bucket_id: int) -> list[int]:
+    """``previous`` for every n that the bucket has had."""
+    return [view.previous(bucket_id, n) for n in range(view.ever(bucket_id) + 1)]
+
+
 def ids(snapshots: tuple[ChainedSnapshot, ...]) -> list[str]:
     return [snapshot.snapshot_id for snapshot in snapshots]
 
 
 def test_cells_name_the_newest_live_snapshot_among_the_first_n() -> None:
     view = chain_of_three()
-    assert view.previous_array(BUCKET) == [0, 10, 20, 30]
+    assert cells(view, BUCKET) == [0, 10, 20, 30]
     assert view.drop(4, 3, BUCKET, "s2")
-    assert view.previous_array(BUCKET) == [0, 10, 10, 30]
+    assert cells(view, BUCKET) == [0, 10, 10, 30]
     assert view.drop(5, 4, BUCKET, "s1")
-    assert view.previous_array(BUCKET) == [0, 0, 0, 30]
+    assert cells(view, BUCKET) == [0, 0, 0, 30]
     assert view.take(6, 5, BUCKET, "s4", 4, 40)
     assert view.drop(7, 6, BUCKET, "s3")
-    assert view.previous_array(BUCKET) == [0, 0, 0, 0, 40]
+    assert cells(view, BUCKET) == [0, 0, 0, 0, 40]
     assert view.version == 7
 
 
@@ -53,24 +59,16 @@ def test_neighbours_of_live_and_of_dropped_snapshots() -> None:
     view = chain_of_three()
     view.drop(4, 3, BUCKET, "s2")
     s1, s3 = view.live(BUCKET)
-    assert (view.previous_live(BUCKET, "s2"), view.next_live(BUCKET, "s2")) == (s1, s3)
-    assert (view.previous_live(BUCKET, "s1"), view.next_live(BUCKET, "s1")) == (None, s3)
-    assert (view.previous_live(BUCKET, "s3"), view.next_live(BUCKET, "s3")) == (s1, None)
+    assert (view.previous_live(BUCKET, 20), view.next_live(BUCKET, 20)) == (s1, s3)
+    assert (view.previous_live(BUCKET, 10), view.next_live(BUCKET, 10)) == (None, s3)
+    assert (view.previous_live(BUCKET, 30), view.next_live(BUCKET, 30)) == (s1, None)
     view.drop(5, 4, BUCKET, "s3")
-    assert (view.previous_live(BUCKET, "s3"), view.next_live(BUCKET, "s2")) == (s1, None)
+    assert (view.previous_live(BUCKET, 30), view.next_live(BUCKET, 20)) == (s1, None)
     assert ids(view.live(BUCKET)) == ["s1"]
-    assert ids(view.ever(BUCKET)) == ["s1", "s2", "s3"]
-    dropped = view.find(BUCKET, "s3")
-    assert dropped is not None
-    assert not dropped.is_live
-    assert view.find(BUCKET, "s4") is None
-
-
-def test_neighbours_of_a_snapshot_that_never_was() -> None:
-    with pytest.raises(UnknownSnapshotError):
-        chain_of_three().previous_live(BUCKET, "s4")
-    with pytest.raises(UnknownSnapshotError):
-        ChainView().next_live(BUCKET, "s1")
+    assert (view.ever(BUCKET), view.newest_txn(BUCKET)) == (3, 30)
+    assert view.find(BUCKET, "s1") == s1
+    assert view.find(BUCKET, "s3") is None
+    assert (ChainView().previous_live(BUCKET, 10), ChainView().next_live(BUCKET, 10)) == (None, None)
 
 
 def test_a_missing_marker_is_a_gap_and_changes_nothing() -> None:
@@ -105,7 +103,7 @@ def test_a_marker_that_comes_again_is_ignored() -> None:
         pytest.param("s4", 5, 40, id="ordinal left out"),
         pytest.param("s4", 4, 30, id="txn of the one before"),
         pytest.param("s4", 4, 29, id="txn before the one before"),
-        pytest.param("s1", 4, 40, id="id used before"),
+        pytest.param("s1", 4, 40, id="id of one that lives"),
     ],
 )
 def test_a_take_that_is_not_the_next_one_is_refused(snapshot_id: str, ordinal: int, txn: int) -> None:
@@ -120,7 +118,7 @@ def test_a_refused_first_take_leaves_no_bucket() -> None:
     with pytest.raises(ChainOrderError):
         view.take(1, 0, BUCKET, "s1", 2, 10)
     assert view.bucket_ids() == ()
-    assert view.previous_array(BUCKET) == [0]
+    assert cells(view, BUCKET) == [0]
 
 
 def test_a_drop_of_what_is_not_live_is_refused() -> None:
@@ -173,41 +171,34 @@ def test_a_count_that_contradicts_the_death_gets_no_verdict(death: int, n: int) 
         chain_of_three().judge(BUCKET, 15, death, n)
 
 
-def test_a_dropped_snapshot_at_the_death_contradicts_it_too() -> None:
+def test_a_death_is_held_against_what_lives_and_against_the_newest_that_ever_was() -> None:
+    """Where a dropped snapshot was is forgotten, but for the newest: it changes no verdict."""
     view = chain_of_three()
     view.drop(4, 3, BUCKET, "s2")
-    with pytest.raises(LifetimeError, match="keep the row"):
-        view.judge(BUCKET, 15, 20, 2)
-
-
-def test_the_count_can_be_worked_out_from_the_death() -> None:
-    view = chain_of_three()
-    view.drop(4, 3, BUCKET, "s1")
-    assert [view.snapshots_before(BUCKET, death) for death in (10, 11, 20, 21, 30, 31)] == [0, 1, 1, 2, 2, 3]
-    assert view.snapshots_before(8, 100) == 0
-
-
-def as_buckets(view: ChainView) -> list[ChainedBucket]:
-    return [ChainedBucket(bucket_id, view.ever(bucket_id)) for bucket_id in view.bucket_ids()]
+    assert view.judge(BUCKET, 15, 20, 2) is Verdict.RECLAIMABLE
+    view.drop(5, 4, BUCKET, "s3")
+    for death, n in ((30, 3), (30, 2), (10, 2)):
+        with pytest.raises(LifetimeError, match="keep the row"):
+            view.judge(BUCKET, 5, death, n)
 
 
 def test_a_full_record_replaces_an_older_view() -> None:
     source = chain_of_three()
     source.drop(4, 3, BUCKET, "s2")
     for view in (ChainView(), chain_of_three()):
-        assert view.full(4, as_buckets(source))
+        assert view.full(4, source.buckets())
         assert view == source
         assert view.take(5, 4, BUCKET, "s4", 4, 40)
-        assert view.previous_array(BUCKET) == [0, 10, 10, 30, 40]
+        assert cells(view, BUCKET) == [0, 10, 10, 30, 40]
 
 
 def test_a_full_record_of_the_same_version_has_to_agree() -> None:
     view = chain_of_three()
-    assert not view.full(3, as_buckets(view))
+    assert not view.full(3, view.buckets())
     for buckets in (
         [],
-        [ChainedBucket(BUCKET, view.ever(BUCKET)[:2])],
-        [*as_buckets(view), ChainedBucket(8, (ChainedSnapshot("t1", 1, 5, True),))],
+        [ChainedBucket(BUCKET, view.live(BUCKET)[:2])],
+        [*view.buckets(), ChainedBucket(8, (ChainedSnapshot("t1", 1, 5, True),))],
     ):
         with pytest.raises(ChainOrderError, match="judge nothing"):
             view.full(3, buckets)
@@ -223,7 +214,8 @@ def test_an_older_full_record_is_ignored() -> None:
 @pytest.mark.parametrize(
     "snapshots",
     [
-        pytest.param((ChainedSnapshot("s1", 2, 10, True),), id="does not start at ordinal 1"),
+        pytest.param((ChainedSnapshot("s1", 0, 10, True),), id="ordinals begin at 1"),
+        pytest.param((ChainedSnapshot("s1", 2, 10, True), ChainedSnapshot("s2", 2, 20, True)), id="one ordinal twice"),
         pytest.param(
             (ChainedSnapshot("s1", 1, 10, True), ChainedSnapshot("s2", 2, 10, False)), id="txns not ascending"
         ),
@@ -246,14 +238,8 @@ def test_buckets_do_not_touch_one_another() -> None:
     view = chain_of_three()
     view.take(4, 3, 8, "t1", 1, 40)
     view.drop(5, 4, BUCKET, "s1")
-    assert view.previous_array(8) == [0, 40]
+    assert cells(view, 8) == [0, 40]
     assert view.bucket_ids() == (BUCKET, 8)
-
-
-def test_the_array_given_out_is_the_callers_own() -> None:
-    view = chain_of_three()
-    view.previous_array(BUCKET)[1] = 99
-    assert view.previous(BUCKET, 1) == 10
 
 
 def test_ten_thousand_snapshots_of_one_bucket() -> None:
@@ -263,4 +249,40 @@ def test_ten_thousand_snapshots_of_one_bucket() -> None:
         view.take(ordinal, ordinal - 1, BUCKET, str(ordinal), ordinal, ordinal)
     for dropped in range(count, 1, -1):
         view.drop(2 * count - dropped + 1, 2 * count - dropped, BUCKET, str(dropped))
-    assert view.previous_array(BUCKET) == [0] + [1] * count
+    assert cells(view, BUCKET) == [0] + [1] * count
+    assert view.buckets() == [ChainedBucket(BUCKET, view.live(BUCKET), count, count)]
+
+
+@pytest.mark.parametrize(
+    ("ever", "newest_txn"),
+    [
+        pytest.param(2, 30, id="fewer than the ordinals"),
+        pytest.param(3, 31, id="as many, but later"),
+        pytest.param(4, 30, id="more, but not later"),
+    ],
+)
+def test_a_full_record_that_contradicts_itself_about_dropped_ones_is_refused(ever: int, newest_txn: int) -> None:
+    with pytest.raises(ChainOrderError, match="is said to have had"):
+        ChainView().full(9, [ChainedBucket(BUCKET, chain_of_three().live(BUCKET), ever, newest_txn)])
+
+
+def test_a_full_record_of_an_older_writer_names_dropped_snapshots_too() -> None:
+    every = tuple(ChainedSnapshot(f"s{n}", n, n * 10, n != 3 and n != 1) for n in (1, 2, 3))
+    view, source = ChainView(), chain_of_three()
+    source.drop(4, 3, BUCKET, "s3")
+    source.drop(5, 4, BUCKET, "s1")
+    assert view.full(5, [ChainedBucket(BUCKET, every)])
+    assert view == source
+
+
+def test_what_was_dropped_costs_a_view_nothing() -> None:
+    view, count = ChainView(), 300_000
+    chain_view = view.take(1, 0, BUCKET, "first", 1, 1)
+    assert chain_view
+    for n in range(2, count + 1):
+        view.take(2 * n - 2, view.version, BUCKET, "one", n, n)
+        view.drop(2 * n - 1, view.version, BUCKET, "one")
+    assert len(pickle.dumps(view)) < 2_000
+    assert (view.ever(BUCKET), view.newest_txn(BUCKET)) == (count, count)
+    assert view.judge(BUCKET, 2, count + 1, count) is Verdict.RECLAIMABLE
+    assert view.judge(BUCKET, 1, count + 1, count) is Verdict.EXCLUSIVE_TO_PREVIOUS

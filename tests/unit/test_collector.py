@@ -79,6 +79,17 @@ def test_of_two_words_the_stricter_one_counts(one: CollectorState, other: Collec
     assert is_looser(one, other) is (one is not other and stricter(one, other) is other)
 
 
+def accept_lost_tail(shard: Shard, epoch: int) -> AcceptLostTail:
+    """Go on behind a loss, in a new epoch."""
+    state = TablesReader(shard.store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    assert state is not None
+    offset, chain_version = shard.log.end_offset(METADATA_COMMANDS.name, 0), state.chain_version + 1
+    body = AcceptLostTail(offset, state.txn, state.log_time_ms, epoch, state.txn + 1_000, chain_version, "")
+    shard.send(MetadataCommand(0, "", 0, body, wants_reply=False))
+    shard.runner.step()
+    return body
+
+
 class TestKeyDeletion:
     def test_leaves_rows_of_a_paused_bucket_alone_and_has_them_swept_when_it_is_resumed(self) -> None:
         desk = Desk(KeyDeletionService)
@@ -269,13 +280,21 @@ class TestMetadata:
         assert (len(self.told(shard).states), self.told(shard).txn) == (3, reply.txn)
 
     def test_tells_all_when_a_lost_tail_is_accepted_though_it_knows_of_no_change(self, shard: Shard) -> None:
-        state = TablesReader(shard.store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
-        assert state is not None
-        offset = shard.log.end_offset(METADATA_COMMANDS.name, 0)
-        body = AcceptLostTail(offset, state.txn, state.log_time_ms, 1, state.txn + 1_000, state.chain_version + 1, "")
-        shard.send(MetadataCommand(0, "", 0, body, wants_reply=False))
-        shard.runner.step()
-        assert self.told(shard) == CollectorChanged((), body.txn, 0, is_whole=True)
+        accepted = accept_lost_tail(shard, epoch=1)
+        assert self.told(shard) == CollectorChanged((), accepted.txn, 0, is_whole=True)
+
+    def test_buckets_whose_ids_are_below_zero_are_listed_as_well(self, shard: Shard) -> None:
+        """Those of the second epoch and later."""
+        shard.do(SetCollector("vol", "flat", PAUSED, "why"))
+        accept_lost_tail(shard, epoch=1)
+        accept_lost_tail(shard, epoch=2)
+        shard.do(CreateBucket("vol", "late", BucketLayout.OBJECT_STORE))
+        shard.do(SetCollector("vol", "late", PAUSED, "why"))
+        tables = TablesReader(shard.store)
+        _, late, flat = collector_status(tables)
+        assert (late.bucket, late.bucket_id < 0, flat.bucket) == ("late", True, "flat")
+        assert [line.bucket for line in collector_status(tables, start_after=late.bucket_id)] == ["", "flat"]
+        assert [line.bucket for line in collector_status(tables, "vol", "late")] == ["", "late"]
 
     def told(self, shard: Shard) -> CollectorChanged:
         return [one.body for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectorChanged)][-1]

@@ -184,6 +184,41 @@ def test_without_a_plane_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     assert result.stderr == f"No plane runs on {tmp_path}: start one (deepclean up), or name another home (--home).\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["key", "put", "vol1/tree/k", "--size", "9" * 20], 1, "has more than 64 bits"),
+        (["space", "plan", "vol1/tree", "--free", "9" * 5_000], 2, "is too much"),
+        (["space", "plan", "vol1/tree", "--free", "9" * 19], 2, "is too much"),
+        (["tag", "create", "vol1/tree", "s", "t", "--time-to-live", "9" * 400 + "d"], 2, "is too long"),
+        (["explain", "9" * 5_000], 2, "is no block"),
+    ],
+    ids=lambda value: "_".join(value[:2]) if isinstance(value, list) else None,
+)
+def test_a_figure_that_is_too_large_is_refused(tree: CommandLine, words: list[str], status: int, said: str) -> None:
+    assert said in " ".join(tree.run(*words, status=status).replace("│", " ").split())
+
+
+def test_a_limit_beyond_all_rows_lists_them_all(tree: CommandLine) -> None:
+    assert tree.json("dead-letters", "list", "--limit", "9" * 20)["letters"] == []
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_one_line(tree: CommandLine, tmp_path: Path) -> None:
+    assert tree.run("bucket", "list", "vol\udcff", status=1) == "/vol\\udcff/ is not UTF-8\n"
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"vol1/tree/two\n\xff\n")
+    assert tree.run("key", "delete", "--from-file", str(keys), status=1).endswith(" is not UTF-8\n")
+    assert [key["path"] for key in tree.json("key", "list", "vol1/tree")] == ["a/b/one", "two"]
+
+
+def test_what_the_system_refuses_is_one_line(line: CommandLine) -> None:
+    assert line.run("git", "x" * 300, status=1) == f"File name too long: {'x' * 300}\n"
+
+
+def test_a_shard_that_the_plane_does_not_have_is_refused(tree: CommandLine) -> None:
+    assert tree.run("dead-letters", "show", "7:1", status=1).startswith("WRONG_SHARD: ")
+
+
 def test_a_volume_is_found_in_whichever_shard_it_is(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, 2)
     made = {name: line.json("volume", "create", name)["shard"] for name in ("vol-a", "vol-b", "vol-c", "vol-d")}

@@ -15,11 +15,12 @@ from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.clock import SystemClock
+from services.runtime.kafka import FLUSH_SECONDS
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
-from tests.chaos.keeper import Counts
+from tests.chaos.counts import POINTS, Counts
 from tests.chaos.run import expected_lines, operate
-from tests.chaos.schedule import POINTS_OF_SERVICES, FaultKind, draw_schedule
+from tests.chaos.schedule import KILLED_IN_TURN, POINTS_OF_SERVICES, TWINNED, CutKind, FaultKind, draw_schedule
 
 PROGRAM = """
 from services.runtime.probe import Point, crash_probe
@@ -56,27 +57,56 @@ def test_a_clock_can_be_ahead() -> None:
     assert 59_000 < SystemClock(60_000).now_ms() - SystemClock().now_ms() <= 60_000
 
 
-def test_a_seed_draws_one_schedule_and_seeds_in_a_row_strike_every_point() -> None:
+def test_a_seed_draws_one_schedule_and_seeds_in_a_row_arm_every_point() -> None:
     schedules = [draw_schedule(seed) for seed in range(len(POINTS_OF_SERVICES))]
     assert schedules[3] == draw_schedule(3)
-    struck = {
+    armed = {
         (fault.target, fault.point)
         for schedule in schedules
         for fault in schedule.faults
         if fault.kind is FaultKind.CRASH_AT
     }
-    assert struck == set(POINTS_OF_SERVICES)
+    assert armed == set(POINTS_OF_SERVICES)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 1_795_418_196])
+def test_as_many_seeds_in_a_row_as_the_gate_plays_kill_what_others_rely_on(first: int) -> None:
+    faults = [fault for seed in range(first, first + len(KILLED_IN_TURN)) for fault in draw_schedule(seed).faults]
+    killed = {fault.target for fault in faults if fault.kind is FaultKind.KILL}
+    assert killed >= {"broker", "streaming", "metadata", "directory_deletion"}
+
+
+def test_schedules_cut_pause_longer_than_any_time_out_and_run_twins() -> None:
+    faults = [fault for seed in range(60) for fault in draw_schedule(seed).faults]
+    assert {fault.cut for fault in faults if fault.kind is FaultKind.CUT} == set(CutKind)
+    longest = {
+        kind: max(one.seconds for one in faults if one.kind is kind) for kind in (FaultKind.PAUSE, FaultKind.CUT)
+    }
+    assert min(longest.values()) > FLUSH_SECONDS
+    assert {fault.target for fault in faults if fault.kind is FaultKind.TWIN} == set(TWINNED)
+
+
+def test_a_point_that_was_never_struck_is_named() -> None:
+    counts = Counts()
+    counts.armed.update(POINTS)
+    counts.points.update(POINTS[1:])
+    assert counts.never_struck() == [POINTS[0]] == ["metadata before_write"]
+    assert counts.table()[2:4] == ["| metadata before_write | 1 | 0 |", "| metadata after_write | 1 | 1 |"]
+    assert not Counts().add(counts.to_json()).add({"points": {POINTS[0]: 2}}).never_struck()
 
 
 def test_the_summary_names_every_figure() -> None:
     counts = Counts(schedules=3, restarts=7, repeated_messages=40, trips=2)
     counts.kills["metadata"] = 2
     counts.points["mock_scm after_write"] = 1
+    counts.missed["metadata before_write"] = 1
     assert counts.lines()[0].startswith("3 schedules: 3 kills, 7 restarts, 0 broker restarts, 40 messages repeated")
     assert counts.lines()[0].endswith("0 databases lost, 2 breakers tripped")
     assert counts.lines()[1:] == [
         "  killed at random moments: metadata 2",
         "  died at named points (1): mock_scm after_write 1",
+        "  armed and did not strike (1): metadata before_write 1",
+        "  cut off from the broker: none",
     ]
 
 

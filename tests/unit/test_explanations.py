@@ -19,7 +19,7 @@ from schemas.records import (
 )
 from schemas.space_answers import BlockExplanation, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.table_keys import local_id
-from services.metadata import block_search, explanations
+from services.metadata import block_search, explanations, queries
 from services.runtime.reads import ReadError
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard as MetadataShard
@@ -51,8 +51,8 @@ class Shard(MetadataShard):
     def _seen(self, version: ExplainedVersion, bucket: str) -> Seen:
         names = [
             row.snapshot_id
-            for row in self.space(bucket).snapshots
-            if row.is_live and version.first_holder <= row.txn <= version.last_holder
+            for row in queries.live_snapshots(TablesReader(self.store), self.bucket(bucket).object_id)
+            if version.first_holder <= row.txn <= version.last_holder
         ]
         return version.stage, version.size_bytes, names
 

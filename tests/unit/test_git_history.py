@@ -1,6 +1,8 @@
 """Nasty histories, each a real repository, played and compared with ``git ls-tree`` after every commit."""
 
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -192,7 +194,6 @@ def test_no_tags_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_history(tmp_path: Path) -> None:
-    assert not GitRepository(tmp_path / "nowhere").has_history()
     assert not GitRepository(tmp_path).has_history()
     git(tmp_path, "init", "--quiet")
     assert not GitRepository(tmp_path).has_history()
@@ -204,11 +205,55 @@ def test_a_place_without_a_history(tmp_path: Path) -> None:
     assert not GitRepository(path / "unpacked-archive").has_history()
 
 
+def _without_objects(path: Path) -> None:
+    shutil.rmtree(path / ".git" / "objects")
+    (path / ".git" / "objects").mkdir()
+
+
+def _with_another_head(path: Path) -> None:
+    (path / ".git" / "HEAD").write_text("nonsense\n")
+
+
+def _with_a_missing_branch(path: Path) -> None:
+    (path / ".git" / "HEAD").write_text("ref: refs/heads/missing\n")
+
+
+def _with_a_broken_configuration(path: Path) -> None:
+    (path / ".git" / "config").write_text("[[\n")
+
+
+def _removed(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def _a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
+UNREADABLE = (
+    _without_objects, _with_another_head, _with_a_missing_branch, _with_a_broken_configuration, _removed, _a_file,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_inside_another", [False, True])
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_repository_that_cannot_be_read_is_an_error(
+    damage: Callable[[Path], None], is_inside_another: bool, tmp_path: Path
+) -> None:
+    outer = build_repository(tmp_path / "outer", [files(a="1")]) if is_inside_another else tmp_path
+    path = build_repository(outer / "inner", [files(a="1")])
+    damage(path)
+    with pytest.raises(GitError, match=r"whole clone|name a clone"):
+        GitRepository(path).has_history()
+
+
 def test_bare_and_shallow_clones(tmp_path: Path) -> None:
     path = build_repository(tmp_path / "origin", [files(a__b=str(number), c="1") for number in range(4)])
     git(tmp_path, "clone", "--quiet", "--bare", str(path), "bare")
     git(tmp_path, "clone", "--quiet", "--depth=2", path.as_uri(), "shallow")
     assert len(GitHistory(tmp_path / "bare").snapshots) == 4
+    assert GitRepository(tmp_path / "bare").has_history()
     assert_history_equals_git(tmp_path / "bare")
     assert len(GitHistory(tmp_path / "shallow").snapshots) == 2
     assert_history_equals_git(tmp_path / "shallow")

@@ -25,7 +25,7 @@ def test_metrics_health_readiness_and_added_routes_are_served() -> None:
     registry = CollectorRegistry()
     Counter("deepclean_tests_total", "Tests.", registry=registry).inc(3)
     reasons = ["shard 0: it is starting"]
-    server = HttpServer(http_app(registry, list, lambda: reasons, [Route("/hello", hello)]), "127.0.0.1", 0)
+    server = HttpServer(http_app(registry, list, lambda: reasons, [Route("/hello", hello)], token=""), "127.0.0.1", 0)
     server.start()
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         assert client.get("/hello").text == "hello"
@@ -54,7 +54,7 @@ def connections_of(port: int) -> list[bool]:
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
-    server = HttpServer(http_app(CollectorRegistry(), list, list, [Route("/hello", hello)]), "127.0.0.1", 0)
+    server = HttpServer(http_app(CollectorRegistry(), list, list, [Route("/hello", hello)], token=""), "127.0.0.1", 0)
     server.start()
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         assert client.get("/hello").text == "hello"
@@ -63,7 +63,7 @@ def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
-    app = http_app(CollectorRegistry(), list, list)
+    app = http_app(CollectorRegistry(), list, list, token="")
     server = HttpServer(app, "127.0.0.1", 0)
     server.start()
     with pytest.raises(ServerError, match=f"port {server.port} on 127.0.0.1 is in use: .*--http-port"):
@@ -76,8 +76,8 @@ def test_a_port_in_use_is_one_sentence() -> None:
 
 def test_a_host_that_is_not_ours_is_one_sentence() -> None:
     with pytest.raises(ServerError, match="--http-host"):
-        HttpServer(http_app(CollectorRegistry(), list, list), "203.0.113.7", 0)
+        HttpServer(http_app(CollectorRegistry(), list, list, token=""), "203.0.113.7", 0)
 
 
 def test_a_server_that_never_started_stops() -> None:
-    HttpServer(http_app(CollectorRegistry(), list, list), "127.0.0.1", 0).stop()
+    HttpServer(http_app(CollectorRegistry(), list, list, token=""), "127.0.0.1", 0).stop()

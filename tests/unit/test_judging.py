@@ -24,6 +24,7 @@ from schemas.records import (
     RowName,
     SnapshotChainRecord,
     SweepResult,
+    SweptParts,
 )
 from schemas.topics import (
     DEAD_LETTERS,
@@ -116,13 +117,34 @@ def test_a_message_carries_no_more_rows_than_allowed() -> None:
 
 
 def test_the_parts_of_sweeps_are_counted_with_those_that_cannot_be_judged() -> None:
-    swept = [replace(entry, sweep_id=9, sweep_page=2) for entry in (FREE, HELD)]
-    directory = replace(swept[0], kind=DeletedKind.DIRECTORY)
+    swept = [replace(entry, sweep_id=9, sweep_page=2, sweep_txn=77) for entry in (FREE, HELD)]
+    directory = replace(swept[0], kind=DeletedKind.DIRECTORY, sweep_part=1)
     impossible = replace(swept[0], birth=40)
     other_page = replace(swept[0], sweep_page=3)
-    judged = judge_batch(logged(FREE, *swept, directory, impossible, other_page, first_offset=100), viewed(TAKE_1))
-    assert judged.sweep_results == [SweepResult(9, 2, 101, 4, 1, 1, 1), SweepResult(9, 3, 105, 1, 1, 0, 1)]
-    assert [(refused.logged.offset, refused.error) for refused in judged.refused] == [(104, "LifetimeError")]
+    entries = [
+        *logged(FREE, first_offset=100),
+        *(LoggedEntry(101, one) for one in (*swept, impossible)),
+        *logged(directory, other_page, first_offset=102),
+    ]
+    judged = judge_batch(entries, viewed(TAKE_1))
+    assert judged.sweep_results == [
+        SweepResult(9, 2, 0, 0, 1, 1, 1, None, SweptParts((77, 77), (0, 1), (3, 1))),
+        SweepResult(9, 3, 0, 0, 1, 0, 1, None, SweptParts((77,), (0,), (1,))),
+    ]
+    assert [(refused.logged.offset, refused.error) for refused in judged.refused] == [(101, "LifetimeError")]
+
+
+def test_a_part_of_a_sweep_that_comes_twice_has_as_many_rows_as_once() -> None:
+    swept = [replace(entry, sweep_id=9, sweep_page=2, sweep_txn=77) for entry in (FREE, HELD)]
+    twice = [LoggedEntry(offset, one) for offset in (5, 8) for one in swept]
+    (result,) = judge_batch(twice, viewed(TAKE_1)).sweep_results
+    assert result.parts == SweptParts((77,), (0,), (2,))
+
+
+def test_what_a_sweep_has_found_is_not_mixed_with_what_was_deleted() -> None:
+    swept = replace(FREE, object_id=5, sweep_id=9, sweep_page=2, sweep_txn=77)
+    judged = judge_batch(logged(FREE, swept), viewed(TAKE_1))
+    assert judged.purge_keys == [purge(1, FREE), replace(purge(1, swept), is_sweep=True)]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +237,21 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
     judge.restart()
     judge.judge()  # what was sent last may be sent again, and nothing else is
     assert set(judge.received(PURGE_KEYS)) == {*purges, last}
+
+
+def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once() -> None:
+    judge = Judge()
+    judge.send(SNAPSHOT_CHAIN, TAKE_1)
+    judge.judge()
+    together = replace(entries_by_columns([replace(FREE, object_id=5), FREE]), barrier=BARRIER)
+    judge.send(DELETED_ENTRIES, together, replace(together, snapshots_before_death=()))
+    judge.judge()
+    *purges, last = judge.received(PURGE_KEYS)
+    assert purged(*purges) == [named(replace(FREE, object_id=5)), named(FREE)]
+    assert last == PurgeKeys(1, NO_ROWS, (), BARRIER)
+    (letter,) = judge.received(DEAD_LETTERS)
+    assert isinstance(letter, DeadLetter)
+    assert (letter.offset, letter.error) == (1, "ColumnsError"), "put aside as a whole, with its barrier"
 
 
 def test_the_view_outlives_a_restart() -> None:

@@ -35,6 +35,7 @@ from schemas.records import (
     SweepPage,
     SweepPageSent,
     SweepResult,
+    SweptParts,
 )
 from schemas.topics import METADATA_PROGRESS, PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, SWEEP_RESULTS
 from services.domain.row_columns import (
@@ -100,9 +101,9 @@ def rows(*numbers: int) -> tuple[RowName, ...]:
     return tuple(row(number) for number in numbers)
 
 
-def purge(*names: RowName, version: int = 0, before: int = 0) -> Sent:
+def purge(*names: RowName, version: int = 0, before: int = 0, is_sweep: bool = False) -> Sent:
     (columns,) = by_columns(names)
-    return PURGE_KEYS, PurgeKeys(version, columns, (before,) * len(names))
+    return PURGE_KEYS, PurgeKeys(version, columns, (before,) * len(names), is_sweep=is_sweep)
 
 
 def named(body: ClaimRows | FinishRows) -> tuple[RowName, ...]:
@@ -169,8 +170,9 @@ def sent_page(page: SweepPage, sent_rows: int, next_table: int = 4, unexpanded: 
     return progress(SweepPageSent(page.sweep_id, page.page, sent_rows, unexpanded, next_table, next_key))
 
 
-def result(page: SweepPage, judged: int, first_offset: int = 0, found: int = 0, directories: int = 0) -> Sent:
-    return SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, first_offset, judged, found, directories, 1)
+def result(page: SweepPage, rows: int, part: int = 0, found: int = 0, directories: int = 0, txn: int = 1) -> Sent:
+    parts = SweptParts((txn,), (part,), (rows,))
+    return SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, 0, rows, found, directories, 1, None, parts)
 
 
 def clean(desk: Desk, page: SweepPage) -> list[Sent]:
@@ -430,18 +432,18 @@ class TestSweeps:
     def test_pages_follow_one_another_once_all_parts_are_judged(self) -> None:
         desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
         (page,) = pages(desk.give(take(1, 500, 1)))
-        assert not desk.give(result(page, 2, first_offset=10)), "the judge was faster than the answer"
+        assert not desk.give(result(page, 2, part=10)), "the judge was faster than the answer"
         assert not desk.give(sent_page(page, 5, next_table=1))
-        assert not desk.give(result(page, 2, first_offset=10)), "the same part again"
+        assert not desk.give(result(page, 2, part=10)), "the same part again"
         desk.restart()
-        assert not desk.give(result(page, 2, first_offset=12))
-        second = only(desk.give(result(page, 1, first_offset=14)), SweepPage)
+        assert not desk.give(result(page, 2, part=12))
+        second = only(desk.give(result(page, 1, part=14)), SweepPage)
         assert (second.page, second.start_table, second.start_key) == (2, 1, b"key")
         assert second.sweep_id == page.sweep_id
-        assert not desk.give(result(page, 5, first_offset=99), sent_page(page, 0)), "of the page before"
+        assert not desk.give(result(page, 5, part=99), sent_page(page, 0)), "of the page before"
         assert not desk.give(sent_page(second, 1), sent_page(second, 0))
-        assert flags(desk.give(result(second, 1, first_offset=20))) == [("s1", 1)]
-        assert not desk.give(result(second, 1, first_offset=20))
+        assert flags(desk.give(result(second, 1, part=20))) == [("s1", 1)]
+        assert not desk.give(result(second, 1, part=20))
 
     def test_pages_are_asked_for_ahead_and_judged_in_any_order(self, desk: Desk) -> None:
         (first,) = pages(desk.give(take(1, 500, 1)))
@@ -451,28 +453,22 @@ class TestSweeps:
         third = only(desk.give(sent_page(second, 1, next_table=2)), SweepPage)
         assert (third.sweep_id, third.page, third.start_table) == (first.sweep_id, 3, 2)
         assert not desk.give(sent_page(third, 1, next_table=3)), "three are not judged, and no more may be"
-        fourth = only(desk.give(result(second, 1, first_offset=12, found=1)), SweepPage)
-        assert not desk.give(result(second, 1, first_offset=12), sent_page(second, 1)), "of a page that is judged"
-        assert not desk.give(sent_page(fourth, 0), result(third, 1, first_offset=13), result(first, 1, first_offset=10))
+        fourth = only(desk.give(result(second, 1, part=12, found=1)), SweepPage)
+        assert not desk.give(result(second, 1, part=12), sent_page(second, 1)), "of a page that is judged"
+        assert not desk.give(sent_page(fourth, 0), result(third, 1, part=13), result(first, 1, part=10))
         desk.restart()
-        assert not desk.give(result(first, 1, first_offset=10)), "the same part again"
-        assert desk.rows(SWEEP_TABLE)[0].open_pages == (OpenSweepPage(1, 2, 1, (10,)),)
-        assert not desk.give(result(first, 1, first_offset=11))
+        assert not desk.give(result(first, 1, part=10)), "the same part again"
+        assert desk.rows(SWEEP_TABLE)[0].open_pages == (OpenSweepPage(1, 0, b"", 1, 2, SweptParts((1,), (10,), (1,))),)
+        assert not desk.give(result(first, 1, part=11))
         assert only(desk.wait(1_000), SweepPage).page == 1, "something was found: swept again"
 
     def test_no_page_is_asked_for_ahead_while_rows_wait_to_be_claimed(self, desk: Desk) -> None:
-        """What a sweep finds waits behind them, and whatever is deleted meanwhile would wait behind that."""
+        """Whatever is deleted meanwhile is judged behind what sweeps send."""
         (first,) = pages(desk.give(take(1, 500, 1)))
         claims = bodies(desk.give(purge(*rows(*range(45)), version=1, before=1)), ClaimRows)
         assert not desk.give(sent_page(first, 1, next_table=1))
         sent = desk.give(*(claimed(claim, gone=named(claim)) for claim in claims))
         assert [page.page for page in pages(sent)] == [2]
-
-    def test_no_sweep_starts_while_rows_wait_to_be_claimed(self, desk: Desk) -> None:
-        """Metadata has them where the sweep would find them again."""
-        claims = bodies(desk.give(purge(*rows(*range(45)))), ClaimRows)
-        assert not pages(desk.give(take(1, 500, 1)))
-        assert only(desk.give(*(claimed(claim, gone=named(claim)) for claim in claims)), SweepPage).page == 1
 
     def test_a_store_is_swept_until_nothing_is_found(self, desk: Desk) -> None:
         (page,) = pages(desk.give(take(1, 500, 1)))
@@ -489,9 +485,9 @@ class TestSweeps:
 
     def test_something_found_on_the_first_page_counts_at_the_end(self, desk: Desk) -> None:
         (page,) = pages(desk.give(take(1, 500, 1)))
-        parts = result(page, 1, first_offset=4, found=1), result(page, 1, first_offset=5)
+        parts = result(page, 1, part=4, found=1), result(page, 1, part=5)
         second = only(desk.give(sent_page(page, 2, next_table=1), *parts), SweepPage)
-        assert not desk.give(sent_page(second, 1), result(second, 1, first_offset=6))
+        assert not desk.give(sent_page(second, 1), result(second, 1, part=6))
         assert only(desk.wait(1_000), SweepPage).page == 1
 
     def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_store_dirty(self, desk: Desk) -> None:
@@ -505,12 +501,25 @@ class TestSweeps:
         assert len(third) == 1
         assert {page.until_death for page in (first, second, *third)} == {500, 600, 700}
 
-    def test_a_sweep_without_an_answer_begins_again_under_another_number(self, desk: Desk) -> None:
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        second = only(desk.give(sent_page(page, 0, next_table=2)), SweepPage)
+    def test_a_page_without_an_answer_is_asked_for_again_under_another_number(self, desk: Desk) -> None:
+        (first,) = pages(desk.give(take(1, 500, 1)))
+        second = only(desk.give(sent_page(first, 0, next_table=2)), SweepPage)
+        desk.restart()
         again = only(desk.wait(10_000), SweepPage)
-        assert (again.page, again.start_table) == (1, 0)
+        assert (again.sweep_id, again.page, again.start_table, again.start_key) == (first.sweep_id, 3, 2, b"key")
         assert not desk.give(sent_page(second, 0)), "an answer to the one before"
+        assert flags(clean(desk, again)) == [("s1", 1)]
+
+    def test_a_sweep_goes_back_to_the_oldest_page_that_is_not_judged(self, desk: Desk) -> None:
+        """A page that is read again ends elsewhere: those behind it might begin too late."""
+        (first,) = pages(desk.give(take(1, 500, 1)))
+        second = only(desk.give(sent_page(first, 2, next_table=1)), SweepPage)
+        third = only(desk.give(sent_page(second, 1, next_table=2)), SweepPage)
+        desk.give(result(third, 1), sent_page(third, 1))
+        desk.give(result(first, 2))
+        again = only(desk.wait(10_000), SweepPage)
+        assert (again.page, again.start_table) == (4, 1)
+        assert not desk.give(result(second, 1)), "nobody waits for it any more"
         assert flags(clean(desk, again)) == [("s1", 1)]
 
     def test_now_and_then_every_bucket_is_swept_as_a_whole(self, desk: Desk) -> None:
@@ -565,9 +574,9 @@ class TestDrops:
     def test_a_sweep_from_before_a_drop_does_not_flag(self, desk: Desk) -> None:
         chain_of_clean_stores(desk, 500)
         (before,) = pages(desk.give(take(2, 600, 2)))
-        (after,) = pages(desk.give(drop(3, "s1", 500, rows_held_alone=1)))
-        assert not clean(desk, before)
-        assert (after.after_death, after.until_death, after.until_birth) == (500, 600, 0), "over both ranges"
+        assert not pages(desk.give(drop(3, "s1", 500, rows_held_alone=1))), "the store is being swept"
+        after = only(clean(desk, before), SweepPage)
+        assert (after.after_death, after.until_death, after.after_birth, after.until_birth) == (500, 600, 0, 500)
         assert flags(clean(desk, after)) == [("s2", 3)]
 
     def test_an_unfinished_sweep_goes_on_in_the_next_store(self, desk: Desk) -> None:
@@ -575,10 +584,9 @@ class TestDrops:
         (unfinished,) = pages(desk.give(take(2, 600, 2)))
         (third,) = pages(desk.give(take(3, 700, 3)))
         clean(desk, third)
-        (page,) = pages(desk.give(drop(4, "s2", 600, rows_held_alone=0)))
-        assert (page.after_death, page.until_death) == (500, 600)
-        assert not clean(desk, unfinished)
-        assert flags(clean(desk, page)) == [("s3", 4)]
+        assert not flags(desk.give(drop(4, "s2", 600, rows_held_alone=0)))
+        desk.restart()
+        assert flags(clean(desk, unfinished)) == [("s3", 4)]
 
     def test_the_newest_snapshots_rows_are_swept_in_the_active_store(self, desk: Desk) -> None:
         chain_of_clean_stores(desk, 500, 600)
@@ -632,7 +640,8 @@ class World:
             self.rows += 7
             numbers = range(self.rows, self.rows + self.random.randrange(1, 6))
             names = (replace(row(number), bucket_id=BUCKET_WITHOUT_SNAPSHOTS) for number in numbers)
-            return purge(*names, version=self.version + self.random.choice([0, 0, 1]))
+            version = self.version + self.random.choice([0, 0, 1])
+            return purge(*names, version=version, is_sweep=self.random.random() < 0.5)
         if choice == 4:
             self.rounds += 1
             self.answers.append(barrier("sweeps", round_number=self.rounds))
@@ -658,7 +667,7 @@ class World:
         elif isinstance(body, SweepPage):
             sent_rows = self.random.randrange(3)
             self.answers.append(sent_page(body, sent_rows, self.random.choice([3, 3, 1]), self.random.randrange(2)))
-            self.answers += [result(body, 1, first_offset=part, found=part % 2) for part in range(sent_rows)]
+            self.answers += [result(body, 1, part=part, found=part % 2) for part in range(sent_rows)]
         elif isinstance(body, Barrier):
             self.answers.append((SCM_REPLIES, ScmReply(body)))
 

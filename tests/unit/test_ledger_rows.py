@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlockRun,
+    ClaimedRow,
     ClaimFacts,
     ClaimRows,
     DeleteKey,
@@ -15,6 +19,8 @@ from schemas.records import (
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
+from services.metadata.ledger import facts_and_numbers
+from services.metadata.tables import RECLAIM_TABLE
 from tests.unit.test_metadata import Shard
 
 
@@ -72,3 +78,31 @@ def test_rows_between_the_same_snapshots_share_their_claim_and_a_repeat_enters_n
     assert [claim.claim_txn for claim in entered.claims] == [entered.finish_txn - 2, entered.finish_txn - 1]
     assert entered.claim_places == (0, 0, 0, 1, 1)
     assert sum(entered.groups.sizes_bytes) == 50
+
+
+def test_a_claimed_row_with_a_field_more_is_finished() -> None:
+    """A row is read by its fields, from its beginning: what a later schema appends is behind all that is looked at."""
+    shard = Shard()
+    shard.do(PutKey("vol", "flat", "k", 10))
+    shard.do(DeleteKey("vol", "flat", "k"))
+    row = shard.row()
+    shard.claim(row)
+    ((key, claimed),) = shard.store.scan(RECLAIM_TABLE.name, b"/", b"0")
+    shard.store.write({RECLAIM_TABLE.name: {key: claimed + b"a field more"}})
+    shard.internal(FinishRows(1, by_columns([row])))
+    assert list(shard.store.scan(RECLAIM_TABLE.name, b"/", b"0")) == []
+    (entered,) = _ledger(shard)
+    assert entered.groups.sizes_bytes == (10,)
+
+
+def test_what_is_no_claimed_row_is_never_taken_for_one_that_was_finished() -> None:
+    shard = Shard()
+    shard.do(PutKey("vol", "flat", "k", 10))
+    shard.do(DeleteKey("vol", "flat", "k"))
+    shard.claim(shard.row())
+    ((_, encoded),) = shard.store.scan(RECLAIM_TABLE.name, b"/", b"0")
+    row = codec(ClaimedRow).decode(encoded)
+    assert facts_and_numbers(encoded)[1][1] == 10
+    for numbers in (b"", row.numbers[:-1], row.numbers + b"7"):
+        with pytest.raises(DecodeError, match="bytes of numbers"):
+            facts_and_numbers(codec(ClaimedRow).encode(ClaimedRow(row.facts, numbers, row.version)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from schemas import codec as codecs
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
-from services.runtime import loop
 from services.runtime.clock import VirtualClock
 from services.runtime.errors import RetryableError
 from services.runtime.log import Sink, Source
@@ -156,7 +156,7 @@ def test_a_broker_that_is_away_when_it_failed_is_asked_again(log: FailingLog) ->
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock())
     service.fails_at = 4
     with pytest.raises(RetryableError, match="not now"):
-        runner.step()
+        [runner.step() for _ in range(3)]
     log.is_away = True
     for _ in range(3):
         with pytest.raises(RetryableError, match="away"):
@@ -174,7 +174,7 @@ def test_a_service_knows_when_it_has_read_what_was_there_at_its_start(log: Faili
     assert service.caught_up.index(True) > 0
     assert all(service.caught_up[service.caught_up.index(True) :])
     again = Recorder()
-    Runner(again, 0, store, log, VirtualClock()).step()
+    assert Runner(again, 0, store, log, VirtualClock()).step() == 0
     assert again.caught_up == [True]
 
 
@@ -183,7 +183,7 @@ def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
     service = Recorder()
     service.fails_at_end = True
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock())
-    runner.step()
+    run_to_the_end(runner, steps=7)
     assert service.noted == list(range(1, 11))
     first, *others = service.caught_up
     assert not first
@@ -191,24 +191,39 @@ def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
     assert others[-1]
 
 
-def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog) -> None:
     sizes = [len(record.value) for record in log.memory.partitions[METADATA_PROGRESS.name, 0]]
-    monkeypatch.setattr(loop, "UNIT_BYTES", 2 * max(sizes))
     store, service = MemoryStore(), Recorder(every_so_many_alone=100)
     writes: list[int] = []
-    runner = Runner(service, 0, store, log, log.memory.clock, after_write=lambda: writes.append(len(service.noted)))
-    assert runner.step() == len(sizes)
+    runner = Runner(
+        service,
+        0,
+        store,
+        log,
+        log.memory.clock,
+        unit_bytes=2 * max(sizes),
+        after_write=lambda: writes.append(len(service.noted)),
+    )
+    assert [runner.step() for _ in range(6)] == [2, 2, 2, 2, 2, 0]
     assert writes == [2, 4, 6, 8, 10]
     assert service.noted == list(range(1, 11))
-    monkeypatch.setattr(loop, "UNIT_BYTES", 1)  # what is larger is alone, and taken in all the same
     writes.clear()
     again = Recorder(every_so_many_alone=100)
-    Runner(again, 0, MemoryStore(), log, log.memory.clock, after_write=lambda: writes.append(len(again.noted))).step()
+    run_to_the_end(
+        Runner(
+            again,
+            0,
+            MemoryStore(),
+            log,
+            log.memory.clock,
+            unit_bytes=1,  # what is larger is alone, and taken in all the same
+            after_write=lambda: writes.append(len(again.noted)),
+        )
+    )
     assert writes == list(range(1, 11))
 
 
-def test_a_unit_of_work_ends_when_it_has_changed_enough(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "UNIT_CHANGES", 4)  # each message changes one row
+def test_a_unit_of_work_ends_when_it_has_changed_enough(log: FailingLog) -> None:
     store, service = MemoryStore(), Recorder(every_so_many_alone=100)
     service.fails_at, service.failure = 2, ValueError("never")
     writes: list[int] = []
@@ -219,19 +234,65 @@ def test_a_unit_of_work_ends_when_it_has_changed_enough(log: FailingLog, monkeyp
         store,
         log,
         log.memory.clock,
+        unit_rows=4,  # each message changes one row
         metrics=metrics,
         after_write=lambda: writes.append(runner.positions()[METADATA_PROGRESS.name]),
     )
-    assert runner.step() == 10
+    assert [runner.step() for _ in range(4)] == [5, 4, 1, 0]
     assert writes == [5, 9, 10], "one was put aside, and has changed nothing"
     assert service.noted == [1, *range(3, 11)]
     assert metrics.messages == [5, 4, 1]
     assert metrics.dead_letters == [1, 0, 0]
-    monkeypatch.setattr(loop, "UNIT_CHANGES", 1)
     again = Recorder(every_so_many_alone=100)
     again.fails_at_end = True
-    Runner(again, 0, MemoryStore(), log, log.memory.clock).step()
+    run_to_the_end(Runner(again, 0, MemoryStore(), log, log.memory.clock, unit_rows=1))
     assert again.noted == list(range(1, 11)), "where a unit of few fails, too"
+
+
+class Reader(Recorder):
+    """Looks through some rows for every message, and changes none."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(every_so_many_alone=100)
+        self._rows = rows
+
+    def apply(self, message: Message, work: Work) -> None:
+        rows = itertools.islice(work.table(NOTES).scan(b"", b"\xff"), self._rows)
+        self.noted += [message.record.txn for _ in rows][:1]
+
+
+@pytest.mark.parametrize(("rows", "units"), [(2, [5, 5]), (3, [4, 4, 2]), (9, [2, 2, 2, 2, 2]), (10, [1] * 10)])
+def test_a_unit_of_work_ends_when_it_has_looked_through_enough(log: FailingLog, rows: int, units: list[int]) -> None:
+    store = MemoryStore()
+    store.write({NOTES.name: {b"%d" % number: codec(Barrier).encode(Barrier("", 1, 0, "")) for number in range(20)}})
+    metrics = Written()
+    runner = Runner(Reader(rows), 0, store, log, VirtualClock(), unit_rows=10, metrics=metrics)
+    run_to_the_end(runner)
+    assert metrics.messages == units
+
+
+def test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next(log: FailingLog) -> None:
+    """However much was read at once: nobody waits for all of it, and what comes meanwhile is taken with the rest."""
+    service, metrics = Recorder(every_so_many_alone=7), Written()
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4, metrics=metrics)
+    assert (runner.step(), runner.lag()) == (4, {METADATA_PROGRESS.name: 6})
+    encoder = codec(MetadataProgress)
+    log.memory.append(
+        METADATA_PROGRESS.name, 0, encoder.encode(MetadataProgress(11, Barrier("", 11, 0, ""))), encoder.fingerprint
+    )
+    assert [runner.step() for _ in range(4)] == [2, 1, 4, 0]
+    assert runner.lag() == {METADATA_PROGRESS.name: 0}
+    assert service.noted == list(range(1, 12))
+    assert metrics.messages == [4, 2, 1, 4]
+
+
+@pytest.mark.parametrize("fails_at", [5, 9])
+def test_what_was_read_and_not_taken_comes_again_after_a_failure(log: FailingLog, fails_at: int) -> None:
+    service = Recorder(every_so_many_alone=100)
+    service.fails_at = fails_at
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4)
+    assert run_to_the_end(runner) == 1
+    assert service.noted == list(range(1, 11))
 
 
 class Written(NoMetrics):

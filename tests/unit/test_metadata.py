@@ -54,7 +54,7 @@ from schemas.topics import (
     SNAPSHOT_CHAIN,
 )
 from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
-from services.metadata import checkpoints, queries
+from services.metadata import checkpoints, queries, sweeps
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.runtime.clock import VirtualClock
@@ -576,7 +576,8 @@ class TestDirectories:
         self._expand(shard, row)
         keys = [e for e in shard.entries() if e.kind is DeletedKind.KEY]
         assert {(e.death, e.snapshots_before_death) for e in keys} == {(row.death, 0)}
-        assert shard.space("tree").snapshots[0].referenced_bytes == 0
+        (listed,) = queries.live_snapshots(TablesReader(shard.store), shard.bucket("tree").object_id)
+        assert listed.referenced_bytes == 0
         assert shard.space("tree").pending_bytes == 40
 
     def test_a_deleted_bucket_is_still_expanded_and_freed(self, shard: Shard) -> None:
@@ -631,6 +632,34 @@ class TestSweeps:
             (e.kind, e.object_id, e.birth, e.death, e.snapshots_before_death) for e in first
         )
         assert [e.sweep_page for e in again] == [1, 1, 2, 2, 3]
+
+    def test_the_messages_of_a_page_follow_from_its_rows_alone(self, shard: Shard) -> None:
+        """Whoever counts what was judged knows them by txn and number, whatever else is in their batch."""
+        for path in ("a", "b", "c", "d/e"):
+            shard.do(PutKey("vol", "tree", path, 10))
+        shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        shard.do(RenameKey("vol", "tree", "a", "x"))
+        shard.do(DeleteKeys("vol", "tree", ("x", "b", "c")))
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        page = SweepPage(1, 1, shard.bucket("tree").object_id, 0, 0, 0, 0, 0, b"", 100, 1_000_000)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sweeps, "MAX_ROWS_PER_MESSAGE", 2)
+            before = len(shard.entries())
+            sent = shard.internal(page)
+        found = shard.entries()[before:]
+        assert [(e.kind.value, e.sweep_part) for e in found] == [
+            *(("KEY", 0), ("KEY", 0), ("KEY", 1)),
+            *(("DIRECTORY", 2), ("RENAME_ENTRY", 3)),
+        ]
+        assert sent.rows == len(found)
+        assert len({e.sweep_txn for e in found}) == 1
+        assert found[0].sweep_txn > found[0].death
+
+    def test_a_sweep_of_everything_stops_at_a_death(self, shard: Shard) -> None:
+        for path in "ab":
+            shard.do(PutKey("vol", "tree", path, 10))
+        deaths = [shard.do(DeleteKey("vol", "tree", path)).txn for path in "ab"]
+        assert [e.death for e in self._sweep(shard, bucket_id=0, until_death=deaths[0])] == [deaths[0]]
 
     def test_a_range_of_deaths_and_births_bounds_a_sweep(self, shard: Shard) -> None:
         births = [shard.do(PutKey("vol", "tree", path, 10)).txn for path in "abc"]

@@ -1,5 +1,7 @@
 """The model by hand: what each operation does, and with which code it is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.records import BucketLayout
@@ -8,15 +10,22 @@ from services.client.workload import (
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
+    DeleteBucket,
     DeleteDirectory,
     DeleteKey,
+    DeleteKeys,
     DeleteSnapshot,
+    ExpireSnapshots,
     MakeDirectory,
+    MoveConsumer,
     Operation,
     PutKey,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RollBack,
+    TagSnapshot,
+    UndeleteKey,
 )
 
 FILE_SYSTEM, FLAT = ("v", "files"), ("v", "flat")
@@ -141,3 +150,79 @@ def test_snapshot_names() -> None:
         assert is_valid_snapshot_name(good), good
     for bad in ("", "-a", "a-", ".a", "a.", "a..b", "a.-b", "a-.b", "A", "a_b", "ä", "123", "1.2.3.4", "x" * 64, "a\n"):
         assert not is_valid_snapshot_name(bad), bad
+
+
+def test_what_died_last_comes_back() -> None:
+    model = play(put("k"), put("k"), DeleteKey(*FILE_SYSTEM, "k"), UndeleteKey(*FILE_SYSTEM, "k"))
+    assert paths(model) == {"k": 4}
+
+
+@pytest.mark.parametrize(
+    ("operations", "code"),
+    [
+        ([UndeleteKey(*FLAT, "k")], "TOO_LATE"),
+        ([put("k", 0, FLAT), DeleteKey(*FLAT, "k"), UndeleteKey(*FLAT, "k")], "TOO_LATE"),
+        ([put("k", 1, FLAT), DeleteKey(*FLAT, "k"), put("k", 1, FLAT), UndeleteKey(*FLAT, "k")], "KEY_ALREADY_EXISTS"),
+        ([put("k"), DeleteKeys(*FILE_SYSTEM, ("k",)), put("k"), UndeleteKey(*FILE_SYSTEM, "k")], "FILE_ALREADY_EXISTS"),
+        ([put("k"), DeleteKey(*FILE_SYSTEM, "k"), put("k/l"), UndeleteKey(*FILE_SYSTEM, "k")], "NOT_A_FILE"),
+        (
+            [
+                put("k"),
+                CreateSnapshot(*FILE_SYSTEM, "s1"),
+                DeleteKey(*FILE_SYSTEM, "k"),
+                CreateSnapshot(*FILE_SYSTEM, "s2"),
+                UndeleteKey(*FILE_SYSTEM, "k"),
+            ],
+            "SNAPSHOT_IN_BETWEEN",
+        ),
+        (
+            [
+                put("k"),
+                CreateSnapshot(*FILE_SYSTEM, "s1"),
+                put("k"),
+                DeleteKey(*FILE_SYSTEM, "k"),
+                RollBack(*FILE_SYSTEM, "s1"),
+                put("k"),
+                UndeleteKey(*FILE_SYSTEM, "k"),
+            ],
+            "HELD_BY_SNAPSHOT",
+        ),
+    ],
+)
+def test_what_cannot_come_back(operations: list[Operation], code: str) -> None:
+    with pytest.raises(OperationRefusedError) as refusal:
+        play(*operations)
+    assert refusal.value.code == code
+
+
+def test_a_bulk_delete_leaves_what_it_cannot_delete() -> None:
+    model = play(put("a"), put("d/b"))
+    answer = model.apply(9, DeleteKeys(*FILE_SYSTEM, ("a", "none", "d")))
+    assert answer == {"left": [["none", "KEY_NOT_FOUND"], ["d", "DIRECTORY_NOT_EMPTY"]]}
+    assert paths(model) == {"d/b": 4}
+
+
+def test_a_bucket_is_deleted_when_nothing_is_in_it() -> None:
+    model = play(put("k"), CreateSnapshot(*FILE_SYSTEM, "s1"))
+    for code, operation in (
+        ("BUCKET_NOT_EMPTY", DeleteKey(*FILE_SYSTEM, "k")),
+        ("CONTAINS_SNAPSHOT", DeleteSnapshot(*FILE_SYSTEM, "s1")),
+    ):
+        assert model.lines(9, DeleteBucket(*FILE_SYSTEM)) == [{"op": 9, "error": code}]
+        model.apply(10, operation)
+    assert model.lines(11, DeleteBucket(*FILE_SYSTEM)) == []
+    assert FILE_SYSTEM not in model.buckets()
+
+
+def test_expiry_goes_from_the_oldest_on_and_passes_over_tags() -> None:
+    takes: list[Operation] = [CreateSnapshot(*FLAT, f"s{number}", number * 1_000) for number in range(1, 7)]
+    held: list[Operation] = [TagSnapshot(*FLAT, "s2", "tag"), MoveConsumer(*FLAT, "reader", "s4")]
+    model = play(*takes, *held)
+    rules = ExpireSnapshots(*FLAT, num_retained_min=1, time_retained_ms=0, now_ms=10_000)
+    assert model.lines(20, DeleteSnapshot(*FLAT, "s2")) == [{"op": 20, "error": "TAGGED_SNAPSHOT"}]
+    assert model.apply(21, rules) == {"expired": ["s1", "s3"]}
+    model.apply(22, MoveConsumer(*FLAT, "reader", None))
+    assert model.apply(23, replace(rules, now_ms=5_000)) == {"expired": []}
+    assert model.apply(24, replace(rules, num_retained_min=5)) == {"expired": []}
+    assert model.apply(25, rules) == {"expired": ["s4", "s5"]}
+    assert list(model.snapshots(*FLAT)) == ["s2", "s6"]

@@ -14,7 +14,18 @@ from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import TASK_TABLE
 from services.runtime.settings import InvalidSettingsError, read_limits
 from tests.unit.service_desk import Desk, bodies
-from tests.unit.test_key_deletion import claimed, deleted, named, pass_barrier, purge, row, rows, take
+from tests.unit.test_key_deletion import (
+    claimed,
+    deleted,
+    named,
+    pass_barrier,
+    purge,
+    result,
+    row,
+    rows,
+    sent_page,
+    take,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -135,7 +146,7 @@ class TestClaims:
         assert not counted.desk.give(purge(row(1)))
         assert counted("purges_held_back", reason="hours") == 1
         assert counted("waiting_purges") == 0
-        assert not counted.desk.wait(10 * HOUR_MS - 1)
+        assert not bodies(counted.desk.wait(10 * HOUR_MS - 1), ClaimRows)
         assert bodies(counted.desk.wait(1), ClaimRows)
         assert counted("purges_held_back", reason="hours") == 0
 
@@ -147,11 +158,14 @@ class TestClaims:
         desk.give(deleted(deletion, 0))
         assert bodies(desk.wait(60_000), DeleteBlocks), "what failed is tried again"
 
-    def test_that_are_held_back_are_not_sent_again_by_sweeps(self) -> None:
-        desk = Counted(KeyDeletionSettings(purge_hours="22-6"), at(12)).desk
-        desk.give(purge(row(1)))
-        assert not bodies(desk.give(take(1, 9_000, 1)), SweepPage)
-        assert not bodies(desk.wait(9 * HOUR_MS), SweepPage)
+    def test_that_are_held_back_are_sent_again_by_one_page_of_sweeps_at_most(self) -> None:
+        desk = Counted(KeyDeletionSettings(purge_hours="22-6", answer_timeout_ms=24 * HOUR_MS), at(12)).desk
+        (page,) = bodies(desk.give(purge(row(1)), take(1, 9_000, 1)), SweepPage)
+        assert not bodies(desk.wait(2 * HOUR_MS), SweepPage), "nor does the one over everything begin"
+        desk.give(purge(row(1), version=1, before=1, is_sweep=True))
+        desk.give(sent_page(page, 1, next_table=1), result(page, 1, found=1))
+        desk.restart()
+        assert not bodies(desk.wait(7 * HOUR_MS), SweepPage)
         assert bodies(desk.wait(HOUR_MS), SweepPage)
 
     def test_keep_the_rate(self) -> None:

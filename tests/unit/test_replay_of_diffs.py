@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from services.client.main import app
+from services.metadata import changed_rows
 
-OPERATIONS = [
+OPERATIONS: list[dict[str, Any]] = [
     {"op": "create_volume", "volume": "v"},
     {"op": "create_bucket", "volume": "v", "bucket": "b", "layout": "FSO"},
     {"op": "put_key", "volume": "v", "bucket": "b", "key": "a/k", "size": 1, "tag": "1"},
@@ -43,9 +46,35 @@ EXPECTED = [
 ]
 
 
-def test_diffs_are_answered_in_their_place(tmp_path: Path) -> None:
-    file, answers = tmp_path / "operations.jsonl", tmp_path / "answers.jsonl"
-    file.write_text("".join(f"{json.dumps(operation)}\n" for operation in OPERATIONS), "utf-8")
+def answers_to(operations: list[dict[str, Any]], directory: Path) -> list[Any]:
+    """Play a workload by the command; says the lines that it has written."""
+    file, answers = directory / "operations.jsonl", directory / "answers.jsonl"
+    file.write_text("".join(f"{json.dumps(operation)}\n" for operation in operations), "utf-8")
     result = CliRunner().invoke(app, ["replay", str(file), "--in-memory", "--observations", str(answers)])
     assert result.exit_code == 0, result.output
-    assert [json.loads(line) for line in answers.read_text("utf-8").splitlines()] == EXPECTED
+    return [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+
+
+def test_diffs_are_answered_in_their_place(tmp_path: Path) -> None:
+    assert answers_to(OPERATIONS, tmp_path) == EXPECTED
+
+
+def test_a_diff_is_whole_while_the_changes_of_a_dropped_snapshot_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_rows, "TRIMMED_AT_ONCE", 20)
+    bucket, other = {"volume": "v", "bucket": "b"}, {"volume": "v", "bucket": "other"}
+    new = [f"new{number:02}" for number in range(20)]
+    operations: list[dict[str, Any]] = [
+        {"op": "create_volume", "volume": "v"},
+        *({"op": "create_bucket", **one, "layout": "OBS"} for one in (bucket, other)),
+        {"op": "create_snapshot", **bucket, "snapshot": "one"},
+        *({"op": "put_key", **bucket, "key": f"k{number}", "size": 1, "tag": f"{number}"} for number in range(200)),
+        {"op": "delete_snapshot", **bucket, "snapshot": "one"},
+        *({"op": "put_key", **other, "key": f"k{number}", "size": 1, "tag": f"o{number}"} for number in range(3)),
+        {"op": "create_snapshot", **bucket, "snapshot": "two"},
+        *({"op": "put_key", **bucket, "key": key, "size": 1, "tag": key} for key in new),
+        *({"op": "create_snapshot", **other, "snapshot": f"s{number}"} for number in range(40)),
+        {"op": "diff", **bucket, "from": "two", "to": "active"},
+    ]
+    assert answers_to(operations, tmp_path) == [{"op": len(operations) - 1, "diff": [["+", key] for key in new]}]

@@ -20,13 +20,15 @@ from schemas.records import (
     SetConsumer,
     SetRetention,
     SnapshotReply,
+    SpaceUpdate,
     UnsetRetention,
 )
-from schemas.topics import METADATA_COMMANDS
+from schemas.topics import METADATA_COMMANDS, SPACE
 from services.domain.retention import LATEST_TIME_MS
 from services.runtime.service import Work
 from services.snapshots import queries, retention_queries
 from services.snapshots.errors import CommandError, SnapshotExpiredError
+from services.snapshots.retention import DOUBT_MS
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.tables import GONE_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import RowCache
@@ -499,6 +501,62 @@ def test_a_policy_tells_only_its_own_bucket() -> None:
     take(desk, "snap-1", "snap-2")
     assert desk.names() == ["snap-2"]
     assert desk.names("bucket1") == ["snap-1", "snap-2"]
+
+
+# Buckets that are deleted
+
+
+def deleted(desk: Desk, bucket_id: int, at_ms: int) -> None:
+    """What metadata sends when ``vol/bucket`` is deleted."""
+    desk.feed((SPACE, SpaceUpdate(desk.metadata.txn, bucket_id, (), (), 0, 0, "vol/bucket", at_ms)))
+
+
+def has_policy(desk: Desk) -> bool:
+    return desk.metric("deepclean_snapshots_retention_policies", shard="0") == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_is_kept_of_a_bucket_by_its_name_goes_with_the_bucket(*, is_restarted: bool) -> None:
+    desk = Desk()
+    desk.metadata.buckets["vol", "other"] = 8
+    set_policy(desk, ALL_BUT_ONE)
+    assert not ask(desk, SetRetention("vol", "other", ALL_BUT_ONE)).error
+    take(desk, "snap-1")
+    ask(desk, CreateSnapshot("vol", "other", "snap-1"))
+    for bucket in ("bucket", "other"):
+        ask(desk, SetConsumer("vol", bucket, "reader", "snap-1"))
+    desk.delete("snap-1")
+    deleted(desk, 7, desk.now_ms + DOUBT_MS + 1)
+    if is_restarted:
+        desk.restart()
+        desk.feed()
+    with pytest.raises(CommandError, match="has no retention policy"):
+        state(desk)
+    assert retention_queries.list_consumers(desk.tables, "vol", "bucket") == []
+    assert retention_queries.retention_of(desk.tables, "vol", "other").policy == ALL_BUT_ONE
+    assert len(retention_queries.list_consumers(desk.tables, "vol", "other")) == 1
+
+
+def test_a_bucket_made_again_keeps_the_policy_that_was_set_for_it_whenever_the_news_comes() -> None:
+    desk = Desk()
+    set_policy(desk, ALL_BUT_ONE)
+    deleted_ms = desk.now_ms + 10 * DOUBT_MS
+    desk.now_ms = deleted_ms + 1
+    set_policy(desk, ALL_BUT_ONE)
+    take(desk, "snap-1")
+    ask(desk, SetConsumer("vol", "bucket", "reader", "snap-1"))
+    for _ in range(2):  # late, and again
+        deleted(desk, 6, deleted_ms)
+        assert has_policy(desk)
+        assert len(retention_queries.list_consumers(desk.tables, "vol", "bucket")) == 1
+
+
+@pytest.mark.parametrize(("apart_ms", "is_kept"), [(-1, True), (DOUBT_MS, True), (DOUBT_MS + 1, False)])
+def test_a_policy_set_at_about_the_time_of_the_deletion_stays(apart_ms: int, *, is_kept: bool) -> None:
+    desk = Desk()
+    set_policy(desk, ALL_BUT_ONE)
+    deleted(desk, 7, state(desk).set_ms + apart_ms)
+    assert has_policy(desk) is is_kept
 
 
 # What is made by the clock

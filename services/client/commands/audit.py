@@ -41,8 +41,12 @@ def audit(
         bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
     ] = False,
     repair_rows: Annotated[
-        int, typer.Option(min=1, help="Versions that metadata looks through before it takes orphans.")
-    ] = DEFAULT_REPAIR_ROWS,
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"With --repair: versions that metadata looks through at most [{DEFAULT_REPAIR_ROWS:,}].",
+        ),
+    ] = None,
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
@@ -56,6 +60,10 @@ def audit(
             "one bucket alone does not tell who else refers to a block: repair after an audit of the shard",
             param_hint="--repair",
         )
+    if repair_rows is not None and not repair:
+        raise typer.BadParameter("nothing is repaired without --repair", param_hint="--repair-rows")
+    if bucket and shard:
+        raise typer.BadParameter("a bucket has its shard: leave --shard out", param_hint="--shard")
     with session_of(context) as session:
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
@@ -66,7 +74,9 @@ def audit(
             name, shards = f"{volume}/{own_name}", [session.volumes().shard_of(volume)]
         auditor = Auditor(plane.address, session.home, heap)
         finished = [_audited(auditor, one, name) for one in shards]
-        repaired = [requeue(plane, one.report, repair_rows) for one in finished] if repair else []
+        repaired = (
+            [requeue(plane, one.report, repair_rows or DEFAULT_REPAIR_ROWS) for one in finished] if repair else []
+        )
         _show(finished, repaired, as_json=as_json)
     reports = [one.report for one in finished]
     if any(report.has_losses for report in reports):

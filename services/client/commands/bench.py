@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from services.client.commands.output import print_json, print_table, say
+from services.client.commands.output import counted, print_json, print_table, say
 from services.plane.bench import compare as comparing
+from services.plane.bench import small as small_bench
 from services.plane.bench.figures import (
     COLUMNS,
     Figure,
@@ -29,6 +30,7 @@ from services.plane.bench.run import BENCHMARKS, prepared, run_benchmarks
 from services.plane.bench.sizes import SizeError, Sizes, sizes_text
 
 SIZES_TEXT = sizes_text()
+DEFAULT_SECONDS = 10.0
 console = Console(stderr=True)
 app = typer.Typer(invoke_without_command=True)
 
@@ -39,12 +41,19 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Measure this only; may be given more than once.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="About how long each row measures.")] = 10.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help=f"About how long each row measures [{DEFAULT_SECONDS:g}, less if --small]."),
+    ] = None,
     size: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=COUNT", help=f"Make less, or more; may be given more than once. {SIZES_TEXT}"),
     ] = None,
     output: Annotated[Path | None, typer.Option("--json", help="Write all figures as JSON.")] = None,
+    *,
+    small: Annotated[
+        bool, typer.Option("--small", help="Few rows over little, in about a minute: to be compared with their like.")
+    ] = False,
 ) -> None:
     """Measure this machine: rates of the plane's parts and of the whole, beside what Kafka and RocksDB do alone.
 
@@ -53,12 +62,17 @@ def bench(
     most of it to put millions of keys in place; each is measured alone with --only.
     """
     if context.invoked_subcommand is not None:
+        if only or size or output or small or seconds is not None:
+            raise typer.BadParameter(
+                f"these measure nothing here: options of {context.invoked_subcommand} go behind it"
+            )
         return
-    names = list(only or BENCHMARKS)
+    names = list(only or (small_bench.NAMES if small else BENCHMARKS))
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(BENCHMARKS)}", param_hint="--only")
-    sizes = _sizes(size or [])
+    sizes = _sizes(size or [], small_bench.SIZES if small else Sizes())
+    seconds = seconds or (small_bench.SECONDS if small else DEFAULT_SECONDS)
     machine, figures = machine_description(), list[Figure]()
     try:
         with _progress() as tell:
@@ -76,9 +90,9 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda what: progress.update(task, description=what)
 
 
-def _sizes(settings: list[str]) -> Sizes:
+def _sizes(settings: list[str], otherwise: Sizes) -> Sizes:
     try:
-        return Sizes().with_settings(settings)
+        return otherwise.with_settings(settings)
     except SizeError as error:
         raise typer.BadParameter(str(error), param_hint="--size") from error
 
@@ -139,15 +153,27 @@ def compare(
 ) -> None:
     """Compare two runs: how values have changed, and how their ratios to the ceilings of their own runs have.
 
-    On a shared machine the ratio is what counts. What differs by less than a twentieth is noise, and nothing is said.
+    On a shared machine the ratio is what counts. What differs by less than noise is not said to be better or worse:
+    noise is what a report made of several runs (bench merge) says of itself, else a twentieth.
     """
     reports = comparing.read_report(before), comparing.read_report(after)
     compared = comparing.compare(*reports)
     if as_json:
-        print_json([{**asdict(one), "gain": one.gain} for one in compared])
+        print_json([{**asdict(one), "gain": one.gain, "verdict": one.verdict} for one in compared])
         return
     for name, one in zip("AB", reports, strict=True):
         say(f"{name}: commit {one.get('commit', '')}, {one.get('measured_at', '')}")
     print_table(comparing.COLUMNS, comparing.table_rows(compared), numbers=("before", "after", "value", "ratio"))
     for name in comparing.unmatched(*reports):
         say(f"  {name} is in one of them only")
+
+
+@app.command()
+def merge(
+    runs: Annotated[list[Path], typer.Argument(metavar="A.json B.json …", help="Runs of one commit.")],
+    output: Annotated[Path, typer.Option("--json", help="Where to write what others are compared with.")],
+) -> None:
+    """Make one report of several runs of the same commit: of each row the run in the middle, and how they differed."""
+    whole = small_bench.merged([comparing.read_report(run) for run in runs])
+    output.write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    say(f"{counted(len(whole['figures']), 'row')} of {counted(len(runs), 'run')}: {output}")

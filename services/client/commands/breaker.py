@@ -186,7 +186,7 @@ def _print_trip(line: CollectorStatus) -> None:
     path = f"{line.volume}/{line.bucket}"
     say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
     say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
-    if trip.cause is BreakerCause.FORECAST:
+    if trip.cause is not BreakerCause.LIMITS:
         say("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
         return
     say(f"  deepclean deleted list {path}     what it is")

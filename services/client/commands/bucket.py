@@ -120,7 +120,7 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
             ("layout", row.layout),
             ("created", time_text(row.creation_time_ms)),
             ("as of txn", space.txn),
-            ("live snapshots", sum(snapshot.is_live for snapshot in space.snapshots)),
+            ("live snapshots", space.live_snapshots),
             ("unexpanded directories", space.unexpanded_directories),
         ]
     )

@@ -98,6 +98,8 @@ def trip_words(trip: BreakerTrip) -> str:
     """Why the breaker has tripped, with the figures that did it."""
     went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
     most = amount_in_words(trip.most_bytes, trip.most_versions)
+    if trip.cause is BreakerCause.FIGURES:
+        return f"its rows and its space figures disagree: by one of them, {most} would be left"
     after = f"and the next version has {bytes_text(trip.next_bytes)}"
     if trip.cause is BreakerCause.LIMITS:
         return f"claimed within an hour: {went}, at most {most} may go, {after}"

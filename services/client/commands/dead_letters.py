@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +28,7 @@ from services.client.commands.output import (
 from services.client.commands.session import JsonOption, Session, session_of
 from services.client.dead_letter_advice import Advice, advice_for_record
 from services.client.errors import PlaneError
+from services.client.paging import first_rows
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
 from services.runtime.clock import SystemClock
 
@@ -84,13 +84,16 @@ def list_letters(
     }
     with session_of(context) as session:
         shards = range(session.connected().shards)
-        letters = [(shard, row) for shard in shards for row in islice(_pages(session, shard, wanted), limit)]
+        listed = {shard: first_rows(_pages(session, shard, wanted), limit) for shard in shards}
         counts = [
             (shard, count)
             for shard in shards
             for count in session.connected().snapshots(shard).dead_letter_counts(**wanted)
         ]
+    letters = [(shard, row) for shard in shards for row in listed[shard].rows]
     letters.sort(key=lambda placed: -placed[1].time_ms)
+    if any(one.has_more for one in listed.values()):
+        say(f"There are more than {limit} letters of a shard: --limit shows more of them.", err=True)
     if as_json:
         print_json(
             {

@@ -8,11 +8,11 @@ import typer
 
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
-from services.client.commands.entries import AllOption, LimitOption
+from services.client.commands.entries import AllOption, LimitOption, say_more
 from services.client.commands.output import bytes_text, print_json, print_table, say, time_text
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
-from services.client.paging import all_rows, first_rows
-from services.client.undelete import Undeleted, position, undelete_files, undelete_path
+from services.client.paging import all_rows, deleted_position, first_rows
+from services.client.undelete import Undeleted, undelete_files, undelete_path
 
 app = typer.Typer(no_args_is_help=True, help="See what was deleted and can still be brought back.")
 _RETURNING = {
@@ -45,13 +45,19 @@ def list_deleted(
         reads = session.connected().metadata(session.volumes().shard_of(volume))
         rows = all_rows(
             lambda after, page_rows: reads.deleted(volume, name, start_after=after, limit=page_rows),
-            position,
+            deleted_position,
             start_after=start_after,
         )
-        entries = first_rows(rows, 0 if is_all else limit)
+        listed = first_rows(rows, 0 if is_all else limit)
     if as_json:
-        print_json(entries)
-        return
+        print_json(listed.rows)
+    else:
+        _print_deleted(listed.rows)
+    if listed.has_more:
+        say_more(deleted_position(listed.rows[-1]))
+
+
+def _print_deleted(entries: list[ListedDeletion]) -> None:
     print_table(
         ["PATH", "KIND", "SIZE", "DEATH", "DELETED", "CLAIMED NOT BEFORE", "COMES BACK"],
         (

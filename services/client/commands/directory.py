@@ -14,6 +14,7 @@ from services.client.commands.entries import (
     SnapshotOption,
     StartAfterOption,
     list_entries,
+    say_more,
 )
 from services.client.commands.output import print_json, print_reply, print_table, time_text
 from services.client.commands.session import JsonOption, bucket_path, key_path, session_of
@@ -77,7 +78,7 @@ def list_directories(
     """List directories, in the active namespace or in a snapshot."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        entries = list_entries(
+        listed = list_entries(
             session,
             (volume_name, bucket_name),
             snapshot=snapshot,
@@ -87,6 +88,8 @@ def list_directories(
             is_directory=True,
         )
     if as_json:
-        print_json(entries)
+        print_json(listed.rows)
     else:
-        print_table(["DIRECTORY", "MODIFIED"], ((e.path, time_text(e.modification_time_ms)) for e in entries))
+        print_table(["DIRECTORY", "MODIFIED"], ((e.path, time_text(e.modification_time_ms)) for e in listed.rows))
+    if listed.has_more:
+        say_more(listed.rows[-1].path)

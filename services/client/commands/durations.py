@@ -7,6 +7,8 @@ import re
 import typer
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+BEYOND_MS = 2.0**63
+SHOWN_LETTERS = 40
 _WRITTEN = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
@@ -18,7 +20,10 @@ def duration_ms(text: str) -> int:
         return 0
     if not _WRITTEN.fullmatch(compact):
         raise typer.BadParameter(f"{text!r} is no duration; write 90s, 15m, 1h, 7d or 1d12h")
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(compact)))
+    milliseconds = sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(compact))
+    if milliseconds >= BEYOND_MS:
+        raise typer.BadParameter(f"{text[:SHOWN_LETTERS]!r} is too long: 2^63-1 milliseconds are the most")
+    return round(milliseconds)
 
 
 def duration_text(milliseconds: int) -> str:

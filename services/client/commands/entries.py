@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
 
 from schemas.answers import ListedEntry
+from services.client.commands.output import say
 from services.client.commands.session import Session
-from services.client.paging import all_rows, first_rows
+from services.client.paging import FirstRows, all_rows, first_rows
 
 SnapshotOption = Annotated[str, typer.Option(metavar="NAME", help="As this snapshot holds it, instead of now.")]
 PrefixOption = Annotated[str, typer.Option(help="Only paths that begin with this.")]
 StartAfterOption = Annotated[str, typer.Option(metavar="PATH", help="Only what comes behind this path.")]
-LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
+LimitOption = Annotated[
+    int, typer.Option(min=1, help="At most so many; standard error says when there are more, and how to go on.")
+]
 AllOption = Annotated[bool, typer.Option("--all", help="However many there are.")]
+
+
+def say_more(last: str) -> None:
+    """Say where a listing goes on that has stopped at its limit: beside the output, which programs may read."""
+    say(f"There is more: --start-after {shlex.quote(last)} goes on, --all lists everything.", err=True)
 
 
 def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:
@@ -31,7 +40,7 @@ def list_entries(
     start_after: str,
     limit: int,
     is_directory: bool,
-) -> list[ListedEntry]:
+) -> FirstRows[ListedEntry]:
     """Keys or directories of a bucket, in the order of the walk; all for a limit of 0."""
     shard = session.volumes().shard_of(bucket[0])
     reads = session.connected().metadata(shard)

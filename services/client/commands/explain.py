@@ -37,6 +37,8 @@ from services.domain.table_keys import local_id_shard
 
 SNAPSHOT_INDICATOR = "/.snapshot/"
 _MOST_NAMES = 4
+MAX_DIGITS = 19
+"""Of a number of 64 bits."""
 _BUCKET_DEPTH = 2
 
 
@@ -55,6 +57,10 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what lets it go."""
+    if bucket and not target.isdecimal():
+        raise typer.BadParameter("it says where to look for a block, and TARGET is none", param_hint="--bucket")
+    if target.isdecimal() and len(target) > MAX_DIGITS:
+        raise typer.BadParameter(f"{target[:MAX_DIGITS]}… is no block: an id has up to {MAX_DIGITS} digits")
     with session_of(context) as session:
         if target.isdecimal():
             _block(session, int(target), bucket, as_json=as_json)

@@ -17,9 +17,10 @@ from rich.table import Table
 
 from services.client.commands.output import bytes_text, counted, printable
 from services.client.commands.planes import open_plane
+from services.client.commands.session import made_session
 from services.client.generated_history import GeneratedHistory
 from services.client.git_check import GitTruth
-from services.client.git_command import GitRepository
+from services.client.git_command import GitError, GitRepository
 from services.client.git_history import GitHistory
 from services.client.history_run import HistoryReport, HistoryRun
 from services.client.outcome_check import ModelTruth
@@ -31,14 +32,19 @@ console = Console(width=None if Console().is_terminal else 120)
 
 
 def git(
+    context: typer.Context,
     repository: Annotated[
-        Path, typer.Argument(help="A clone of a git repository; its first-parent history is played.")
+        Path,
+        typer.Argument(
+            help="A clone of a git repository; its first-parent history is played. A directory that is none, such as "
+            "an unpacked archive, gets a generated history."
+        ),
     ],
     every: Annotated[
-        int | None, typer.Option(help="Take a snapshot at each Nth commit; by default 20 to 40 in all.")
+        int | None, typer.Option(min=1, help="Take a snapshot at each Nth commit; by default 20 to 40 in all.")
     ] = None,
     tags: Annotated[bool, typer.Option("--tags", help="Take a snapshot at each tag instead.")] = False,
-    max_commits: Annotated[int | None, typer.Option(help="Play the oldest commits only.")] = None,
+    max_commits: Annotated[int | None, typer.Option(min=1, help="Play the oldest commits only.")] = None,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Run the plane within this process, in seconds.")
     ] = False,
@@ -48,10 +54,15 @@ def git(
     """Replay a git history, delete some snapshots and a tree, settle, and check everything against git itself.
 
     Each commit's changes become puts, deletes and renames in a FILE_SYSTEM_OPTIMIZED bucket. Exits with 1 when a
-    snapshot does not list what git lists, or a block was lost or kept for nothing.
+    snapshot does not list what git lists, when a block was lost or kept for nothing, or when the repository cannot be
+    read.
     """
-    with open_plane(in_memory=in_memory, is_running=plane, say=console.print) as opened:
-        outcome = _run(opened, repository, every, tags, max_commits)
+    if tags and every is not None:
+        raise typer.BadParameter("snapshots are taken at tags or at each Nth commit: give one of the two")
+    history = _history(repository, every, max_commits, uses_tags=tags)  # before a plane is started for it
+    session = made_session(context)
+    with open_plane(session, in_memory=in_memory, is_running=plane, say=console.print) as opened:
+        outcome = _run(opened, repository, history, every)
     _print(outcome)
     if report:
         report.write_text(json.dumps(outcome.to_json(), indent=2) + "\n", "utf-8")
@@ -60,11 +71,18 @@ def git(
         raise typer.Exit(1)
 
 
-def _run(plane: Plane, repository: Path, every: int | None, tags: bool, max_commits: int | None) -> HistoryReport:
-    found = GitRepository(repository)
+def _history(repository: Path, every: int | None, max_commits: int | None, *, uses_tags: bool) -> GitHistory | None:
+    """What to play; None for a directory that has no history, of which no option can choose a part."""
+    if GitRepository(repository).has_history():
+        return GitHistory(repository, every=every, uses_tags=uses_tags, max_commits=max_commits)
+    if uses_tags or max_commits is not None:
+        raise GitError(f"{repository} has no git history: without one, --tags and --max-commits choose nothing")
+    return None
+
+
+def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: int | None) -> HistoryReport:
     with _progress() as (progress, task):
-        if found.has_history():
-            git_history = GitHistory(repository, every=every, uses_tags=tags, max_commits=max_commits)
+        if git_history is not None:
             run = HistoryRun(
                 plane,
                 git_history,

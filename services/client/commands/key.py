@@ -16,6 +16,7 @@ from services.client.commands.entries import (
     SnapshotOption,
     StartAfterOption,
     list_entries,
+    say_more,
     snapshot_id_of,
 )
 from services.client.commands.output import (
@@ -127,7 +128,7 @@ def list_keys(
     """List keys, in the active namespace or in a snapshot."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        entries = list_entries(
+        listed = list_entries(
             session,
             (volume_name, bucket_name),
             snapshot=snapshot,
@@ -137,13 +138,15 @@ def list_keys(
             is_directory=False,
         )
     if as_json:
-        print_json(entries)
-        return
-    print_table(
-        ["KEY", "SIZE", "MODIFIED", "TAG"],
-        ((e.path, bytes_text(e.size_bytes), time_text(e.modification_time_ms), e.tag) for e in entries),
-        numbers=["SIZE"],
-    )
+        print_json(listed.rows)
+    else:
+        print_table(
+            ["KEY", "SIZE", "MODIFIED", "TAG"],
+            ((e.path, bytes_text(e.size_bytes), time_text(e.modification_time_ms), e.tag) for e in listed.rows),
+            numbers=["SIZE"],
+        )
+    if listed.has_more:
+        say_more(listed.rows[-1].path)
 
 
 @app.command()

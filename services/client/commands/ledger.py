@@ -30,8 +30,10 @@ DEFAULT_LIMIT = 100
 def list_rows(
     context: typer.Context,
     bucket: Annotated[str, typer.Argument(metavar="[VOLUME/BUCKET]", help="Of this bucket alone.")] = "",
-    shard: Annotated[int, typer.Option(min=0, help="Of which shard; a bucket's own when one is named.")] = 0,
-    bucket_id: Annotated[int, typer.Option(help="Of the bucket with this id, also when it is deleted.")] = 0,
+    shard: Annotated[
+        int | None, typer.Option(min=0, help="Of which shard [0]; a bucket's own when one is named.")
+    ] = None,
+    bucket_id: Annotated[int | None, typer.Option(help="Of the bucket with this id, also when it is deleted.")] = None,
     since: Annotated[str, typer.Option(help="Freed at this moment or later: 2026-11-21T16:00, in UTC.")] = "",
     before: Annotated[str, typer.Option(help="Freed before this moment.")] = "",
     start: Annotated[str, typer.Option("--from", help="Go on here: what the page before has named.")] = "",
@@ -39,11 +41,15 @@ def list_rows(
     as_json: JsonOption = False,
 ) -> None:
     """List freed versions, oldest first, page by page."""
+    if bucket and not (shard is None and bucket_id is None):
+        raise typer.BadParameter("VOLUME/BUCKET has its own: leave --shard and --bucket-id out, or name no bucket")
     with session_of(context) as session:
         if bucket:
             shard, bucket_id = _bucket(session, bucket)
-        wanted = LedgerFilter(bucket_id, since_ms=_moment(since, "--since") or 0, before_ms=_moment(before, "--before"))
-        rows = read_ledger(log_of(session, CLIENT_ID), _shard(session, shard), wanted, _place(start))
+        wanted = LedgerFilter(
+            bucket_id or 0, since_ms=_moment(since, "--since") or 0, before_ms=_moment(before, "--before")
+        )
+        rows = read_ledger(log_of(session, CLIENT_ID), _shard(session, shard or 0), wanted, _place(start))
         page = list(islice(rows, limit + 1))
     following = str(page[limit][0]) if len(page) > limit else ""
     if as_json:
@@ -92,11 +98,14 @@ def export(
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
             raise ExportError("Spark reads the ledger from a broker: export that of a plane that runs (deepclean up)")
-        rows = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
+        written = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
     if as_json:
-        print_json({"rows": rows})
+        print_json({"rows": written.rows, "unreadable": written.unreadable})
     else:
-        say(f"{counted(rows, 'new row')} in {directory / 'rows'}.")
+        say(f"{counted(written.rows, 'new row')} in {directory / 'rows'}.")
+        if written.unreadable:
+            unreadable = counted(written.unreadable, "message")
+            say(f"{unreadable} could not be read, and lie in {directory / 'unreadable'}: see what has written them.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Which plane a command runs on: one within this process, the running one, or one started for it alone."""
+"""Which plane a command runs on: one within this process, the running one of its home, or one started for it alone."""
 
 from __future__ import annotations
 
@@ -7,32 +7,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
+from services.client.commands.session import Session
 from services.client.plane import Plane
 from services.runtime.clock import SystemClock, VirtualClock
 
 
 @contextmanager
-def open_plane(*, in_memory: bool, is_running: bool, say: Callable[[str], None], shards: int = 1) -> Iterator[Plane]:
+def open_plane(
+    session: Session, *, in_memory: bool, is_running: bool, say: Callable[[str], None], shards: int | None = None
+) -> Iterator[Plane]:
     """A plane for one command; one that was started for it is stopped afterwards, whatever happens."""
+    if in_memory and is_running:
+        raise typer.BadParameter(
+            "a plane in memory is not the one that runs: give one of the two", param_hint="--plane"
+        )
+    if is_running and shards is not None:
+        raise typer.BadParameter("a plane that runs has its shards: leave --shards out", param_hint="--shards")
     if in_memory:
         from services.plane.in_memory import InMemoryPlane  # noqa: PLC0415 a real plane needs none of it
         from services.plane.in_memory_client import InMemoryClient  # noqa: PLC0415
 
         clock = VirtualClock(SystemClock().now_ms())
-        yield InMemoryClient(InMemoryPlane(shards=shards, clock=clock))
+        yield InMemoryClient(InMemoryPlane(shards=shards or 1, clock=clock))
         return
-    from services.plane.stack import Stack, running_client  # noqa: PLC0415 a plane in memory needs none of it
-
     if is_running:
-        client = running_client()
         try:
-            yield client
+            yield session.connected()
         finally:
-            client.close()
+            session.close()
         return
+    from services.plane.stack import Stack  # noqa: PLC0415 a plane in memory needs none of it
+
     with tempfile.TemporaryDirectory(prefix="deepclean-") as directory:
         say("Starting a plane: broker, five services, Spark.")
-        with Stack(Path(directory), shards=shards, is_rename_allowed=True) as stack:
+        with Stack(Path(directory), shards=shards or 1, is_rename_allowed=True) as stack:
             client = stack.client()
             try:
                 yield client

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from services.client.commands.planes import open_plane
+from services.client.commands.session import made_session
 from services.client.replay import Replay
 from services.client.workload import read_operations
 
@@ -19,17 +20,21 @@ console = Console(stderr=True)
 
 
 def replay(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="Operations, one JSON object per line.", exists=True, dir_okay=False)],
     observations: Annotated[
         Path | None, typer.Option(help="Where refusals and observations go, one JSON object per line; else stdout.")
     ] = None,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Run the plane within this process.")] = False,
     plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
-    shards: Annotated[int, typer.Option(min=1, help="Shards of the plane that is started.")] = 1,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Shards of the plane that is started, or is within this process [1].")
+    ] = None,
 ) -> None:
     """Execute a workload; snapshots may be renamed (as in the recorded cases)."""
     operations = list(read_operations(file))
-    with open_plane(in_memory=in_memory, is_running=plane, say=console.print, shards=shards) as opened:
+    session = made_session(context)
+    with open_plane(session, in_memory=in_memory, is_running=plane, say=console.print, shards=shards) as opened:
         columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console) as progress:
             task = progress.add_task("", total=len(operations))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from services.client.volume_shards import VolumeShards
 from services.plane.stack import running_client
 from services.runtime.errors import DeepcleanError
 
+SHOWN_LETTERS = 200
+"""Of what is refused."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -124,4 +127,15 @@ class OneLineErrors(TyperGroup):
             raise typer.Exit(1) from error
         except CredentialsError as error:
             say(str(error), err=True)
+            raise typer.Exit(1) from error
+        except UnicodeError as error:  # a shell passes on any bytes; a plane has names in UTF-8 alone
+            say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
+            raise typer.Exit(1) from error
+        except OverflowError as error:  # a number that no message has room for
+            say(str(error)[:SHOWN_LETTERS], err=True)
+            raise typer.Exit(1) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever reads has enough: typer ends the command
+            say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), err=True)
             raise typer.Exit(1) from error

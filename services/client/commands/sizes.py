@@ -8,6 +8,9 @@ from fractions import Fraction
 import typer
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+MOST_BYTES = 2**63 - 1
+MOST_DIGITS = 40
+"""Of a number; Python reads no more than some thousand."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -17,4 +20,8 @@ def parse_size(text: str) -> int:
     if matched is None or (matched[3] and not matched[2]):
         raise typer.BadParameter(f"{text!r} is no size; write 10GiB, 1.5MB or 4096")
     number, unit, binary = matched.groups()
-    return int(Fraction(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+    if len(number) <= MOST_DIGITS:
+        size = int(Fraction(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+        if size <= MOST_BYTES:
+            return size
+    raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is too much: 2^63-1 bytes are the most")

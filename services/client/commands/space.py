@@ -75,7 +75,7 @@ def accounted_bytes(space: BucketSpace) -> int:
 
 def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> dict[str, Any]:
     names = {info.snapshot_id: info.name for info in snapshots.active}
-    figures = {name: value for name, value in asdict(space).items() if name not in ("cells", "snapshots")}
+    figures = {name: value for name, value in asdict(space).items() if name != "cells"}
     return {
         **figures,
         "accounted_bytes": accounted_bytes(space),
@@ -90,7 +90,7 @@ def print_bucket(view: BucketView, space: BucketSpace, held_back: str) -> None:
         [
             ("bucket", f"{view.volume}/{view.bucket}"),
             ("as of", f"txn {space.txn}, chain version {space.chain_version} of shard {view.shard}"),
-            ("live snapshots", sum(snapshot.is_live for snapshot in space.snapshots)),
+            ("live snapshots", space.live_snapshots),
             ("unexpanded directories", space.unexpanded_directories),
         ]
     )

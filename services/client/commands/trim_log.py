@@ -10,7 +10,7 @@ import typer
 from confluent_kafka import Producer
 
 from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import FullChain, MetadataCommand, PublishFullChain, SnapshotChainRecord
+from schemas.records import MetadataCommand, PublishFullChain, SnapshotChainRecord
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.client.commands.output import counted, print_json, print_table, say
 from services.client.commands.session import JsonOption, made_session
@@ -19,7 +19,7 @@ from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
 from services.plane.plane_secrets import administrator, person
 from services.plane.reader_positions import reader_positions
-from services.plane.trimming import Trim, plan_trims
+from services.plane.trimming import Trim, newest_start, plan_trims
 from services.runtime.clock import SystemClock
 from services.runtime.kafka import KafkaLog, producer_configuration
 from services.runtime.log_reads import records_between
@@ -106,12 +106,10 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
 
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
-    """Offset of the newest record of the whole chain before an offset, which is read in full to find it."""
-    topic, decode, found = SNAPSHOT_CHAIN.name, codec(SnapshotChainRecord).decode_message, None
-    for record in records_between(log, topic, shard, log.first_offset(topic, shard), until):
-        if isinstance(decode(record.value, record.fingerprint).body, FullChain):
-            found = record.offset
-    return found
+    """Offset where the newest whole chain before an offset begins; all before it is read to find it."""
+    topic, decode = SNAPSHOT_CHAIN.name, codec(SnapshotChainRecord).decode_message
+    records = records_between(log, topic, shard, log.first_offset(topic, shard), until)
+    return newest_start((record.offset, decode(record.value, record.fingerprint)) for record in records)
 
 
 def publish_full_chain(plane: PlaneFile) -> None:

@@ -14,11 +14,12 @@ import httpx
 
 from schemas.topics import TOPICS
 from services.plane.bench.conditions import Conditions
-from services.plane.broker import HOST, EmbeddedBroker
+from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.errors import StackError
+from services.plane.ports import HOST, free_ports
 from services.plane.processes import ChildProcess
-from services.plane.stack import TOPIC_SETTINGS, free_ports
+from services.plane.stack import TOPIC_SETTINGS
 from services.plane.stack_settings import PlaneSettings, child_command, child_environment
 
 POLL_SECONDS = 0.1

@@ -15,6 +15,8 @@ from typing import Any
 from services.plane.bench.figures import number_text
 from services.runtime.errors import DeepcleanError
 
+NOISE = 1.05
+"""A factor within which nothing is said, where a report does not know its own noise: machines are shared."""
 COLUMNS = ("what", "unit", "before", "after", "value", "ratio", "")
 
 
@@ -33,6 +35,8 @@ class Comparison:
     ratio_before: float | None
     ratio_after: float | None
     is_less_better: bool
+    noise: float = NOISE
+    """A factor by which runs of the same commit differ."""
 
     @property
     def value_change(self) -> float | None:
@@ -51,6 +55,18 @@ class Comparison:
         """How many times as good: above 1 is better, whatever the figure measures."""
         change = self.value_change if self.ratio_change is None else self.ratio_change
         return 1 / change if change and self.is_less_better else change
+
+    @property
+    def verdict(self) -> str:
+        """Better or worse, by more than noise; else empty."""
+        if self.gain is None or 1 / self.noise <= self.gain <= self.noise:
+            return ""
+        return "better" if self.gain > 1 else "worse"
+
+
+def measured(figure: Mapping[str, Any]) -> float:
+    """What counts of a row: its ratio to its ceiling if it has one, else its value."""
+    return float(figure["value"] if figure["ratio"] is None else figure["ratio"])
 
 
 def read_report(file: Path) -> Mapping[str, Any]:
@@ -82,6 +98,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Compari
             earlier[figure["name"]]["ratio"],
             figure["ratio"],
             _is_less_better(figure),
+            max(NOISE, earlier[figure["name"]].get("noise", NOISE), figure.get("noise", NOISE)),
         )
         for figure in after["figures"]
         if figure["name"] in earlier and figure["unit"] == earlier[figure["name"]]["unit"]
@@ -109,7 +126,7 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
             number_text(one.after),
             _factor(one.value_change),
             _factor(one.ratio_change),
-            _verdict(one.gain),
+            one.verdict,
         )
         for one in comparisons
     ]
@@ -117,10 +134,3 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
 
 def _factor(change: float | None) -> str:
     return "" if change is None else f"× {change:.2f}"
-
-
-def _verdict(gain: float | None) -> str:
-    """Within a twentieth nothing is said: machines are shared."""
-    if gain is None or 1 / 1.05 <= gain <= 1.05:
-        return ""
-    return "better" if gain > 1 else "worse"

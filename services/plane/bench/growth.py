@@ -38,8 +38,7 @@ from services.client.plane import NamespaceCommand
 from services.domain.row_columns import by_columns, names_of_groups
 from services.domain.space_matrix import NOBODY, holders
 from services.metadata.explanations import explain_path
-from services.metadata.queries import get_bucket, shard_state
-from services.metadata.space_queries import live_snapshots
+from services.metadata.queries import get_bucket, live_snapshots, shard_state
 from services.metadata.tables import DELETED_TABLE
 from services.plane.bench.bulk import KEY_BYTES, VOLUME, flat_name, flat_puts
 from services.plane.bench.conditions import Conditions

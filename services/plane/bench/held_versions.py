@@ -64,12 +64,17 @@ def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
             plane.send(flat_puts(bucket, sizes.alone_versions, ALONE_FROM))
             plane.snapshot(bucket, ALONE)
             plane.send(flat_deletes(bucket, sizes.alone_versions, ALONE_FROM))
-        plane.snapshot(bucket, f"snapshot-{number:05}")
+        plane.snapshot(bucket, snapshot_name(number))
         plane.send(_overwrites(bucket, random.sample(range(keys), at_once)))
     plane.settle(NAME)
     versions = (sizes.held_snapshots - 1) * at_once + sizes.alone_versions
     seconds = time.monotonic() - started
     return HeldVersions(bucket, versions, sizes.held_snapshots, keys, sizes.alone_versions, seconds)
+
+
+def snapshot_name(number: int) -> str:
+    """The name of one of them, in the order in which they are taken; all but one have such a name."""
+    return f"snapshot-{number:05}"
 
 
 def _overwrites(bucket: str, numbers: list[int]) -> Iterator[NamespaceCommand]:

@@ -19,6 +19,7 @@ from services.plane.bench.drops import measure_drops
 from services.plane.bench.figures import Figure
 from services.plane.bench.footprint import measure_disk, measure_memory
 from services.plane.bench.latency import measure_latency
+from services.plane.bench.longest_apply import measure_longest_apply
 from services.plane.bench.metadata_commands import measure_metadata_commands
 from services.plane.bench.rule_cost import measure_rule_cost
 from services.plane.bench.rule_lookup import measure_rule_lookup
@@ -48,13 +49,14 @@ BENCHMARKS = {
         Benchmark("sustained", measure_sustained),
         Benchmark("sustained-bulk", measure_sustained_bulk),
         Benchmark("tree-delete", measure_tree_delete),
-        # Rows about millions of held versions: the first of them makes them, the last lets some go.
+        # Rows about millions of held versions: the first of them makes them, the last two let some go.
         Benchmark("memory", measure_memory),
         Benchmark("disk", measure_disk),
         Benchmark("what-if", measure_what_if),
         Benchmark("explain", measure_explain),
         Benchmark("snapshot-among-many", measure_snapshot_among_many),
         Benchmark("drop", measure_drops),
+        Benchmark("longest-apply", measure_longest_apply),
     )
 }
 

@@ -20,10 +20,10 @@ from pyspark.sql.functions import col, lit
 
 from services.domain.chain_view import ChainView
 from services.plane.bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
-from streaming.batch import BatchOutcome
 from streaming.metrics import ReclaimMetrics
+from streaming.outcome import BatchOutcome
 from streaming.reclaim import ReclaimJob, ReclaimOptions
-from streaming.rule import verdict
+from streaming.rule import CHAIN_COLUMNS, verdict
 from streaming.session import SessionOptions, spark_session
 from streaming.view_table import ViewTable
 
@@ -137,8 +137,8 @@ def measure_rule(session: SparkSession, options: dict[str, Any]) -> dict[str, An
 
 
 def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
-    table = ViewTable(session, [chain_of(snapshots)])
-    view = functions.broadcast(table.frame({(0, BUCKET_ID)}))
+    table = ViewTable(session)
+    view = functions.broadcast(table.frame([chain_of(snapshots)], {(0, BUCKET_ID)}))
     before = functions.pmod(functions.hash("id"), lit(snapshots + 1)).cast("long")
     made = session.range(rows).select(lit(0).alias("shard"), lit(BUCKET_ID).cast("long").alias("bucket_id"), "id")
     deaths = made.withColumn("before", before).withColumn(
@@ -146,7 +146,7 @@ def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
     )
     births = functions.greatest(lit(1), col("death") - TXNS_PER_SNAPSHOT // 4 - col("id") % 2 * TXNS_PER_SNAPSHOT)
     joined = deaths.withColumn("birth", births).join(view, ["shard", "bucket_id"], "left")
-    judged = verdict(col("birth"), col("death"), col("before"), col("previous_cells"), col("taken_cells"))
+    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
     return joined.select("id", judged.alias("verdict"))
 
 
@@ -155,12 +155,12 @@ def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[st
     view, bucket_id = ChainView(), options["bucket_id"]
     for number, txn in enumerate(options["snapshot_txns"], start=1):
         view.take(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
-    cells = functions.broadcast(ViewTable(session, [view]).frame({(0, bucket_id)}))
+    cells = functions.broadcast(ViewTable(session).frame([view], {(0, bucket_id)}))
     columns = "bucket_id long, birth long, death long, before long"
     entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()
     copied = session.range(options["copies"]).crossJoin(functions.broadcast(entries))
     joined = copied.join(cells, ["shard", "bucket_id"], "left")
-    judged = verdict(col("birth"), col("death"), col("before"), col("previous_cells"), col("taken_cells"))
+    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
     plan, rows, rates = joined.select("id", judged.alias("verdict")), options["entries"] * options["copies"], []
     for number in range(RULE_ROUNDS + WARM_ROUNDS):
         started = time.perf_counter()

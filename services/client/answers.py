@@ -1,0 +1,74 @@
+"""What one shard of one service owes a client, and what it has answered: bounded, and each answer is fetched once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from services.client.errors import AnswerGoneError
+from services.runtime.errors import DeepcleanError
+
+MAX_KEPT_ANSWERS = 50_000
+"""Of one shard. A client that fetches none of its answers would otherwise keep all of them for ever."""
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Answers(Generic[R]):
+    """Numbers rise from 1. Not safe to use from several threads by itself."""
+
+    last_number: int = 0
+    unanswered: set[int] = field(default_factory=set)
+    _kept: dict[int, R | DeepcleanError] = field(default_factory=dict)
+    """By number, in the order in which they came: an answer, or why there is none."""
+
+    def sent(self) -> int:
+        """A request goes out; says its number."""
+        self.last_number += 1
+        self.unanswered.add(self.last_number)
+        return self.last_number
+
+    def withdraw(self) -> None:
+        """The newest request did not go out after all: its number is free again."""
+        self.unanswered.discard(self.last_number)
+        self.last_number -= 1
+
+    def answered(self, number: int, answer: R | DeepcleanError) -> bool:
+        """An answer has come, or it is known that none will; False when nobody waits for it, as for a repeated one."""
+        if number not in self.unanswered:
+            return False
+        self.unanswered.discard(number)
+        self._kept[number] = answer
+        while len(self._kept) > MAX_KEPT_ANSWERS:
+            del self._kept[next(iter(self._kept))]
+        return True
+
+    def fail_all(self, why: Callable[[], DeepcleanError]) -> None:
+        """Nothing that is unanswered will be answered: each gets an error of its own."""
+        for number in sorted(self.unanswered):
+            self.answered(number, why())
+
+    def take(self, number: int) -> R | None:
+        """Fetch an answer; None while it is awaited.
+
+        Raises:
+            ValueError: nothing was sent under that number yet.
+            AnswerGoneError: it was fetched before, or it was left lying while many others came.
+            DeepcleanError: there is none; it says whether the request may have been carried out.
+        """
+        if not 0 < number <= self.last_number:
+            raise ValueError(f"number {number} was not sent yet")
+        if number in self.unanswered:
+            return None
+        answer = self._kept.pop(number, None)
+        if answer is None:
+            raise AnswerGoneError(
+                f"the answer to number {number} is not kept any more: it was fetched before, or {MAX_KEPT_ANSWERS:,} "
+                f"others came and nobody fetched it. Fetch each answer once, soon; whether the request was carried "
+                f"out can be read from the plane"
+            )
+        if isinstance(answer, DeepcleanError):
+            raise answer
+        return answer

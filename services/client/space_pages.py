@@ -1,0 +1,20 @@
+"""Reads the cells of a bucket's space to their end, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schemas.records import SpaceCellValue
+from services.client.plane import MetadataReads
+
+PAGE_ROWS = 10_000
+
+
+def all_cells(reads: MetadataReads, volume: str, bucket: str) -> Iterator[SpaceCellValue]:
+    """Every cell of a bucket's space matrix; of one moment only while nothing is written."""
+    start_after = ""
+    while page := reads.space(volume, bucket, start_after=start_after, limit=PAGE_ROWS).cells:
+        yield from page
+        if len(page) < PAGE_ROWS:
+            return
+        start_after = f"{page[-1].first_holder}:{page[-1].last_holder}"

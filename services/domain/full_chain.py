@@ -1,0 +1,88 @@
+"""The whole chain as messages of bounded size, and how a reader puts them together again.
+
+What a part holds follows from the chain at its version alone. So parts of one version and count are the same whenever
+they come, and it makes no difference which publication each is of. They are sent in order, and sent again from any of
+them on: part 1 always begins anew, a part that is here already says nothing, and behind a missing one the rest is
+passed over until the next part 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from schemas.records import ChainedBucket, FullChain
+
+PART_CELLS = 8_000
+"""Cells of one part at most, a live snapshot or a bucket each: with ids of the greatest length under 1 MiB."""
+_SMALLEST = 2
+"""Cells that a part must have room for: a bucket and one of its snapshots."""
+
+
+def in_parts(buckets: Iterable[ChainedBucket], max_cells: int = PART_CELLS) -> list[FullChain]:
+    """A chain, whose buckets come in the order of their ids, cut into parts; a bucket may lie in several."""
+    cut = list(_cut(buckets, max_cells)) or [()]
+    return [FullChain(part, number, len(cut)) for number, part in enumerate(cut, start=1)]
+
+
+def _cut(buckets: Iterable[ChainedBucket], max_cells: int) -> Iterator[tuple[ChainedBucket, ...]]:
+    part: list[ChainedBucket] = []
+    room = max_cells
+    for bucket in buckets:
+        rest, is_begun = bucket.snapshots, False
+        while rest or not is_begun:
+            if room < _SMALLEST:
+                yield tuple(part)
+                part, room = [], max_cells
+            now, rest, is_begun = rest[: room - 1], rest[room - 1 :], True
+            part.append(replace(bucket, snapshots=now))
+            room -= 1 + len(now)
+    if part:
+        yield tuple(part)
+
+
+@dataclass(slots=True)
+class FullChainParts:
+    """The parts of one full chain that have come so far: from part 1 on, without gaps."""
+
+    version: int = 0
+    """Its chain version."""
+    count: int = 0
+    """How many parts it has."""
+    _parts: list[FullChain] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def is_completed_by(self, version: int, part: FullChain) -> bool:
+        """Whether a full chain is complete with a part that comes now."""
+        is_next = (version, part.parts, part.part) == (self.version, self.count, len(self._parts) + 1)
+        return part.part == part.parts and (part.part == 1 or is_next)
+
+    def follow(self, version: int, part: FullChain) -> bool:
+        """Take in a part; says whether the full chain is complete with it."""
+        if part.part == 1:
+            self.version, self.count, self._parts = version, part.parts, [part]
+        elif (version, part.parts) != (self.version, self.count) or part.part > len(self._parts) + 1:
+            self.clear()
+        elif part.part == len(self._parts) + 1:
+            self._parts.append(part)
+        else:
+            return False
+        return bool(self._parts) and len(self._parts) == self.count
+
+    def take(self) -> list[ChainedBucket]:
+        """The buckets of a complete full chain, which are let go of here."""
+        buckets: list[ChainedBucket] = []
+        for part in self._parts:
+            first, *others = part.buckets or (None,)
+            if first is not None and buckets and buckets[-1].bucket_id == first.bucket_id:
+                before = buckets.pop()  # it goes on in this part
+                first = replace(first, snapshots=before.snapshots + first.snapshots)
+            buckets += [first, *others] if first is not None else []
+        self.clear()
+        return buckets
+
+    def clear(self) -> None:
+        """Wait for the next part 1."""
+        self.version, self.count, self._parts = 0, 0, []

@@ -1,0 +1,161 @@
+"""chainTable: a shard's chain as a reader of the markers keeps it, one row for each thing that lives.
+
+================ ===================================================================================
+key              row
+================ ===================================================================================
+#PART/number     a part of a full chain, as it came, until all are there
+#VERSION         the chain version, as a full chain without buckets
+/bucketId        how far the bucket's list goes, as a full chain with this bucket and no snapshots
+/bucketId/txn    a snapshot that lives, as a take at the chain version at which it was written here
+================ ===================================================================================
+
+A drop removes the row of its snapshot, so that the table does not grow with what was ever taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from schemas.records import (
+    ChainDrop,
+    ChainedBucket,
+    ChainedSnapshot,
+    ChainRow,
+    ChainTake,
+    FullChain,
+    SnapshotChainRecord,
+)
+from services.domain.chain_view import ChainView
+from services.domain.table_keys import bucket_id_key
+from services.runtime.errors import InvariantError
+from services.runtime.service import Work
+from services.storage.tables import TableDefinition
+
+CHAIN_TABLE = TableDefinition("chainTable", ChainRow)
+_FIRST, _BEYOND = b"#", b"\xff"
+_VERSION = b"#VERSION"
+_PARTS, _BEYOND_PARTS = b"#PART/", b"#PART0"
+
+
+class _Rows(Protocol):
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, ChainRow]]: ...
+
+
+class _Tables(Protocol):
+    def table(self, definition: TableDefinition[ChainRow], /) -> _Rows: ...
+
+
+def _part_key(part: int) -> bytes:
+    return b"%s%016x" % (_PARTS, part)
+
+
+def _snapshot_key(bucket_id: int, txn: int) -> bytes:
+    return b"%s/%016x" % (bucket_id_key(bucket_id), txn)
+
+
+class StoredChain:
+    """A view of the chain, and its rows: what is written with each marker is what a restart reads."""
+
+    def __init__(self) -> None:
+        self.view = ChainView()
+
+    def restore(self, tables: _Tables) -> None:
+        """Make the view anew.
+
+        Raises:
+            InvariantError: an older build has written the rows.
+        """
+        self.view = view = ChainView()
+        buckets: dict[int, ChainedBucket] = {}
+        snapshots: dict[int, list[ChainedSnapshot]] = {}
+        parts, version = [], 0
+        for key, row in tables.table(CHAIN_TABLE).scan(_FIRST, _BEYOND):
+            body = row.record.body
+            if key == _VERSION:
+                version = row.record.version
+            elif key.startswith(_PARTS):
+                parts.append(row.record)
+            elif not key.startswith(b"/"):
+                raise InvariantError(
+                    "chainTable was written by an older build: start this service on an empty directory, so that it "
+                    "reads the chain from the topic"
+                )
+            elif isinstance(body, FullChain):
+                buckets[body.buckets[0].bucket_id] = body.buckets[0]
+            elif isinstance(body, ChainTake):
+                snapshot = ChainedSnapshot(body.snapshot_id, body.ordinal, body.txn, is_live=True)
+                snapshots.setdefault(body.bucket_id, []).append(snapshot)
+        if version:
+            listed = {bucket_id: tuple(snapshots.get(bucket_id, ())) for bucket_id in buckets}
+            view.full(version, [replace(buckets[one], snapshots=found) for one, found in listed.items()])
+        for part in parts:
+            view.follow(part)
+
+    def clear(self, work: Work) -> None:
+        """Forget the chain: it cannot be followed on."""
+        self.view = ChainView()
+        _delete(work, _FIRST, _BEYOND)
+
+    def follow(self, record: SnapshotChainRecord, work: Work) -> bool:
+        """Take in a marker; says whether the view is another one now.
+
+        Raises:
+            ChainViewError: one before it is missing, or it contradicts them.
+        """
+        before, had_parts = self.view.version, self.view.pending_parts
+        is_new = self.view.follow(record) is not None
+        body = record.body
+        if isinstance(body, FullChain) and record.version >= before:
+            self._keep_full(record, body, work, is_new=is_new)
+        elif is_new:
+            self._keep_marker(body, work)
+            if had_parts:
+                _delete(work, _PARTS, _BEYOND_PARTS)
+        return is_new
+
+    def _keep_full(self, record: SnapshotChainRecord, part: FullChain, work: Work, *, is_new: bool) -> None:
+        if is_new:
+            _delete(work, _FIRST, _BEYOND)
+            for bucket_id in self.view.bucket_ids():
+                self._put_bucket(bucket_id, work)
+                for one in self.view.live(bucket_id):
+                    self._put_take(ChainTake(bucket_id, one.snapshot_id, one.ordinal, one.txn), work)
+            self._put_version(work)
+            return
+        if part.part == 1 or not self.view.pending_parts:
+            _delete(work, _PARTS, _BEYOND_PARTS)
+        if self.view.pending_parts:
+            work.table(CHAIN_TABLE).put(_part_key(part.part), ChainRow(record))
+
+    def _keep_marker(self, body: ChainTake | ChainDrop | FullChain, work: Work) -> None:
+        if isinstance(body, ChainTake):
+            self._put_take(body, work)
+        elif isinstance(body, ChainDrop):
+            work.table(CHAIN_TABLE).delete(_snapshot_key(body.bucket_id, body.txn))
+        if not isinstance(body, FullChain):
+            self._put_bucket(body.bucket_id, work)
+        self._put_version(work)
+
+    def _put_version(self, work: Work) -> None:
+        work.table(CHAIN_TABLE).put(_VERSION, _full(self.view.version, ()))
+
+    def _put_bucket(self, bucket_id: int, work: Work) -> None:
+        bucket = ChainedBucket(bucket_id, (), self.view.ever(bucket_id), self.view.newest_txn(bucket_id))
+        work.table(CHAIN_TABLE).put(bucket_id_key(bucket_id), _full(self.view.version, (bucket,)))
+
+    def _put_take(self, take: ChainTake, work: Work) -> None:
+        version = self.view.version
+        row = ChainRow(SnapshotChainRecord(version, version - 1, take))
+        work.table(CHAIN_TABLE).put(_snapshot_key(take.bucket_id, take.txn), row)
+
+
+def _full(version: int, buckets: tuple[ChainedBucket, ...]) -> ChainRow:
+    return ChainRow(SnapshotChainRecord(version, version, FullChain(buckets)))
+
+
+def _delete(work: Work, start: bytes, end: bytes) -> None:
+    table = work.table(CHAIN_TABLE)
+    for key, _ in list(table.scan(start, end)):
+        table.delete(key)

@@ -1,0 +1,79 @@
+"""A plane each of whose processes has a way of its own to the broker, which can be cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from services.plane.broker import EmbeddedBroker
+from services.plane.java import JavaRuntime
+from services.plane.ports import HOST, free_ports
+from services.plane.processes import ChildProcess
+from services.plane.stack import Stack
+from services.plane.stack_settings import HTTP_PROCESSES
+from tests.chaos.links import Link, Links
+
+READY_SECONDS = 180.0
+"""For a broker that starts while all others try again and again to reach it, on a busy machine."""
+
+
+class ManyDoorsBroker(EmbeddedBroker):
+    """A broker with one more listener for each of some names, which tells who comes by it to come by a link."""
+
+    def __init__(self, directory: Path, links: Mapping[str, Link], **settings: Any) -> None:
+        super().__init__(directory, **settings)
+        self._links = links
+
+    def _properties(self) -> str:
+        doors = {name.upper(): link for name, link in self._links.items()}
+        added = {
+            "listeners": [f"{name}://{HOST}:{link.broker_port}" for name, link in doors.items()],
+            "advertised.listeners": [f"{name}://{HOST}:{link.port}" for name, link in doors.items()],
+            "listener.security.protocol.map": [f"{name}:PLAINTEXT" for name in doors],
+        }
+        text = super()._properties()
+        for setting, values in added.items():
+            text, count = re.subn(rf"^{re.escape(setting)}=.*$", rf"\g<0>,{','.join(values)}", text, flags=re.MULTILINE)
+            assert count == 1, f"the configuration has {count} lines for {setting}"
+        return text
+
+
+class LinkedStack(Stack):
+    """The plane of chaos runs, on one broker."""
+
+    def __init__(self, home: Path, shards: int, **settings: Any) -> None:
+        super().__init__(home, shards, **settings)
+        ports = iter(free_ports(2 * len(HTTP_PROCESSES)))
+        self._doors = {name: Link(next(ports), next(ports)) for name in HTTP_PROCESSES}
+        self.links = Links(self._doors)
+
+    def __enter__(self) -> Self:
+        self.links.__enter__()
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.links.__exit__()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self.links.__exit__()
+
+    def start_twin(self, name: str, directory: Path) -> ChildProcess:
+        """Start a second process of a service for the same shards, over another directory."""
+        twin = self._child(name)
+        twin.start({"DEEPCLEAN_DIRECTORY": str(directory), "DEEPCLEAN_HTTP_PORT": "0"})
+        return twin
+
+    def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
+        return ManyDoorsBroker(self.home / "broker", self._doors, port=port, java=java, ready_seconds=READY_SECONDS)
+
+    def _servers_of(self, name: str) -> str:
+        return self.links.address(name)

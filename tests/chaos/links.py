@@ -1,0 +1,166 @@
+"""Ways between the processes of a plane and its broker that can be broken and mended: one TCP proxy for each process.
+
+A client of Kafka goes where the broker says that it is found, so a proxy in front of its one address would be left at
+once. The broker therefore has a listener for each process, whose advertised address is that process's proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any
+
+from services.plane.ports import HOST
+from tests.chaos.schedule import CutKind
+
+READ_BYTES = 64 * 1024
+LOOK_SECONDS = 0.05
+
+
+class Link:
+    """One proxy: passes bytes between whoever connects to ``port`` and ``broker_port``, unless it is cut.
+
+    While the broker is away, or connections are refused, nobody listens: a client whose connection is accepted and then
+    ended at once would connect again without a pause, thousands of times a second.
+
+    All but ``port`` and ``broker_port`` belongs to the loop that it runs in.
+    """
+
+    def __init__(self, port: int, broker_port: int) -> None:
+        self.port = port
+        self.broker_port = broker_port
+        self._cut: CutKind | None = None
+        self._mended = asyncio.Event()
+        self._mended.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self._doorkeeper: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Listen whenever there is a way."""
+        self._doorkeeper = asyncio.create_task(self._keep_door())
+
+    async def close(self) -> None:
+        """Listen no more, and end all connections."""
+        if self._doorkeeper is not None:
+            self._doorkeeper.cancel()
+            await asyncio.gather(self._doorkeeper, return_exceptions=True)
+        self._shut()
+
+    async def _keep_door(self) -> None:
+        while True:
+            if self._cut is CutKind.REFUSED or not await self._is_broker_there():
+                self._shut()
+            elif self._server is None:
+                with contextlib.suppress(OSError):  # somebody else has the port for a moment
+                    self._server = await asyncio.start_server(self._connected, HOST, self.port)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _is_broker_there(self) -> bool:
+        if self._writers:
+            return True  # a connection would end with it
+        try:
+            _, writer = await asyncio.open_connection(HOST, self.broker_port)
+        except OSError:
+            return False
+        writer.transport.abort()
+        return True
+
+    def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._end_connections()
+
+    async def cut(self, kind: CutKind) -> None:
+        """Break the way."""
+        self._cut = kind
+        self._mended.clear()
+        if kind is CutKind.REFUSED:
+            self._shut()
+
+    async def mend(self) -> None:
+        """Make it whole; after a time without answers nobody knows what has arrived, so connections are new ones."""
+        if self._cut is CutKind.DEAF:
+            self._end_connections()
+        self._cut = None
+        self._mended.set()
+
+    def _end_connections(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(HOST, self.broker_port)
+        except OSError:  # the broker is away
+            writer.transport.abort()
+            self._shut()
+            return
+        both = {writer, broker_writer}
+        self._writers |= both
+        await asyncio.gather(
+            self._pump(reader, broker_writer, is_answer=False), self._pump(broker_reader, writer, is_answer=True)
+        )
+        self._writers -= both
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool) -> None:
+        with contextlib.suppress(OSError):
+            while passed := await reader.read(READ_BYTES):
+                if self._cut is CutKind.STALLED or (self._cut is CutKind.DEAF and is_answer):
+                    await self._mended.wait()
+                writer.write(passed)
+                await writer.drain()
+        writer.transport.abort()
+
+
+class Links:
+    """All proxies of a plane, in a thread of their own."""
+
+    def __init__(self, links: Mapping[str, Link]) -> None:
+        """By the name of the process whose way it is."""
+        self._links = dict(links)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links")
+
+    def __enter__(self) -> Links:
+        self._thread.start()
+        for link in self._links.values():
+            self._run(link.open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for link in self._links.values():
+            self._run(link.close())
+        self._run(_end_tasks())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def address(self, name: str) -> str:
+        """Where a process finds the broker."""
+        return f"{HOST}:{self._links[name].port}"
+
+    @contextlib.contextmanager
+    def cut(self, name: str, kind: CutKind) -> Iterator[None]:
+        """Break the way of a process meanwhile."""
+        link = self._links[name]
+        self._run(link.cut(kind))
+        try:
+            yield
+        finally:
+            self._run(link.mend())
+
+    def _run(self, doing: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(doing, self._loop).result()
+
+
+async def _end_tasks() -> None:
+    """Let what still pumps come to its end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

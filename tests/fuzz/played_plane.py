@@ -1,0 +1,85 @@
+"""What a plane in memory has sent and stored after the recorded cases and a dead letter: inputs to begin with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import fastavro
+from fastavro.schema import parse_schema
+
+from schemas.codec import JsonSchema, resolved_schema
+from schemas.topics import BY_NAME, METADATA_COMMANDS
+from services.client.replay import Replay
+from services.client.workload import parse_line
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from tests.campaign.recordings import CASES
+
+MOST_BYTES = 400
+"""Longer messages and rows are like shorter ones."""
+EACH = 12
+"""Of one topic or table, spread over its sizes."""
+
+
+@cache
+def planes() -> tuple[InMemoryPlane, ...]:
+    """One for each recorded case, as it has left it."""
+    return tuple(_played(case.read_text("utf-8")) for case in CASES)
+
+
+def _played(text: str) -> InMemoryPlane:
+    plane = InMemoryPlane()
+    plane.log.append(METADATA_COMMANDS.name, 0, b"no command", None)
+    replay = Replay(InMemoryClient(plane))
+    for number, line in enumerate(text.splitlines()):
+        if line.strip():
+            list(replay.execute(number, parse_line(line, number)))
+    replay.collect()
+    return plane
+
+
+def _spread(found: set[bytes]) -> list[bytes]:
+    """A few of them, from the shortest to the longest."""
+    ordered = sorted(found, key=lambda one: (len(one), one))
+    return ordered[:: max(1, len(ordered) // EACH)][: EACH + 1]
+
+
+def messages() -> Iterator[tuple[str, bytes | None, bytes]]:
+    """Topic, fingerprint and body of some messages of every topic that was written to."""
+    found: dict[tuple[str, bytes | None], set[bytes]] = {}
+    for plane in planes():
+        for (topic, _), records in plane.log.partitions.items():
+            for record in records:
+                if topic in BY_NAME and len(record.value) <= MOST_BYTES:
+                    found.setdefault((topic, record.fingerprint), set()).add(record.value)
+    for (topic, fingerprint), bodies in sorted(found.items(), key=str):
+        for body in _spread(bodies):
+            yield topic, fingerprint, body
+
+
+def rows() -> Iterator[tuple[str, str, bytes, bytes]]:
+    """Service, table, key and value of some rows of every table that has any."""
+    found: dict[tuple[str, str], dict[bytes, bytes]] = {}
+    for plane in planes():
+        for (service, _), process in plane.processes.items():
+            for table, family in process.store._families.items():
+                of_table = found.setdefault((service, table), {})
+                of_table.update({value: key for key, value in family.rows.items() if len(value) <= MOST_BYTES})
+    for (service, table), by_value in sorted(found.items()):
+        for value in _spread(set(by_value)):
+            yield service, table, by_value[value], value
+
+
+def rewritten(topic: str, body: bytes, older: JsonSchema) -> bytes | None:
+    """A body of the newest schema as an older one would have written it; None when it has no room for it."""
+    newest, wanted = parse_schema(resolved_schema(BY_NAME[topic].record.__name__)), parse_schema(older)
+    target = io.BytesIO()
+    try:
+        fields: Any = fastavro.schemaless_reader(io.BytesIO(body), newest, wanted, return_record_name=True)
+        fastavro.schemaless_writer(target, wanted, fields)
+    except Exception:  # fastavro raises many kinds
+        return None
+    return target.getvalue()

@@ -1,0 +1,107 @@
+"""Two processes of one shard, each over a directory of its own: nobody keeps the second from starting.
+
+Directories, positions and Kafka's groups fence nothing here: partitions are assigned, not balanced. What holds without
+a fence is what a claim rests on: every row is given away at most once, in metadata's log, whoever asks. So nothing that
+can be seen loses its blocks, and nothing stays: a second metadata says once more what the first one has said, two of
+key_deletion ask for the same rows, and so on. Metadata's start sees that others know more than it has ever said, and
+refuses, when the first process goes on meanwhile. Of snapshots the elder stops at its next start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.client.namespace_model import NamespaceModel
+from services.client.replay import Replay
+from services.metadata.start_check import LostCommandsError
+from services.metadata.tables import CHECKPOINTED
+from services.plane.in_memory import Address, InMemoryPlane, Process
+from services.plane.in_memory_client import InMemoryClient
+from services.runtime.changelog import LostChangesError
+from services.storage.memory import MemoryStore
+from tests.chaos.run import hold
+from tests.chaos.schedule import TWINNED, Schedule, draw_schedule
+
+SHARDS = 2
+
+
+@dataclass(slots=True)
+class TwinPlane(InMemoryPlane):
+    """A plane of which one service runs twice for a while; the second process is not in step with the first."""
+
+    random: Random = field(default_factory=Random)
+    twins: dict[Address, Process] = field(default_factory=dict)
+
+    def start_twin(self, name: str, shard: int) -> None:
+        first = self.processes[name, shard]
+        try:
+            self.start(name, shard, MemoryStore(CHECKPOINTED if name == "metadata" else None))
+            self.twins[name, shard] = self.processes[name, shard]
+        finally:
+            self.processes[name, shard] = first
+
+    def step(self) -> int:
+        return InMemoryPlane.step(self) + sum(self._step_twin(address) for address in list(self.twins))
+
+    def _step_twin(self, address: Address) -> int:
+        if self.random.random() < 0.5:
+            return 1  # it does not come to it now, and has still to be waited for
+        try:
+            return self.twins[address].runner.step()
+        except LostCommandsError:
+            del self.twins[address]  # it has refused
+            return 0
+
+
+def play(plane: TwinPlane, schedule: Schedule, name: str, begin: int, end: int) -> Iterator[dict[str, Any]]:
+    """What is seen of a workload during some of whose operations a service runs twice."""
+    replay = Replay(InMemoryClient(plane))
+    for number, operation in schedule.operations:
+        if number == begin:
+            for shard in range(SHARDS):
+                plane.start_twin(name, shard)
+        if number == end:
+            plane.twins.clear()
+        hold(replay, schedule, number, is_alone=True)
+        yield from replay.execute(number, operation)
+    yield from replay.collect()
+
+
+@pytest.mark.parametrize("name", TWINNED)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**40), moments=st.tuples(st.floats(0, 1), st.floats(0, 1)))
+def test_what_is_seen_is_what_one_process_shows(name: str, seed: int, moments: tuple[float, float]) -> None:
+    schedule = draw_schedule(seed)
+    model = NamespaceModel()
+    expected = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
+    begin, end = sorted(int(moment * len(schedule.operations)) for moment in moments)
+    found = list(play(TwinPlane(SHARDS, random=Random(seed)), schedule, name, begin, end))
+    assert json.loads(json.dumps(found)) == json.loads(json.dumps(expected))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**40), begin=st.floats(0, 1))
+def test_of_two_snapshots_services_nothing_is_lost(seed: int, begin: float) -> None:
+    """Clients may be refused what one alone would do; what is listed then has its blocks."""
+    schedule = draw_schedule(seed)
+    moment = int(begin * len(schedule.operations))
+    lines = list(play(TwinPlane(SHARDS, random=Random(seed)), schedule, "snapshots", moment, len(schedule.operations)))
+    observation = next(line for line in reversed(lines) if "label" in line)
+    listings = [view for bucket in observation["buckets"].values() for view in bucket["listing"].values()]
+    listed = {entry["tag"] for view in listings for entry in view.values()}
+    assert not listed & set(observation["reclaimed"])
+
+
+def test_the_elder_of_two_snapshots_services_does_not_start_again() -> None:
+    schedule, plane = draw_schedule(3), TwinPlane(SHARDS, random=Random(3))
+    list(play(plane, schedule, "snapshots", 10, len(schedule.operations)))
+    with pytest.raises(LostChangesError, match="the database is of a past that was given up"):
+        plane.start("snapshots", 0)

@@ -1,0 +1,22 @@
+"""All faults that the simulator has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.simulation.historical_mutants import HISTORICAL
+from tests.simulation.mutant import Mutant
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.operator_mutants import OPERATOR_MUTANTS
+from tests.simulation.silent_mutants import SILENT
+from tests.simulation.sweeps_mutants import SWEEPS_MUTANTS
+from tests.simulation.unshielded_mutants import UNSHIELDED
+
+ALL_MUTANTS: Mapping[str, Mutant] = {
+    **MUTANTS,
+    **HISTORICAL,
+    **OPERATOR_MUTANTS,
+    **SILENT,
+    **SWEEPS_MUTANTS,
+    **UNSHIELDED,
+}

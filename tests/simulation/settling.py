@@ -1,0 +1,155 @@
+"""The quiet end of a run: everything is healed, settled, and held against the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from schemas import records
+from services.runtime.loop import RUNTIME_TABLES
+from services.snapshots import retention_queries
+from services.snapshots.tables import SNAPSHOT_INFO_TABLE
+from tests.simulation.answers import check_answers, snapshot_names
+from tests.simulation.checks import BEYOND, FIRST, QuietCheck, check_accounts
+from tests.simulation.disturbances import Disturbances
+from tests.simulation.errors import AnswerError, DefectError, LivenessError
+from tests.simulation.holds import Holds, some_policy
+from tests.simulation.liveness import Liveness
+from tests.simulation.model import Incarnation
+from tests.simulation.operator import Operator
+from tests.simulation.run_state import RunState, ShardRun
+from tests.simulation.scheduler import MINUTE_MS, Scheduler
+from tests.simulation.space_checks import SpaceCheck
+
+MAX_QUIET_ROUNDS = 1_500
+
+
+class Settling:
+    """Brings a run to rest."""
+
+    def __init__(self, state: RunState, scheduler: Scheduler, disturbances: Disturbances, operator: Operator) -> None:
+        self.state = state
+        self._scheduler = scheduler
+        self._disturbances = disturbances
+        self._operator = operator
+
+    def be_quiet(self) -> None:
+        """Heal, settle, and hold everything against the model."""
+        self._disturbances.heal()
+        # A healthy SCM deletes what a sick one fails: read again by a sick one, that would be another past.
+        self.state.copies = {address: copy for address, copy in self.state.copies.items() if address[0] != "mock_scm"}
+        if self.state.operations and self.state.operating.random() < 0.5:
+            self.settle()  # what is paused is not waited for
+        for shard in self.state.shards:
+            self._operator.let_go(shard)
+            if shard.liar.claimed:
+                while self._scheduler.step(("metadata", shard.model.shard)):
+                    pass  # what was claimed is so by the chain of that time
+                shard.liar.confess()
+            shard.actor.unset_policies()
+        if self.state.waits:
+            Liveness(self.state, self._scheduler).wait()
+        self.settle_and_check()
+        if self.state.random.random() < 0.3:
+            self._expire_when_quiet()
+            self.settle_and_check()
+
+    def settle_and_check(self) -> None:
+        """Settle, and hold everything against the model."""
+        self.settle()
+        asked = self.state.oracles.asked
+        for shard in self.state.shards:
+            with asked("pauses"):
+                if shard.model.is_paused:
+                    raise DefectError(f"shard {shard.model.shard}: resumed, and paused nevertheless")
+            with asked("answers", ends_run=True):
+                check_answers(self.state, shard)
+            with asked("holds"):
+                Holds.after(shard.model, shard.actor.requests, shard.replies)
+            with asked("accounts"):
+                check_accounts(self.state.plane, shard.model)
+            QuietCheck(self.state.plane, shard.model, snapshot_names(self.state, shard), asked).run()
+            with asked("space"):
+                SpaceCheck(self.state.plane, shard.model, self.state.asking, is_quiet=True).run()
+
+    def settle(self) -> None:
+        """Wait until the plane says that it has nothing to do."""
+        self.state.settles += 1
+        settles = []
+        for shard in self.state.shards:
+            request = shard.actor.request(records.Settle(f"settle-{self.state.settles}"))
+            settles.append((shard, request.client_id, request.number))
+        with self.state.oracles.asked("settling", ends_run=True):
+            self._run_until_answered(settles)
+            for shard, client_id, number in settles:
+                if shard.replies[client_id, number].error:
+                    raise AnswerError(f"settling failed: {shard.replies[client_id, number]}")
+
+    def _run_until_answered(self, asked: list[tuple[ShardRun, str, int]]) -> None:
+        for _ in range(MAX_QUIET_ROUNDS if self.state.oracles.are_asked("settling") else MAX_QUIET_ROUNDS // 5):
+            self.state.steps += 1
+            messages = sum(self._scheduler.step(address) for address in self.state.plane.addresses)
+            if all((client_id, number) in shard.replies for shard, client_id, number in asked):
+                return
+            is_slow = self.state.mix.has_lost_answer or self.state.set_back_ms  # what was due in an hour is in two
+            round_ms = 20_000 if is_slow else 1_000
+            self.state.plane.clock.advance(round_ms if messages else MINUTE_MS)
+        raise LivenessError(f"not answered after {MAX_QUIET_ROUNDS} rounds: {self._open_work()}")
+
+    def _expire_when_quiet(self) -> None:
+        """With nothing on its way, what expires is what the rules say, and what a preview has said."""
+        for shard in self.state.shards:
+            for incarnation in shard.model.live_buckets():
+                for prepare in (shard.actor.take_some, shard.actor.hold_some):
+                    asked = prepare(incarnation.name)
+                    with self.state.oracles.asked("settling", ends_run=True):
+                        self._run_until_answered([(shard, one.client_id, one.number) for one in asked])
+                with self.state.oracles.asked("holds"):
+                    self._expire_bucket(shard, incarnation)
+
+    def _expire_bucket(self, shard: ShardRun, incarnation: Incarnation) -> None:
+        tables = self.state.plane.tables("snapshots", shard.model.shard)
+        infos = {row.snapshot_id: row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND)}
+        policy = some_policy(self.state.random)
+        made_ms = [infos[snapshot_id].creation_time_ms for snapshot_id in incarnation.snapshots]
+        now_ms = (
+            self.state.random.choice(made_ms or [0]) + policy.time_retained_ms + self.state.random.choice((0, 1, 2))
+        )
+        holds = Holds.after(shard.model, shard.actor.requests, shard.replies)
+        expected = holds.expected_expiry(incarnation, infos, policy, now_ms)
+        place = (incarnation.volume, incarnation.name)
+        shown = retention_queries.preview(tables, *place, now_ms, policy)
+        request = shard.actor.request(records.ExpireSnapshots(*place, policy, now_ms))
+        self._run_until_answered([(shard, request.client_id, request.number)])
+        reply = shard.replies[request.client_id, request.number]
+        done = reply.expired.snapshot_ids if reply.expired else ()
+        if not done == expected == tuple(one.snapshot_id for one in shown.expired):
+            raise AnswerError(f"shard {shard.model.shard}: expected {expected}, shown {shown}, done {reply}")
+        self.state.expired += len(done)
+
+    def _open_work(self) -> dict[str, Counter[str]]:
+        """What every service still has in its tables."""
+        left: dict[str, Counter[str]] = {}
+        runtime = {table.name for table in RUNTIME_TABLES}
+        for name, shard in self.state.plane.addresses:
+            process = self.state.plane.processes[name, shard]
+            counts = Counter(
+                {
+                    table.name: sum(1 for _ in process.store.scan(table.name, b"", b"\xff" * 9))
+                    for table in process.service.tables
+                    if table.name not in runtime
+                }
+            )
+            left[f"{name}/{shard}"] = +counts
+        return left
+
+    def run_out(self) -> None:
+        """The end of a run with a hole: nobody waits for it to become quiet, only for harm."""
+        self._disturbances.heal()
+        for _ in range(60):
+            self.state.steps += 1
+            for address in self.state.plane.addresses:
+                if address in self.state.down:
+                    del self.state.down[address]
+                    self.state.start(address)
+                self._scheduler.step(address)
+            self.state.plane.clock.advance(MINUTE_MS)

@@ -1,0 +1,265 @@
+"""Faults that earlier simulations did not notice: what they break was not looked at, or never came about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from schemas import records
+from schemas.topics import CHANGELOGS
+from services.directory_deletion.tables import TREE_TABLE
+from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.trees import Trees
+from services.domain.chain_view import ChainView
+from services.domain.coming_back import return_of
+from services.key_deletion.purges import WaitingPurges
+from services.key_deletion.sweeps import Sweeps
+from services.key_deletion.task_state import TaskState
+from services.key_deletion.tasks import Tasks
+from services.metadata import checkpoints, expansion, orphan_search, rollback, undelete
+from services.metadata import service as metadata_service
+from services.metadata.service import MetadataService
+from services.runtime.loop import Runner
+from services.runtime.outbox import Outbox
+from services.runtime.probe import Point
+from services.runtime.undo_window import UndoWindow
+from tests.simulation import silent_scripts as scripts
+from tests.simulation.faults import FaultMix
+from tests.simulation.mutant import Mutant, scripted
+from tests.simulation.mutants import Patch
+from tests.simulation.nets import no_forecast, no_third_judge_of_keys_and_renames, together
+from tests.simulation.plane import UnitLimits
+from tests.simulation.scripts import ONE_A_PAGE, PLAIN, WITH_WINDOW
+
+_NEVER_MS = 1 << 60
+
+
+def windows_never_end(patch: Patch) -> None:
+    """An undo window ends when somebody settles, and never by itself."""
+
+    def tick(self: WaitingPurges, now_ms: int, work: Any) -> None:
+        del self, now_ms, work
+
+    patch.setattr(WaitingPurges, "tick", tick)
+
+
+def tree_windows_never_end(patch: Patch) -> None:
+    """A deleted directory is expanded when somebody settles, and never by itself."""
+    original = Trees._schedule
+
+    def schedule(self: Trees, key: bytes, now_ms: int, work: Any) -> None:
+        row = work.table(TREE_TABLE).get(key)
+        is_waiting = row is not None and row.state == TreeState.WAITING
+        original(self, key, _NEVER_MS if is_waiting else now_ms, work)
+
+    patch.setattr(Trees, "_schedule", schedule)
+
+
+def failures_are_not_tried_again(patch: Patch) -> None:
+    """What the block store has failed to delete waits for a settle."""
+    original = Tasks._wait_until
+
+    def wait_until(self: Tasks, task: int, row: records.TaskRow) -> None:
+        original(self, task, replace(row, due_ms=_NEVER_MS) if row.state == TaskState.FAILED else row)
+
+    patch.setattr(Tasks, "_wait_until", wait_until)
+
+
+def stores_are_not_swept_again(patch: Patch) -> None:
+    """A store that was not clean when it was swept is not looked at again, but by a settle."""
+    original = Sweeps.queue
+
+    def queue(self: Sweeps, *arguments: Any) -> None:
+        bucket_id, snapshot_id, row_range, work, *pause_ms = arguments
+        original(self, bucket_id, snapshot_id, row_range, work, _NEVER_MS if pause_ms else 0)
+
+    patch.setattr(Sweeps, "queue", queue)
+
+
+def late_sweeps_are_not_begun_again(patch: Patch) -> None:
+    """A sweep whose answer was lost waits for it for ever."""
+    patch.setattr(Sweeps, "_go_back", lambda *_: None)
+
+
+def a_full_batch_counts_as_acknowledged(patch: Patch) -> None:
+    """What was sent by a unit that others follow at once is not waited for, then or ever."""
+    original = Runner.step
+
+    def step(self: Runner, timeout_seconds: float = 0.0) -> int:
+        messages = original(self, timeout_seconds)
+        if self._outbox._sent:  # it was not waited for
+            outbox = self._outbox
+            outbox._acknowledged += [key for key, _ in outbox._sent]
+            outbox._sent.clear()
+        return messages
+
+    patch.setattr(Runner, "step", step)
+
+
+def log_time_goes_back(patch: Patch) -> None:
+    """The time of a command is what the broker's clock said, also when that was set back."""
+    original = MetadataService.apply
+
+    def apply(self: MetadataService, message: Any, work: Any) -> None:
+        self._counters.log_time_ms = min(self._counters.log_time_ms, message.timestamp_ms)
+        original(self, message, work)
+
+    patch.setattr(MetadataService, "apply", apply)
+
+
+def markers_are_not_flushed(patch: Patch) -> None:
+    """A marker of the chain is sent off like any other message, and those behind it may arrive before it."""
+
+    def send(self: Outbox, row: records.OutboxRow) -> None:
+        for run in row.runs:
+            for value in run.values:
+                self._sink.send(run.topic, self._shard, value, run.fingerprint)
+                self._probe(Point.MID_PUBLISH)
+            if run.topic in {topic.name for topic in CHANGELOGS.values()}:
+                self._sink.flush()
+
+    patch.setattr(Outbox, "_send", send)
+
+
+def a_rollbacks_snapshot_is_dropped(patch: Patch) -> None:
+    """The snapshot that a rollback goes to can be dropped meanwhile."""
+    patch.setattr(checkpoints, "is_rolled_back_to", lambda *_: False)
+
+
+def a_rollback_goes_past_a_newer_snapshot(patch: Patch) -> None:
+    """Metadata rolls back to whatever snapshot it is asked for."""
+    original = rollback._start
+
+    def start(transaction: Any, command: records.RollbackPage) -> Any:
+        snapshot = transaction.snapshots.find(transaction.work, command.snapshot_id)
+        lists = transaction.snapshots.of(transaction.work, command.bucket_id)
+        with type(patch).context() as inner:
+            if snapshot is not None and snapshot.is_live:
+                inner.setattr(type(lists), "newest_live_txn", property(lambda _: snapshot.txn))
+            return original(transaction, command)
+
+    patch.setattr(rollback, "_start", start)
+
+
+def directories_have_no_third_judge(patch: Patch) -> None:
+    """Metadata purges whatever directory it is asked to."""
+    patch.setattr(expansion, "is_reclaimable_after", lambda *_: True)
+
+
+def undo_windows_are_ignored(patch: Patch) -> None:
+    """What is deleted is claimed at once."""
+    patch.setattr(UndoWindow, "is_over", lambda *_: True)
+
+
+def an_undelete_ignores_rollbacks(patch: Patch) -> None:
+    """What died before a rollback comes back as the object that it was, though that may be live again."""
+
+    def return_of_key(row: records.DeletedKeyRow, _rolled_back_txn: int, live: Any) -> Any:
+        return return_of(row.key.birth, row.death, live, may_object_be_live=row.is_overwritten)
+
+    patch.setattr(undelete, "return_of_key", return_of_key)
+
+
+def the_judges_before_metadata_ask_nobody(patch: Patch) -> None:
+    """Spark and key_deletion let everything go; metadata alone looks who holds it."""
+    patch.setattr(ChainView, "previous", lambda *_: 0)
+    patch.setattr(ChainView, "before_previous", lambda *_: 0)
+
+
+def an_answer_tells_of_the_process(patch: Patch) -> None:
+    """What a command is answered hangs on how often the service was started."""
+    starts: list[object] = []
+    original_init, original_reply = MetadataService.__init__, metadata_service._reply
+
+    def init(self: MetadataService) -> None:
+        original_init(self)
+        starts.append(self)
+
+    def reply(*arguments: Any) -> records.MetadataReply:
+        return replace(original_reply(*arguments), message=f"after {len(starts)} starts")
+
+    patch.setattr(MetadataService, "__init__", init)
+    patch.setattr(metadata_service, "_reply", reply)
+
+
+def orphans_are_believed(patch: Patch) -> None:
+    """What an audit calls orphaned gets a garbage row, whoever refers to it."""
+    patch.setattr(orphan_search, "_owns", lambda *_: False)
+
+
+SILENT = {
+    "orphans that are believed": scripted(
+        orphans_are_believed,
+        scripts.a_forged_orphan,
+        "answers",
+        "expected txn and error .*INVALID_REQUEST",
+        has_lies=True,
+    ),
+    "the judges before metadata ask nobody": Mutant(
+        the_judges_before_metadata_ask_nobody, FaultMix(), "refusals", "was refused"
+    ),
+    "an answer that a rebuild would not give": Mutant(
+        an_answer_tells_of_the_process, FaultMix(restore=0.3), "repeats", "says something new"
+    ),
+    "an undo window that never ends": scripted(
+        windows_never_end, scripts.a_quiet_delete, "liveness", "without a settle", WITH_WINDOW
+    ),
+    "a deleted tree's window that never ends": scripted(
+        tree_windows_never_end, scripts.a_quiet_delete, "liveness", "without a settle", WITH_WINDOW
+    ),
+    "a failed deletion that is never tried again": scripted(
+        failures_are_not_tried_again, scripts.a_block_store_that_fails_once, "liveness", "without a settle"
+    ),
+    "a store that is not swept again": scripted(
+        stores_are_not_swept_again, scripts.a_store_that_is_found_unclean, "liveness", "without a settle"
+    ),
+    "a late sweep that is not begun again": scripted(
+        late_sweeps_are_not_begun_again, scripts.a_lost_page, "liveness", "without a settle"
+    ),
+    "a full batch that counts as acknowledged": scripted(
+        a_full_batch_counts_as_acknowledged,
+        scripts.a_death_under_load,
+        "given_away",
+        "that no answer has named",
+        replace(PLAIN, units=UnitLimits(batch_messages=6, unit_rows=1)),
+    ),
+    "log time that goes back": Mutant(log_time_goes_back, FaultMix(clock_back=0.05), "log_time", "went back"),
+    "no flush behind a marker": scripted(
+        markers_are_not_flushed, scripts.crashes_amid_takes, "chain_order", "before its marker can be read"
+    ),
+    "a rollback's snapshot is dropped": scripted(
+        a_rollbacks_snapshot_is_dropped,
+        scripts.a_forged_drop,
+        "rollback_target",
+        "was dropped while",
+        ONE_A_PAGE,
+        has_lies=True,
+    ),
+    "a rollback past a newer snapshot": scripted(
+        a_rollback_goes_past_a_newer_snapshot,
+        scripts.a_forged_rollback,
+        "listings",
+        "active lists .* expected",
+        has_lies=True,
+    ),
+    "no third judge of directories": scripted(
+        together(no_forecast, directories_have_no_third_judge),
+        scripts.a_forged_purge,
+        "given_away",
+        "holds is removed: .*DIRECTORY",
+        has_lies=True,
+    ),
+    "no third judge of renames": scripted(
+        together(no_forecast, no_third_judge_of_keys_and_renames),
+        scripts.a_forged_purge,
+        "given_away",
+        "holds is removed: .*RENAME_ENTRY",
+        has_lies=True,
+    ),
+    "an undo window that is ignored": scripted(
+        undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW
+    ),
+    "an undelete that makes an object live twice": scripted(
+        an_undelete_ignores_rollbacks, scripts.twice_live, "answers", "makes an object live twice", WITH_WINDOW
+    ),
+}

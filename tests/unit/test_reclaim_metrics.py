@@ -1,0 +1,52 @@
+"""What the Spark job reports of its shards: each has its number at every moment, 0 where nothing waits."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from streaming.metrics import ReclaimMetrics
+from streaming.outcome import PrematureMessage, Stretch
+from streaming.waiting import Waiting
+
+PASSED_OVER = "deepclean_streaming_passed_over_messages"
+
+
+def passed_over(registry: CollectorRegistry) -> dict[str, float]:
+    """Messages that wait, by shard, as a scrape has them."""
+    found = [sample for family in registry.collect() for sample in family.samples if sample.name == PASSED_OVER]
+    return {sample.labels["shard"]: sample.value for sample in found}
+
+
+def test_a_shard_of_which_nothing_waits_reads_0() -> None:
+    registry, waiting = CollectorRegistry(), Waiting()
+    metrics = ReclaimMetrics(registry)
+    metrics.waiting(waiting, 3)
+    assert passed_over(registry) == {"0": 0, "1": 0, "2": 0}
+    waiting.add([Stretch(1, 5, 12), Stretch(4, 0, 2)], [PrematureMessage(0, 7, 5)], 100)
+    metrics.waiting(waiting, 3)
+    assert passed_over(registry) == {"0": 0, "1": 7, "2": 0, "4": 2}, "a shard that was added is known by what waits"
+    assert registry.get_sample_value("deepclean_streaming_premature_messages") == 1
+    waiting.judged([Stretch(1, 5, 12), Stretch(4, 0, 2)])
+    metrics.waiting(waiting, 5)
+    assert passed_over(registry) == dict.fromkeys("01234", 0)
+
+
+def test_a_scrape_meets_every_shard_while_the_numbers_are_replaced() -> None:
+    registry, waiting = CollectorRegistry(), Waiting()
+    metrics = ReclaimMetrics(registry)
+    waiting.add([Stretch(0, 0, 5), Stretch(1, 0, 5)], (), 100)
+    metrics.waiting(waiting, 2)
+    met = list[dict[str, float]]()
+    labels = Gauge.labels
+
+    def labels_after_a_scrape(gauge: Gauge, *values: str) -> Gauge:
+        met.append(passed_over(registry))
+        return labels(gauge, *values)
+
+    waiting.add([Stretch(0, 5, 9)], (), 100)
+    with mock.patch.object(Gauge, "labels", labels_after_a_scrape):
+        metrics.waiting(waiting, 2)
+    assert met == [{"0": 5, "1": 5}, {"0": 9, "1": 5}]
+    assert passed_over(registry) == {"0": 9, "1": 5}
