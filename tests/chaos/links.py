@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
@@ -35,7 +36,8 @@ class Link:
         self._mended = asyncio.Event()
         self._mended.set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._passing: set[asyncio.Task[None]] = set()
         self._doorkeeper: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -53,9 +55,9 @@ class Link:
         while True:
             if self._cut is CutKind.REFUSED or not await self._is_broker_there():
                 self._shut()
-            elif self._server is None:
+            elif self._listening is None:
                 with contextlib.suppress(OSError):  # somebody else has the port for a moment
-                    self._server = await asyncio.start_server(self._connected, HOST, self.port)
+                    self._listen()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _is_broker_there(self) -> bool:
@@ -68,10 +70,28 @@ class Link:
         writer.transport.abort()
         return True
 
+    def _listen(self) -> None:
+        """Let in by hand: a server of asyncio that closes drops whom it has just let in without closing the socket."""
+        self._listening = socket.create_server((HOST, self.port))
+        self._listening.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listening, self._let_in, self._listening)
+
+    def _let_in(self, listening: socket.socket) -> None:
+        try:
+            client, _ = listening.accept()
+        except OSError:  # it has gone again
+            return
+        client.setblocking(False)
+        passing = asyncio.create_task(self._pass(client))
+        self._passing.add(passing)
+        passing.add_done_callback(self._passing.discard)
+        passing.add_done_callback(lambda _: client.close())  # however it ended, and if it never began
+
     def _shut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
         self._end_connections()
 
     async def cut(self, kind: CutKind) -> None:
@@ -93,19 +113,25 @@ class Link:
             writer.transport.abort()
         self._writers.clear()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            broker_reader, broker_writer = await asyncio.open_connection(HOST, self.broker_port)
-        except OSError:  # the broker is away
-            writer.transport.abort()
-            self._shut()
-            return
-        both = {writer, broker_writer}
-        self._writers |= both
-        await asyncio.gather(
-            self._pump(reader, broker_writer, is_answer=False), self._pump(broker_reader, writer, is_answer=True)
-        )
-        self._writers -= both
+    async def _pass(self, client: socket.socket) -> None:
+        with contextlib.ExitStack() as leaving:
+            reader, writer = await asyncio.open_connection(sock=client)
+            leaving.callback(self._end, writer)
+            self._writers.add(writer)
+            try:
+                broker_reader, broker_writer = await asyncio.open_connection(HOST, self.broker_port)
+            except OSError:  # the broker is away
+                self._shut()
+                return
+            leaving.callback(self._end, broker_writer)
+            self._writers.add(broker_writer)
+            await asyncio.gather(
+                self._pump(reader, broker_writer, is_answer=False), self._pump(broker_reader, writer, is_answer=True)
+            )
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+        self._writers.discard(writer)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool) -> None:
         with contextlib.suppress(OSError):
