@@ -165,6 +165,7 @@ class Barrier:
     work: int
     origin: str
     collector_txn: int = 0
+    passed_txn: int = 0
 
 
 # Metadata.commands

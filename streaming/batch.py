@@ -40,7 +40,7 @@ PREMATURE_ERROR = "PrematureError"
 EMPTY = "empty"
 COLUMNS_ERROR = "ColumnsError"
 DECODE_ERROR = "DecodeError"
-_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint>"
+_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint,passed_txn:bigint>"
 
 
 class BatchPlan:

@@ -104,12 +104,12 @@ class DirectoryDeletionService:
                 self._trees.collector_changed(followed.different, work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
-        """End every pause, and send the barrier on behind all that went to metadata."""
+        """End pauses, and send the barrier on behind all that went to metadata."""
         left = self._trees.work + take_done(work) + self._collector.is_behind(barrier)
         passed = replace(
             barrier, work=barrier.work + left, origin=self.name, collector_txn=self._collector.complete_txn
         )
-        self._trees.make_due(work)
+        self._trees.make_due(barrier.passed_txn, work)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
 
     def tick(self, now_ms: int, work: Work) -> None:

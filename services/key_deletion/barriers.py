@@ -27,4 +27,5 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
         return None
     table.delete(own_key)
     table.delete(twin_key)
-    return replace(barrier, work=max(barrier.work, twin.work))
+    passed_txn = min(barrier.passed_txn, twin.passed_txn)  # a round that was asked again has passed metadata twice
+    return replace(barrier, work=max(barrier.work, twin.work), passed_txn=passed_txn)

@@ -145,10 +145,12 @@ class WaitingPurges:
     def _queue_of(self, purge: _InWindow) -> _Queue:
         return self._swept if purge.is_sweep else self._deleted
 
-    def make_due(self, work: Work) -> None:
-        """End every window now, and let no pace hold back what is here."""
-        while self._in_window:
-            self._end_window(work)
+    def make_due(self, passed_txn: int, work: Work) -> None:
+        """End the windows of all that died until a txn, and let no pace hold back what is here."""
+        self._window.ended(passed_txn, work)
+        waiting, self._in_window = self._in_window, deque()
+        for purge in waiting:
+            self._append(purge)
         for queue in (self._deleted, self._swept):
             queue.pressing = len(queue.numbers)
 
@@ -163,12 +165,9 @@ class WaitingPurges:
             if purge is not None:
                 table.put(number_key(waiting.number), replace(purge, due_ms=waiting.due_ms))
         while self._in_window and self._in_window[0].due_ms <= now_ms:
-            self._end_window(work)
-
-    def _end_window(self, work: Work) -> None:
-        ended = self._in_window.popleft()
-        self._window.ended(ended.newest_death, work)
-        self._queue_of(ended).numbers.append(ended.number)
+            ended = self._in_window.popleft()
+            self._window.ended(ended.newest_death, work)
+            self._queue_of(ended).numbers.append(ended.number)
 
     def take(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
         """Reclaimable rows for one task, from as many purges of a queue as fit whole; None when none may be judged yet.

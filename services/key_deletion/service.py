@@ -154,11 +154,11 @@ class KeyDeletionService:
                 self._stores.sweep_again(bucket_id, work)
 
     def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
-        """Once both twins are here: end every pause, and pass the barrier on to SCM behind all that went there."""
+        """Once both twins are here: end pauses, and pass the barrier on to SCM behind all that went there."""
         both = joined(barrier, topic, work) if barrier is not None else None
         if both is None:
             return
-        self._purges.make_due(work)
+        self._purges.make_due(both.passed_txn, work)
         self._tasks.make_due(work)
         self._sweeps.make_due()
         left = self._work(work) + self._collector.is_behind(both)

@@ -385,7 +385,7 @@ class MetadataService:
         if barrier.origin:
             work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, passed))
         else:
-            self._entries.add_barrier(passed)
+            self._entries.add_barrier(replace(passed, passed_txn=self._counters.txn))
 
     def _tell_collectors(self, work: Work) -> None:
         self._collectors.tell_all(work, self._counters.txn, self._counters.claims_stopped)

@@ -1,7 +1,8 @@
 """The time for which what was deleted can still be brought back: it begins when its message arrives.
 
 Deaths rise with the log, so one number tells whose time is over: whoever's window has ended was preceded by all that
-died before it. What is of such a death does not wait again: files of a tree that was held back, rows that a sweep
+died before it. A settle ends the windows of all that died before it passed metadata, and of nothing that died later
+and came here sooner. What is of such a death does not wait again: files of a tree that was held back, rows that a sweep
 sends once more, rows that a dropped snapshot had held for long. The number outlives a restart; so do due times, which
 are kept with what waits.
 """

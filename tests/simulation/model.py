@@ -224,7 +224,7 @@ class ShardModel:
                 return
             self.txn += isinstance(body, records.StopClaims)
             self._is_stopped |= isinstance(body, records.StopClaims)
-            if isinstance(body, records.Barrier):
+            if isinstance(body, records.Barrier) and not body.origin:
                 self.settled_txn = self.txn
         elif type(body) in _SENDERS:
             if command.sender != _SENDERS[type(body)] or command.shard != self.shard:

@@ -97,12 +97,10 @@ class Settling:
     def _round_ms(self, number: int) -> int:
         """How long a round takes: what is asked or told again once an hour must come within the rounds that there are.
 
-        A lost change of the collector is waited for in quick rounds first: slow ones would have who did not hear of it
-        look for himself, and hide that he is not told.
+        Quick ones come first: slow ones would have who was not told of something look for himself, and hide it.
         """
         is_slow = self.state.mix.has_lost_answer or self.state.set_back_ms  # what was due in an hour is in two
-        is_late = self.state.lost_changes and number >= QUICK_ROUNDS
-        return 20_000 if is_slow or is_late else 1_000
+        return 20_000 if is_slow or number >= QUICK_ROUNDS else 1_000
 
     def _expire_when_quiet(self) -> None:
         """With nothing on its way, what expires is what the rules say, and what a preview has said."""

@@ -151,6 +151,12 @@ def undo_windows_are_ignored(patch: Patch) -> None:
     patch.setattr(UndoWindow, "is_over", lambda *_: True)
 
 
+def a_settle_ends_every_window(patch: Patch) -> None:
+    """Also of what died after it."""
+    make_due = WaitingPurges.make_due
+    patch.setattr(WaitingPurges, "make_due", lambda purges, _txn, work: make_due(purges, 1 << 60, work))
+
+
 def an_undelete_ignores_rollbacks(patch: Patch) -> None:
     """What died before a rollback comes back as the object that it was, though that may be live again."""
 
@@ -258,6 +264,9 @@ SILENT = {
     ),
     "an undo window that is ignored": scripted(
         undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW
+    ),
+    "a settle ends the windows of what died after it": scripted(
+        a_settle_ends_every_window, scripts.a_settle_that_is_held_up, "undo_window", "after its death", WITH_WINDOW
     ),
     "an undelete that makes an object live twice": scripted(
         an_undelete_ignores_rollbacks, scripts.twice_live, "answers", "makes an object live twice", WITH_WINDOW

@@ -7,7 +7,7 @@ from dataclasses import replace
 from schemas import records
 from schemas.codec import codec
 from schemas.records import BucketLayout
-from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS
+from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SWEEP_RESULTS
 from services.metadata.tables import DELETED_TABLE
 from services.runtime.log import LogRecord
 from services.storage.memory import MemoryStore
@@ -38,6 +38,19 @@ def a_quiet_delete(simulation: Simulation) -> None:
     stage.put("k", "a/b/x", "a/y")
     stage.delete("k")
     stage.submit(records.DeleteDirectory(stage.volume, BUCKET, "a"))
+    simulation.state.waits = True
+
+
+def a_settle_that_is_held_up(simulation: Simulation) -> None:
+    """One half of a settle's mark is behind a delete that came after it."""
+    stage = Stage(simulation)
+    stage.put("k")
+    stage.hold("key_deletion", SWEEP_RESULTS.name)
+    stage.shard.actor.request(records.Settle("held-up"))
+    stage.run()
+    stage.delete("k")
+    stage.run()
+    stage.release("key_deletion", SWEEP_RESULTS.name)
     simulation.state.waits = True
 
 

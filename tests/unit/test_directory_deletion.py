@@ -45,6 +45,7 @@ from tests.unit.service_desk import Desk, Sent, bodies, only, senders
 RUNNING, SHADOW, PAUSED = CollectorState.RUNNING, CollectorState.SHADOW, CollectorState.PAUSED
 BUCKET = 7
 DEATH = 5_000
+LATE = DEATH + 1_000
 ROOT, CHILD, GRANDCHILD = 10, 11, 12
 SETTINGS = DirectoryDeletionSettings(
     max_page_entries=100,
@@ -106,8 +107,8 @@ def drop(version: int, txn: int, ordinal: int) -> Sent:
     return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, ChainDrop(BUCKET, f"s{ordinal}", txn, 1))
 
 
-def barrier(work: int = 0) -> Sent:
-    return PURGE_DIRECTORIES, PurgeDirectory(0, (), Barrier("settle", 1, work, ""))
+def barrier(work: int = 0, passed_txn: int = LATE) -> Sent:
+    return PURGE_DIRECTORIES, PurgeDirectory(0, (), Barrier("settle", 1, work, "", passed_txn=passed_txn))
 
 
 def work_of(desk: Desk) -> int:
@@ -293,7 +294,7 @@ class TestPurge:
 class TestBarrier:
     def test_it_goes_on_behind_what_was_sent(self, desk: Desk) -> None:
         sent = desk.give(barrier(work=4))
-        assert only(sent, Barrier) == Barrier("settle", 1, 4, "directory_deletion")
+        assert only(sent, Barrier) == Barrier("settle", 1, 4, "directory_deletion", passed_txn=LATE)
         assert sent[0][0] is METADATA_COMMANDS
         assert senders(sent) == {"directory_deletion"}
 

@@ -56,6 +56,8 @@ from tests.unit.service_desk import Desk, Sent, bodies, only, senders
 
 BUCKET = 7
 BUCKET_WITHOUT_SNAPSHOTS = 8
+LATE = 1 << 40
+"""A txn after all deaths here."""
 SETTINGS = KeyDeletionSettings(
     max_task_rows=10,
     max_tasks_in_flight=4,
@@ -150,8 +152,8 @@ def drop(version: int, snapshot_id: str, txn: int, rows_held_alone: int) -> Sent
     return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, marker)
 
 
-def barrier(topic: str, work: int = 0, round_number: int = 1, name: str = "settle") -> Sent:
-    mark = Barrier(name, round_number, work, "")
+def barrier(topic: str, work: int = 0, round_number: int = 1, name: str = "settle", passed_txn: int = LATE) -> Sent:
+    mark = Barrier(name, round_number, work, "", passed_txn=passed_txn)
     if topic == "purges":
         return PURGE_KEYS, PurgeKeys(0, NO_ROWS, (), mark)
     return SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, 0, mark)
@@ -386,7 +388,7 @@ class TestBarrier:
 
     def test_it_returns_to_metadata_with_the_work_of_both_passes(self, desk: Desk) -> None:
         returned, _ = pass_barrier(desk)
-        assert returned == Barrier("settle", 1, 0, "key_deletion")
+        assert returned == Barrier("settle", 1, 0, "key_deletion", passed_txn=LATE)
         claim = only(desk.give(purge(row(1))), ClaimRows)
         assert pass_barrier(desk, 2)[0].work > 0
         assert pass_barrier(desk, 3)[0].work > 0, "the task is still on its way"

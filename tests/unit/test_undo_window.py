@@ -91,6 +91,26 @@ class TestRows:
         assert not desk.give(barrier("purges"))
         assert bodies(desk.give(barrier("sweeps")), ClaimRows)
 
+    def test_that_died_behind_a_barrier_wait_on_wherever_it_meets_them(self) -> None:
+        """One that was sent once more, as by a judge that begins a batch again, meets what came since."""
+        desk = keys()
+        desk.give(purge(row(1, death=2_000)))
+        assert not desk.give(barrier("purges", passed_txn=2_000))
+        desk.give(purge(row(2, death=2_001)))
+        (claim,) = bodies(desk.give(barrier("sweeps", passed_txn=2_000)), ClaimRows)
+        assert named(claim) == (row(1, death=2_000),)
+        desk.restart()
+        assert not bodies(
+            desk.give(barrier("purges", passed_txn=1_999), barrier("sweeps", passed_txn=2_001)), ClaimRows
+        )
+        assert bodies(desk.wait(WINDOW_MS), ClaimRows)
+
+    def test_that_died_before_a_barrier_and_come_behind_it_do_not_wait(self) -> None:
+        desk = keys()
+        desk.give(barrier("purges", passed_txn=2_000), barrier("sweeps", passed_txn=2_000))
+        desk.restart()
+        assert bodies(desk.give(purge(row(1, death=2_000))), ClaimRows)
+
     def test_are_counted_while_they_wait(self) -> None:
         registry = CollectorRegistry()
         desk = keys(registry=registry)
@@ -124,6 +144,16 @@ class TestDirectories:
         desk = trees()
         desk.give(judged(deleted_directory(ROOT)))
         assert bodies(desk.give(tree_barrier()), ExpandDirectory)
+
+    def test_that_died_behind_a_barrier_wait_on_though_it_meets_them(self) -> None:
+        desk = trees()
+        old, new = deleted_directory(ROOT), deleted_directory(CHILD)
+        death = old.death
+        later = replace(new, death=death + 1)
+        desk.give(judged(old), judged(later))
+        (expansion,) = bodies(desk.give(tree_barrier(passed_txn=death)), ExpandDirectory)
+        assert expansion.object_id == ROOT
+        assert [one.object_id for one in bodies(desk.wait(WINDOW_MS), ExpandDirectory)] == [CHILD]
 
     def test_that_come_with_a_barrier_are_due_too(self) -> None:
         desk = trees()
