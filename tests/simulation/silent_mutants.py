@@ -12,13 +12,15 @@ from services.directory_deletion.tree_state import TreeState
 from services.directory_deletion.trees import Trees
 from services.domain.chain_view import ChainView
 from services.domain.coming_back import return_of
+from services.domain.row_columns import row_names
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, expansion, orphan_search, rollback, undelete
+from services.metadata import checkpoints, claims, expansion, orphan_search, rollback, undelete
 from services.metadata import service as metadata_service
 from services.metadata.service import MetadataService
+from services.metadata.tables import DELETED_TABLE
 from services.runtime.loop import Runner
 from services.runtime.outbox import Outbox
 from services.runtime.probe import Point
@@ -193,6 +195,37 @@ def orphans_are_believed(patch: Patch) -> None:
     patch.setattr(orphan_search, "_owns", lambda *_: False)
 
 
+def a_finish_believes_its_sender(patch: Patch) -> None:
+    """Metadata removes rows that are said to be finished, though nobody has claimed them."""
+
+    def finish(transaction: Any, command: records.FinishRows) -> records.RowsFinished:
+        table = transaction.work.table(DELETED_TABLE)
+        named = {(row.object_id, row.birth) for row in row_names(command.rows)}
+        for key, row in list(table.scan(b"", b"\xff" * 9)):
+            if (row.key.object_id, row.key.birth) in named:
+                table.delete(key)
+        return claims.finish_rows(transaction, command)
+
+    _handle(patch, records.FinishRows, finish)
+
+
+def a_take_forgets_what_was_taken(patch: Patch) -> None:
+    """A snapshot that there is already is taken once more, at another txn."""
+
+    def take(transaction: Any, command: records.TakeSnapshot) -> records.SnapshotTaken:
+        with type(patch).context() as inner:
+            inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
+            return checkpoints.take_snapshot(transaction, command)
+
+    _handle(patch, records.TakeSnapshot, take)
+
+
+def _handle(patch: Patch, kind: type[Any], handle: Any) -> None:
+    """Have a service's command carried out by somebody else."""
+    sender, _ = metadata_service._SERVICE_HANDLERS[kind]
+    patch.setitem(metadata_service._SERVICE_HANDLERS, kind, (sender, handle))
+
+
 SILENT = {
     "orphans that are believed": scripted(
         orphans_are_believed,
@@ -262,6 +295,8 @@ SILENT = {
         "holds is removed: .*RENAME_ENTRY",
         has_lies=True,
     ),
+    "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
+    "a forged take is taken": Mutant(a_take_forgets_what_was_taken, FaultMix(lies=0.3), "services", "was taken before"),
     "an undo window that is ignored": scripted(
         undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW
     ),

@@ -105,8 +105,9 @@ class Watchers:
         for _, command in self.state.new_records(shard, SCM_COMMANDS):
             if isinstance(command.body, records.DeleteBlocks):
                 self._loss_watch.deletion(shard, command.body)
-        for _, command in self.state.new_records(shard, METADATA_COMMANDS):
-            if isinstance(command.body, records.FinishRows):
+        for offset, command in self.state.new_records(shard, METADATA_COMMANDS):
+            is_lie = (METADATA_COMMANDS.name, shard.model.shard, offset) in shard.liar.places
+            if isinstance(command.body, records.FinishRows) and not is_lie:
                 self._loss_watch.finish(shard, command.body)
 
     def _take_reply(self, shard: ShardRun, reply: SnapshotReply) -> None:
