@@ -2,7 +2,8 @@
 
 The minimum over all of them, per topic and shard, and never more: RocksDB's rule for its write-ahead logs. Nothing is
 trimmed of a shard that has no backup, since from then on it can only be made again from one. gc.snapshot-chain is
-trimmed up to a record of the whole chain only, since a reader that starts there must know all snapshots.
+trimmed up to a record of the whole chain only, since a reader that starts there must know all snapshots. And of what
+a service has read the last message stays: by it the service sees at its next start that the log is the one it has read.
 """
 
 from __future__ import annotations
@@ -100,15 +101,24 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
             continue  # it reads the chain anew at each start: from the beginning, wherever that is
         # In a changelog, where the next start begins to look for what its database lacks. Copies need not be older:
         # those from before a loss that was accepted may know of more of the topic than there is.
-        as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
-        yield Pin(positions.get((reader, topic.name, shard), 0), f"{reader}, {as_far}")
+        position = positions.get((reader, topic.name, shard), 0)
         if reader == STREAMING:
+            yield Pin(position, f"{reader}, as far as it has read")
             continue  # its place in its input is all that it keeps; what it has judged is in its outputs
+        if topic in CHANGELOGS.values():
+            yield Pin(position, f"{reader}, from which its next start reads")
+        else:
+            yield Pin(_last_read(position), f"{reader}, as far as it has read")
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
         if not copies:
             yield Pin(0, f"no backup of {reader}")
         for backup, copy in copies:
-            position = copy.position(topic.name)
-            yield Pin(position.next_offset if position else 0, f"backup {backup.name} of {reader}")
+            read = copy.position(topic.name)
+            yield Pin(_last_read(read.next_offset if read else 0), f"backup {backup.name} of {reader}")
             if reader == METADATA and topic is METADATA_COMMANDS and copy.unfinished_offset is not None:
                 yield Pin(copy.unfinished_offset, f"txn {copy.unfinished_txn}, unfinished in backup {backup.name}")
+
+
+def _last_read(next_offset: int) -> int:
+    """Offset of the last message that was read."""
+    return max(0, next_offset - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.topics import CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.plane.backups import Backup, InputPosition, ServiceCopy
 from services.plane.stack_settings import METADATA, SERVICES, STREAMING
 from services.plane.trimming import Place, plan_trims
@@ -54,12 +54,14 @@ def test_nothing_goes_that_anybody_needs_and_all_else_does(
         for reader in topic.consumers:
             if (reader, topic) == (STREAMING, SNAPSHOT_CHAIN):
                 continue
-            needed.append(positions[reader, topic.name, 0])
+            position = positions[reader, topic.name, 0]
             if reader == STREAMING:
+                needed.append(position)
                 continue
+            needed.append(position if topic in CHANGELOGS.values() else max(0, position - 1))
             of_backups = [copy for one in copies for copy in one if copy.service == reader]
             found = [copy.position(topic.name) for copy in of_backups]
-            needed += [position.next_offset if position else 0 for position in found] or [0]
+            needed += [max(0, one.next_offset - 1) if one else 0 for one in found] or [0]
             needed += [
                 copy.unfinished_offset
                 for copy in of_backups

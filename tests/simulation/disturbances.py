@@ -69,7 +69,7 @@ class Disturbances:
         if address[0] not in CHANGELOGS or self.state.random.random() >= self.state.mix.restore:
             return None
         self.state.restores += 1
-        return self.state.copies.pop(address, None) or MemoryStore()
+        return self.state.copies.pop(address, None) or self.state.nothing_or_backup(address)
 
     def _copy_or_restore(self, address: Address) -> None:
         """Keep a copy of a database, or start from the copy that was kept; with a changelog, from nothing, too."""
@@ -81,7 +81,7 @@ class Disturbances:
         if address[0] == "mock_scm" and self.state.mix.scm_outage:
             return  # what an outage did not delete would be deleted when it is read again: another past
         is_anew = address[0] in CHANGELOGS and self.state.faults.random.random() < 0.2
-        copy = MemoryStore() if is_anew else self.state.copies.pop(address, None)
+        copy = self.state.nothing_or_backup(address) if is_anew else self.state.copies.pop(address, None)
         if copy is None:
             self.state.copies[address] = self.state.plane.processes[address].store.clone()
             return
@@ -102,7 +102,8 @@ class Disturbances:
         # A client's commands are known again for an hour only, and a client that is forgotten may ask anew.
         topics = [topic.name for topic in process.service.inputs if topic is not SNAPSHOTS_COMMANDS]
         topic = self.state.faults.random.choice(topics)
-        next_offset = max(0, self.state.plane.position(name, shard, topic) - self.state.faults.random.randint(1, 12))
+        next_offset = self.state.plane.position(name, shard, topic) - self.state.faults.random.randint(1, 12)
+        next_offset = max(self.state.plane.log.first_offset(topic, shard), next_offset)
         topic_id = self.state.plane.log.topic_ids([topic])[topic]
         row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
         process.store.write({POSITIONS.name: {topic.encode(): row}})

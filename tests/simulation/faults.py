@@ -271,6 +271,8 @@ class FaultySource:
         records = self._log.records(topic, self._partition)
         if offset > len(records):
             raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
+        if offset < (first := self._log.first_offset(topic, self._partition)):
+            raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
         end = self._faults.visible_until((name, shard, topic), len(records))
         taken = records[offset : min(end, offset + max(limit, 0))]
         self._next_offsets[topic] = offset + len(taken)

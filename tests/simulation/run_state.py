@@ -94,6 +94,8 @@ class RunState:
         self.down: dict[Address, int] = {}
         """Services that are away, and until which step."""
         self.copies: dict[Address, MemoryStore] = {}
+        self.backups: dict[Address, MemoryStore] = {}
+        """What an operator goes back to where the log was trimmed."""
         self.batch_ends: dict[Address, MemoryStore] = {}
         """What Spark's checkpoint would say: the judge as it was when all that it had to say was acknowledged."""
         self.is_published: dict[Address, bool] = {}
@@ -101,6 +103,8 @@ class RunState:
         """Topic, partition and offset of every message that nobody can read."""
         self.steps = self.restores = self.deleted_groups = 0
         self.settles = self.expired = self.rollbacks = self.pauses = self.tripped = self.lost_changes = 0
+        self.trimmed = 0
+        """Messages that are gone from the beginnings of topics."""
         self.faults.may_die_starting = True
         self.set_back_ms = 0
         """By how much the clock was set back in all."""
@@ -136,6 +140,11 @@ class RunState:
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""
         return self.plane.position("metadata", shard.model.shard, METADATA_COMMANDS.name)
+
+    def nothing_or_backup(self, address: Address) -> MemoryStore:
+        """What a process starts from that has lost its database: the whole log, or a backup and what follows."""
+        is_trimmed = any(shard == address[1] for _, shard in self.plane.log.trimmed)
+        return self.backups[address].clone() if is_trimmed else MemoryStore()
 
     def start(self, address: Address, store: MemoryStore | None = None) -> None:
         """Start a service, on its database or on another one."""

@@ -21,6 +21,7 @@ from services.metadata import checkpoints, claims, expansion, orphan_search, rol
 from services.metadata import service as metadata_service
 from services.metadata.service import MetadataService
 from services.metadata.tables import DELETED_TABLE
+from services.plane import trimming
 from services.runtime.loop import Runner
 from services.runtime.outbox import Outbox
 from services.runtime.probe import Point
@@ -220,6 +221,21 @@ def a_take_forgets_what_was_taken(patch: Patch) -> None:
     _handle(patch, records.TakeSnapshot, take)
 
 
+def trims_forget_what_was_read_last(patch: Patch) -> None:
+    """What a start looks for to know the log again is trimmed under it."""
+    patch.setattr(trimming, "_last_read", lambda next_offset: next_offset)
+
+
+def trims_forget_backups(patch: Patch) -> None:
+    """A backup is as good as none: what follows it is gone."""
+    pins = trimming._pins
+
+    def of_readers(*arguments: Any) -> Any:
+        return (pin for pin in pins(*arguments) if not pin.who.startswith("backup"))
+
+    patch.setattr(trimming, "_pins", of_readers)
+
+
 def _handle(patch: Patch, kind: type[Any], handle: Any) -> None:
     """Have a service's command carried out by somebody else."""
     sender, _ = metadata_service._SERVICE_HANDLERS[kind]
@@ -297,6 +313,12 @@ SILENT = {
     ),
     "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
     "a forged take is taken": Mutant(a_take_forgets_what_was_taken, FaultMix(lies=0.3), "services", "was taken before"),
+    "a trim takes what was read last": Mutant(
+        trims_forget_what_was_read_last, FaultMix(crash=0.1), "services", "is before the beginning", runs=200
+    ),
+    "a trim takes what follows a backup": Mutant(
+        trims_forget_backups, FaultMix(crash=0.1, restore=0.2), "services", "is before the beginning", runs=200
+    ),
     "an undo window that is ignored": scripted(
         undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW
     ),

@@ -20,6 +20,7 @@ from tests.simulation.plane import Limits, SimulatedPlane
 from tests.simulation.run_state import RunState, ShardRun
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.settling import Settling
+from tests.simulation.trims import Trims
 from tests.simulation.watchers import Watchers
 
 
@@ -51,6 +52,7 @@ class Simulation:
         """``without`` names oracles that are switched off."""
         self.state = RunState(seed, mix, limits, Oracles(without))
         self.operator = Operator(self.state)
+        self.trims = Trims(self.state)
         self.disturbances = Disturbances(self.state)
         self.scheduler = Scheduler(self.state, self.disturbances, Watchers(self.state))
         self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator)
@@ -94,6 +96,7 @@ class Simulation:
             shard = state.random.choice(state.shards)
             state.trace.append(shard.actor.act())
             self.operator.may_act(shard)
+            self.trims.may_act(shard)
             for _ in range(state.random.randrange(state.most_moves + 1)):
                 self.move()
             if number == quiet_at and not state.mix.hole:

@@ -1,0 +1,114 @@
+"""Backups and trims: an operator copies the databases of a shard, and trims its log by the product's own rule.
+
+Whatever was trimmed, every process goes on, starts again, and goes back to any copy that is still a backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from schemas import records
+from schemas.codec import codec
+from schemas.records import SnapshotChainRecord
+from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
+from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.plane.backups import Backup, InputPosition, ServiceCopy
+from services.plane.trimming import Place, newest_start, plan_trims
+from services.runtime.positions import POSITIONS
+from services.storage.memory import MemoryStore
+from services.storage.tables import TablesReader
+from tests.simulation.faults import Address
+from tests.simulation.run_state import RunState, ShardRun
+
+FIRST, BEYOND = b"", b"\xff"
+
+
+class Trims:
+    """Backs up and trims as often as a run says."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self._chances = Random(f"trims of {state.seed}")
+        self._share = self._chances.choice((0.0, 0.0, 0.05, 0.2))
+        if state.mix.hole:  # a record of the whole chain would mend it
+            self._share = 0.0
+
+    def may_act(self, shard: ShardRun) -> None:
+        """Now and then do something, if every process of the shard would answer."""
+        number = shard.model.shard
+        is_whole = not any(address[1] == number for address in self.state.down)
+        if self._chances.random() >= self._share or not is_whole:
+            return
+        what = self._chances.choice(("back up", "back up", "full chain", "trim", "trim"))
+        if what == "back up":
+            self._back_up(number)
+        elif what == "full chain":
+            shard.actor.control(records.PublishFullChain("the log is to be trimmed"))
+        else:
+            self._trim(number)
+        self.state.trace.append(what)
+
+    def _back_up(self, shard: int) -> None:
+        """Copies of one moment; it takes the place of the backup before."""
+        for address in self.state.plane.addresses:
+            if address[1] == shard and address[0] != "streaming":
+                self.state.backups[address] = self.state.plane.processes[address].store.clone()
+
+    def _trim(self, shard: int) -> None:
+        log = self.state.plane.log
+        firsts = {(topic.name, one): log.first_offset(topic.name, one) for topic in TOPICS for one in range(shard + 1)}
+        backup = Backup("newest", 0, shard + 1, tuple(self._copies(shard)))
+        for trim in plan_trims(shard + 1, firsts, self._positions(shard), [backup], self._newest_full_chain):
+            if trim.messages and trim.shard == shard:
+                log.trim(trim.topic, shard, trim.until)
+                self.state.trimmed += trim.messages
+        for address, copy in list(self.state.copies.items()):
+            if address[1] == shard and self._lies_before(address, copy):
+                del self.state.copies[address]
+
+    def _copies(self, shard: int) -> list[ServiceCopy]:
+        copies = []
+        for (name, of_shard), store in self.state.backups.items():
+            if of_shard != shard:
+                continue
+            positions = tuple(InputPosition(topic, "", offset) for topic, offset in read_to(store).items())
+            txn = oldest_unfinished_txn(store) if name == "metadata" else None
+            offset = None if txn is None else first_offset_of_txn(store, txn)
+            copies.append(ServiceCopy(name, shard, positions, 1, unfinished_txn=txn, unfinished_offset=offset))
+        return copies
+
+    def _positions(self, shard: int) -> dict[Place, int]:
+        """As far as each reader has read; Spark, as far as it would begin again."""
+        positions: dict[Place, int] = {}
+        for address in self.state.plane.addresses:
+            name, of_shard = address
+            if of_shard != shard:
+                continue
+            process = self.state.plane.processes[address]
+            stored = self.state.batch_ends.get(address, process.store) if name == "streaming" else process.store
+            positions |= {(name, topic, shard): offset for topic, offset in read_to(stored).items()}
+            if name in CHANGELOGS:
+                positions[name, CHANGELOGS[name].name, shard] = process.runner.changelog_offset() or 0
+        return positions
+
+    def _newest_full_chain(self, shard: int, until: int) -> int | None:
+        first = self.state.plane.log.first_offset(SNAPSHOT_CHAIN.name, shard)
+        markers = self.state.plane.log.records(SNAPSHOT_CHAIN.name, shard)[first:until]
+        decode = codec(SnapshotChainRecord).decode_message
+        return newest_start((one.offset, decode(one.value, one.fingerprint)) for one in markers)
+
+    def _lies_before(self, address: Address, copy: MemoryStore) -> bool:
+        """Whether a copy would have to read what is gone: it is no backup any more."""
+        positions = read_to(copy)
+        process = self.state.plane.processes[address]
+        log = self.state.plane.log
+        return any(
+            positions.get(one.name, 0) < log.first_offset(one.name, address[1]) for one in process.service.inputs
+        )
+
+
+def read_to(store: MemoryStore) -> Mapping[str, int]:
+    """By topic how far a database has read it."""
+    rows = TablesReader(store).table(POSITIONS).scan(FIRST, BEYOND)
+    return {topic.decode(): row.next_offset for topic, row in rows}
