@@ -35,6 +35,7 @@ from tests.simulation.plane import UnitLimits
 from tests.simulation.scripts import ONE_A_PAGE, PLAIN, WITH_WINDOW
 
 _NEVER_MS = 1 << 60
+_TRIMMED = "is before the beginning|it was trimmed"
 
 
 def windows_never_end(patch: Patch) -> None:
@@ -314,10 +315,10 @@ SILENT = {
     "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
     "a forged take is taken": Mutant(a_take_forgets_what_was_taken, FaultMix(lies=0.3), "services", "was taken before"),
     "a trim takes what was read last": Mutant(
-        trims_forget_what_was_read_last, FaultMix(crash=0.1), "services", "is before the beginning", runs=200
+        trims_forget_what_was_read_last, FaultMix(crash=0.1), "services", _TRIMMED, runs=60
     ),
     "a trim takes what follows a backup": Mutant(
-        trims_forget_backups, FaultMix(crash=0.1, restore=0.2), "services", "is before the beginning", runs=200
+        trims_forget_backups, FaultMix(crash=0.1, restore=0.2), "services", _TRIMMED, runs=60
     ),
     "an undo window that is ignored": scripted(
         undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW
