@@ -16,7 +16,7 @@ from services.runtime.clock import Clock
 from services.runtime.errors import InvariantError, RetryableError
 from services.runtime.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.log import Log
-from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.loop import RUNTIME_TABLES, UNIT_SECONDS, Runner
 from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
 from services.runtime.probe import Point, crash_probe
 from services.runtime.reads import Stores
@@ -174,6 +174,7 @@ class HostedShard:
             start.log,
             self._clock,
             max_batch_messages=self._settings.max_batch_messages,
+            unit_seconds=UNIT_SECONDS,
             probe=self._probe,
             metrics=self._metrics,
             after_write=None if after_write is None else lambda: after_write(self.service, store),

@@ -8,6 +8,8 @@ that a repeat does nothing. Positions are kept in the service's own database; Ka
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +43,9 @@ UNIT_ROWS = 10_000
 """Changed or scanned, after which a unit of work takes in no more: for the same reason, where short messages do very
 much, as the pages of an expansion do, each of some fifty bytes and five hundred files; and since the service is away
 from its log until the unit is written. What one message may do beyond that its handler bounds."""
+UNIT_SECONDS = 0.05
+"""After which a unit of work takes in no more, whatever it has done in them: how much a row or a byte takes depends on
+the machine and on who else works there, and who asks waits for time."""
 
 logger = structlog.get_logger(__name__)
 
@@ -144,6 +149,7 @@ class Runner:
         max_batch_messages: int = 2_000,
         unit_bytes: int = UNIT_BYTES,
         unit_rows: int = UNIT_ROWS,
+        unit_seconds: float = math.inf,
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
@@ -158,6 +164,7 @@ class Runner:
         self._max_batch_messages = max_batch_messages
         self._unit_bytes = unit_bytes
         self._unit_rows = unit_rows
+        self._unit_seconds = unit_seconds
         self._probe = probe
         _make_codecs(service)
         self._metrics = metrics or NoMetrics()
@@ -331,8 +338,9 @@ class Runner:
         work.is_caught_up = not self._awaited_ends
         work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
         taken, dead_letters = 0, Counter[str]()
+        ends_at = time.perf_counter() + self._unit_seconds
         for record, decoded in inputs:
-            if taken and work.rows() >= self._unit_rows:
+            if taken and (work.rows() >= self._unit_rows or time.perf_counter() >= ends_at):
                 break
             taken += 1
             if not self._is_applied(record, decoded, work):

@@ -271,6 +271,15 @@ def test_a_unit_of_work_ends_when_it_has_looked_through_enough(log: FailingLog, 
     assert metrics.messages == units
 
 
+def test_a_unit_of_work_ends_when_its_time_is_over(log: FailingLog) -> None:
+    metrics = Written()
+    runner = Runner(
+        Recorder(every_so_many_alone=100), 0, MemoryStore(), log, VirtualClock(), unit_seconds=0.0, metrics=metrics
+    )
+    run_to_the_end(runner)
+    assert metrics.messages == [1] * 10
+
+
 def test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next(log: FailingLog) -> None:
     """However much was read at once: nobody waits for all of it, and what comes meanwhile is taken with the rest."""
     service, metrics = Recorder(every_so_many_alone=7), Written()
