@@ -83,7 +83,7 @@ def read_runs(turn: Turn, output: str, replay: str) -> Outcome:
     """Of a module that says ``seed N: error`` of each run that failed and ``N runs, …`` as it goes."""
     finds = [
         Find(int(seed), error, replay.format(seed=seed))
-        for seed, error in re.findall(r"^seed (\d+): (.*)$", output, re.MULTILINE)
+        for seed, error in re.findall(r"^seed (\d+): (?!python -m)(.*)$", output, re.MULTILINE)
     ]
     runs = [int(count) for count in re.findall(r"^(\d+) runs, ", output, re.MULTILINE)]
     return Outcome(max(runs, default=turn.most_seeds), tuple(finds))

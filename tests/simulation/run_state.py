@@ -9,7 +9,7 @@ from typing import Any
 from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import SnapshotReply
-from schemas.topics import METADATA_COMMANDS
+from schemas.topics import CHANGELOGS, METADATA_COMMANDS
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.runtime.errors import InvariantError
@@ -143,7 +143,9 @@ class RunState:
 
     def nothing_or_backup(self, address: Address) -> MemoryStore:
         """What a process starts from that has lost its database: the whole log, or a backup and what follows."""
-        is_trimmed = any(shard == address[1] for _, shard in self.plane.log.trimmed)
+        name, shard = address
+        read = {topic.name for topic in (*self.plane.processes[address].service.inputs, CHANGELOGS[name])}
+        is_trimmed = any((topic, shard) in self.plane.log.trimmed for topic in read)
         return self.backups[address].clone() if is_trimmed else MemoryStore()
 
     def start(self, address: Address, store: MemoryStore | None = None) -> None:
