@@ -218,10 +218,11 @@ class Trees:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.due_ms != AT_ONCE:
                 self._put(row, replace(row, due_ms=AT_ONCE), work)
-        self._windows_end_until = passed_txn if self._window.window_ms else 0
+        if self._window.window_ms:
+            self._windows_end_until = max(self._windows_end_until, passed_txn)
 
     def _end_windows(self, now_ms: int, work: Work) -> None:
-        """Have everything expanded that waits to be; what was due before keeps its place in front of it."""
+        """Have all expanded whose windows have ended; what was due before keeps its place in front of it."""
         self._window.ended(self._windows_end_until, work)
         self._windows_end_until = 0
         for key in [*self._to_expand.members(), *self._unscheduled]:

@@ -53,8 +53,8 @@ from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 
-PAGES_BESIDE_CLAIMS = 8
-"""One page of sweeps in so many is on its way while something waits to be claimed."""
+SHARE_BESIDE_CLAIMS = 8
+"""One page of sweeps in so many is on its way while something waits to be claimed, and one at least."""
 
 
 class KeyDeletionService:
@@ -208,7 +208,7 @@ class KeyDeletionService:
             return 0
         is_all_claimed = self._held_back_by is None and self._tasks.has_room
         most = self._settings.max_sweep_pages_in_flight
-        return most if is_all_claimed else max(1, most // PAGES_BESIDE_CLAIMS)
+        return most if is_all_claimed else max(1, most // SHARE_BESIDE_CLAIMS)
 
     def end_batch(self, work: Work) -> None:
         """Report."""

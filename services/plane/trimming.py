@@ -87,7 +87,7 @@ def _plan(
     oldest = min(_pins(topic, shard, positions, backups), key=lambda pin: pin.offset)
     until, pinned_by = max(oldest.offset, first), oldest.who
     if topic is SNAPSHOT_CHAIN and until > first:
-        full = find_full_chain(shard, until)
+        full = find_full_chain(shard, until + 1)  # all who read it keep what they have read last, which has its end
         if full is None or full <= first:
             return Trim(topic.name, shard, first, first, "no record of the whole chain is old enough (--full-chain)")
         if full < until:
@@ -114,7 +114,9 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
             yield Pin(0, f"no backup of {reader}")
         for backup, copy in copies:
             read = copy.position(topic.name)
-            yield Pin(_last_read(read.next_offset if read else 0), f"backup {backup.name} of {reader}")
+            offset = read.next_offset if read else 0
+            kept = offset if topic in CHANGELOGS.values() else _last_read(offset)
+            yield Pin(kept, f"backup {backup.name} of {reader}")
             if reader == METADATA and topic is METADATA_COMMANDS and copy.unfinished_offset is not None:
                 yield Pin(copy.unfinished_offset, f"txn {copy.unfinished_txn}, unfinished in backup {backup.name}")
 

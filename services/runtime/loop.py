@@ -44,8 +44,8 @@ UNIT_ROWS = 10_000
 much, as the pages of an expansion do, each of some fifty bytes and five hundred files; and since the service is away
 from its log until the unit is written. What one message may do beyond that its handler bounds."""
 UNIT_SECONDS = 0.05
-"""After which a unit of work takes in no more, whatever it has done in them: how much a row or a byte takes depends on
-the machine and on who else works there, and who asks waits for time."""
+"""After which a unit of work takes in no more. Rows and bytes alone would not do: how long they take depends on the
+machine and on who else works there, and those who wait for the service wait for time."""
 
 logger = structlog.get_logger(__name__)
 

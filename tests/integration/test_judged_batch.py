@@ -29,7 +29,7 @@ MESSAGE_TYPE = (
     "timestampType int, headers array<struct<key:string,value:binary>>"
 )
 BUCKET_ID = 256
-BARRIER = Barrier("settle-1", 1, 3, "")
+BARRIER = Barrier("settle-1", 1, 3, "", collector_txn=5, passed_txn=9)
 FREE = DeletedEntry(BUCKET_ID, 1, DeletedKind.KEY, 5, 9, 0, 1)
 HELD = replace(FREE, object_id=2, birth=50, death=150, snapshots_before_death=1)
 ENTRIES = codec(DeletedEntries)

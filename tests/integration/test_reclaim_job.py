@@ -145,7 +145,7 @@ class Wire:
 
     def barrier(self, shard: int = 0) -> Barrier:
         """Send a barrier."""
-        barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "")
+        barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "", collector_txn=5, passed_txn=9)
         self.send_bytes(codec(DeletedEntries).encode(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard)
         return barrier
 

@@ -34,7 +34,7 @@ _FORGED_TASK = 1 << 62
 
 @dataclass(slots=True)
 class Liar:
-    """Orders to free what is held, to one shard. No judge may follow them."""
+    """Orders to one shard that nobody who may has given: to free what is held, above all."""
 
     shard: int
     random: Random
@@ -183,10 +183,7 @@ class Liar:
     def _expand(self) -> None:
         """directory_deletion wants to expand what was not deleted, or at another time, or as if by pages of nothing."""
         names = [name for name, _ in self._others(DeletedKind.DIRECTORY)]
-        live = [
-            row.object_id
-            for _, row in self.plane.tables("metadata", self.shard).table(DIRECTORY_TABLE).scan(FIRST, BEYOND)
-        ]
+        live = self._ids(DIRECTORY_TABLE)
         if live and names and self.random.random() < 0.5:
             names = [replace(names[0], object_id=self.random.choice(live))]
         for name in names:

@@ -72,7 +72,7 @@ def draw_limits(random: Random) -> Limits:
             max_tasks_in_flight=random.choice((1, 2, 32)),
             max_retries_in_flight=random.choice((1, 4)),
             max_sweeps_in_flight=random.choice((1, 2, 8)),
-            max_sweep_pages_in_flight=random.choice((1, 2, 8)),
+            max_sweep_pages_in_flight=random.choice((1, 2, 32)),
             max_sweep_page_rows=random.choice((1, 2, 3, 100)),
         ),
         DirectoryDeletionSettings(

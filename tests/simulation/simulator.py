@@ -35,6 +35,8 @@ class RunReport:
     crashes: int
     restores: int
     messages: int
+    trimmed: int
+    """Of these, how many were trimmed."""
     deleted_groups: int
 
 
@@ -131,6 +133,7 @@ class Simulation:
             state.faults.crashes,
             state.restores,
             messages,
+            state.trimmed,
             state.deleted_groups,
         )
 

@@ -14,6 +14,7 @@ from schemas.records import SnapshotChainRecord
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
 from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.plane.backups import Backup, InputPosition, ServiceCopy
+from services.plane.shard_databases import positions_of
 from services.plane.trimming import Place, newest_start, plan_trims
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
@@ -75,7 +76,7 @@ class Trims:
         for (name, of_shard), store in self.state.backups.items():
             if of_shard != shard:
                 continue
-            positions = tuple(InputPosition(topic, "", offset) for topic, offset in read_to(store).items())
+            positions = tuple(InputPosition(topic, "", offset) for topic, offset in read_to(store, name).items())
             txn = oldest_unfinished_txn(store) if name == "metadata" else None
             offset = None if txn is None else first_offset_of_txn(store, txn)
             copies.append(ServiceCopy(name, shard, positions, 1, unfinished_txn=txn, unfinished_offset=offset))
@@ -92,7 +93,9 @@ class Trims:
             stored = self.state.batch_ends.get(address, process.store) if name == "streaming" else process.store
             # The real job does not look for what it has read last; the one that is simulated does, as a service.
             kept = 1 if name == "streaming" else 0
-            positions |= {(name, topic, shard): max(0, offset - kept) for topic, offset in read_to(stored).items()}
+            positions |= {
+                (name, topic, shard): max(0, offset - kept) for topic, offset in read_to(stored, name).items()
+            }
             if name in CHANGELOGS:
                 positions[name, CHANGELOGS[name].name, shard] = process.runner.changelog_offset() or 0
         return positions
@@ -105,15 +108,15 @@ class Trims:
 
     def _lies_before(self, address: Address, copy: MemoryStore) -> bool:
         """Whether a copy would have to read what is gone: it is no backup any more."""
-        positions = read_to(copy)
-        process = self.state.plane.processes[address]
-        log = self.state.plane.log
-        return any(
-            positions.get(one.name, 0) < log.first_offset(one.name, address[1]) for one in process.service.inputs
-        )
+        name, shard = address
+        positions, log = read_to(copy, name), self.state.plane.log
+        topics = [*self.state.plane.processes[address].service.inputs, *filter(None, [CHANGELOGS.get(name)])]
+        return any(positions.get(topic.name, 0) < log.first_offset(topic.name, shard) for topic in topics)
 
 
-def read_to(store: MemoryStore) -> Mapping[str, int]:
-    """By topic how far a database has read it."""
-    rows = TablesReader(store).table(POSITIONS).scan(FIRST, BEYOND)
-    return {topic.decode(): row.next_offset for topic, row in rows}
+def read_to(store: MemoryStore, name: str) -> Mapping[str, int]:
+    """By topic how far a service has read by its database, and from where it would look for what that lacks."""
+    if name == "streaming":
+        rows = TablesReader(store).table(POSITIONS).scan(FIRST, BEYOND)
+        return {topic.decode(): row.next_offset for topic, row in rows}
+    return {topic: row.next_offset for topic, row in positions_of(store, name).items()}

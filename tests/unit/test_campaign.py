@@ -149,6 +149,13 @@ def test_what_chaos_says_is_understood(tmp_path: Path) -> None:
     assert read_chaos(turn, CHAOS_OUTPUT.splitlines()[0]) == Outcome(2)
 
 
+def test_a_run_that_failed_is_one_find_though_it_says_how_to_play_it_again(tmp_path: Path) -> None:
+    output = "seed 8: LossError: a block\nseed 8: python -m tests.simulation.run_seeds --seed 8\n9 runs, 1 failed\n"
+    assert read_runs(Turn(7, 40, 60.0, tmp_path), output, "again {seed}") == Outcome(
+        9, (Find(8, "LossError: a block", "again 8"),)
+    )
+
+
 FUZZ_OUTPUT = """1 runs, 0 failed; decoders: 12,000 inputs
 seed 8: stored_rows: KeyError: 'row'; its input: turn-3/stored_rows/crash-1
 2 runs, 1 failed; stored_rows: 400 inputs

@@ -314,6 +314,18 @@ class TestRequests:
         assert [letter.error for letter in shard.sent(DEAD_LETTERS)] == ["InvalidMessageError"] * 2
         assert shard.sent(METADATA_PROGRESS) == []
 
+    def test_a_barrier_says_which_txn_it_has_passed(self, shard: Shard) -> None:
+        """Undo windows of what died until then end with it, and no others."""
+        shard.do(PutKey("vol", "flat", "k", 1))
+        shard.do(PutKey("vol", "flat", "l", 1))
+        deletes = [MetadataCommand(0, "other", 1 + n, DeleteKey("vol", "flat", key)) for n, key in enumerate("kl")]
+        for command in (deletes[0], MetadataCommand(0, "", 0, records.Barrier("b", 1, 0, ""), "snapshots"), deletes[1]):
+            shard.send(command)
+        shard.runner.step()
+        died, passed, died_later = shard.sent(DELETED_ENTRIES)[-3:]
+        assert passed.barrier.passed_txn == max(died.rows.deaths)
+        assert min(died_later.rows.deaths) == passed.barrier.passed_txn + 1
+
     @pytest.mark.parametrize(
         ("body", "sender"),
         [
