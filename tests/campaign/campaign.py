@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -108,12 +109,11 @@ def run_command(command: Sequence[str], log_file: Path, most_seconds: float) -> 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have it stop what it has started; nothing to do when it has ended."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
+    """Have it stop what it has started, and whatever of that is left then."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):  # nothing is left
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()

@@ -121,6 +121,15 @@ sys.exit(main(["--hours", "1", "--directory", sys.argv[1]], [slow]))
 
 
 @pytest.mark.timeout(120)
+def test_what_a_player_leaves_behind_is_ended(tmp_path: Path) -> None:
+    """As the workers of the simulator, when it is told to stop."""
+    leaves = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid)"
+    status, said = run_command([sys.executable, "-c", leaves], tmp_path / "log", 60)
+    assert status == 0
+    stat = Path("/proc") / said.strip() / "stat"
+    eventually(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
 def test_an_interrupted_campaign_ends_its_player_and_says_that_it_goes_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=os.environ
