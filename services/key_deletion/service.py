@@ -53,9 +53,6 @@ from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 
-SHARE_BESIDE_CLAIMS = 8
-"""One page of sweeps in so many is on its way while something waits to be claimed, and one at least."""
-
 
 class KeyDeletionService:
     """One shard of key_deletion."""
@@ -201,14 +198,13 @@ class KeyDeletionService:
     def _max_sweep_pages(self) -> int:
         """Pages of sweeps that may be on their way.
 
-        While rows are held back, or wait for room, there are few: whatever is deleted meanwhile is judged behind them.
-        And no more is looked for as long as something waits that was found: it would wait, too, and be found once more.
+        While rows are held back, or wait for room, there is one: whatever is deleted meanwhile is judged behind it. And
+        no more is looked for as long as something waits that was found: it would wait, too, and be found once more.
         """
         if self._purges.is_sweep_waiting:
             return 0
         is_all_claimed = self._held_back_by is None and self._tasks.has_room
-        most = self._settings.max_sweep_pages_in_flight
-        return most if is_all_claimed else max(1, most // SHARE_BESIDE_CLAIMS)
+        return self._settings.max_sweep_pages_in_flight if is_all_claimed else 1
 
     def end_batch(self, work: Work) -> None:
         """Report."""

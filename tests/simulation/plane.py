@@ -69,7 +69,7 @@ def draw_limits(random: Random) -> Limits:
             max_bytes_per_second=random.choice((0, 0, 0, 1_000)),
             purge_hours=random.choice(("", "", "3-4")),
             max_task_rows=random.choice((1, 2, 5, 100)),
-            max_tasks_in_flight=random.choice((1, 2, 16)),
+            max_tasks_in_flight=random.choice((1, 2, 8)),
             max_retries_in_flight=random.choice((1, 4)),
             max_sweeps_in_flight=random.choice((1, 2, 8)),
             max_sweep_pages_in_flight=random.choice((1, 2, 32)),

@@ -31,15 +31,15 @@ class Trims:
     def __init__(self, state: RunState) -> None:
         self.state = state
         self._chances = Random(f"trims of {state.seed}")
-        self._share = self._chances.choice((0.0, 0.0, 0.05, 0.2))
+        self.share = self._chances.choice((0.0, 0.0, 0.05, 0.2))
         if state.mix.hole:  # a record of the whole chain would mend it
-            self._share = 0.0
+            self.share = 0.0
 
     def may_act(self, shard: ShardRun) -> None:
         """Now and then do something, if every process of the shard would answer."""
         number = shard.model.shard
         is_whole = not any(address[1] == number for address in self.state.down)
-        if self._chances.random() >= self._share or not is_whole:
+        if self._chances.random() >= self.share or not is_whole:
             return
         what = self._chances.choice(("back up", "back up", "full chain", "trim", "trim"))
         if what == "back up":

@@ -472,14 +472,6 @@ class TestSweeps:
         sent = desk.give(*(claimed(claim, gone=named(claim)) for claim in claims))
         assert [page.page for page in pages(sent)] == [2]
 
-    def test_one_page_in_eight_is_asked_for_while_rows_wait_to_be_claimed(self) -> None:
-        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=16)))
-        (first,) = pages(desk.give(take(1, 500, 1)))
-        desk.give(purge(*rows(*range(45)), version=1, before=1))
-        second = only(desk.give(sent_page(first, 1, next_table=1)), SweepPage)
-        assert second.page == 2
-        assert not desk.give(sent_page(second, 1, next_table=2))
-
     def test_a_store_is_swept_until_nothing_is_found(self, desk: Desk) -> None:
         (page,) = pages(desk.give(take(1, 500, 1)))
         assert not desk.give(sent_page(page, 3), result(page, 3, found=1))
