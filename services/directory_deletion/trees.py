@@ -89,7 +89,7 @@ class Trees:
         self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
         self._window = UndoWindow(settings.undo_window_ms)
-        self._windows_end_until = 0
+        self._must_end_windows = False
         self._queues: dict[str, DueQueue[bytes]] = {
             TreeState.WAITING: self._to_expand,
             TreeState.EXPANDING: self._timeouts,
@@ -108,7 +108,7 @@ class Trees:
         """Make what is kept in memory anew."""
         self._unheard_deaths.clear()
         self._window.restore(tables)
-        self._windows_end_until = 0
+        self._must_end_windows = False
         self._states.clear()
         self._work = 0
         for queue in self._queues.values():
@@ -218,13 +218,12 @@ class Trees:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.due_ms != AT_ONCE:
                 self._put(row, replace(row, due_ms=AT_ONCE), work)
-        if self._window.window_ms:
-            self._windows_end_until = max(self._windows_end_until, passed_txn)
+        self._window.ended(passed_txn, work)
+        self._must_end_windows = self._window.window_ms > 0
 
     def _end_windows(self, now_ms: int, work: Work) -> None:
         """Have all expanded whose windows have ended; what was due before keeps its place in front of it."""
-        self._window.ended(self._windows_end_until, work)
-        self._windows_end_until = 0
+        self._must_end_windows = False
         for key in [*self._to_expand.members(), *self._unscheduled]:
             row = work.table(TREE_TABLE).get(key)
             if row is None or row.state != TreeState.WAITING or not self._window.is_over(row.death):
@@ -234,7 +233,7 @@ class Trees:
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """Set the times of what this unit of work has changed, ask again what is late, start what has room."""
-        if self._windows_end_until:
+        if self._must_end_windows:
             self._end_windows(now_ms, work)
         for key in list(self._unscheduled):
             self._schedule(key, now_ms, work)

@@ -105,22 +105,18 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
         if reader == STREAMING:
             yield Pin(position, f"{reader}, as far as it has read")
             continue  # its place in its input is all that it keeps; what it has judged is in its outputs
-        if topic in CHANGELOGS.values():
-            yield Pin(position, f"{reader}, from which its next start reads")
-        else:
-            yield Pin(_last_read(position), f"{reader}, as far as it has read")
+        as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
+        yield Pin(_needed_from(topic, position), f"{reader}, {as_far}")
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
         if not copies:
             yield Pin(0, f"no backup of {reader}")
         for backup, copy in copies:
             read = copy.position(topic.name)
-            offset = read.next_offset if read else 0
-            kept = offset if topic in CHANGELOGS.values() else _last_read(offset)
-            yield Pin(kept, f"backup {backup.name} of {reader}")
+            yield Pin(_needed_from(topic, read.next_offset if read else 0), f"backup {backup.name} of {reader}")
             if reader == METADATA and topic is METADATA_COMMANDS and copy.unfinished_offset is not None:
                 yield Pin(copy.unfinished_offset, f"txn {copy.unfinished_txn}, unfinished in backup {backup.name}")
 
 
-def _last_read(next_offset: int) -> int:
-    """Offset of the last message that was read."""
-    return max(0, next_offset - 1)
+def _needed_from(topic: Topic, next_offset: int) -> int:
+    """From where a service, or a copy of it, needs a topic: the last message that it has read, but for a changelog."""
+    return next_offset if topic in CHANGELOGS.values() else max(0, next_offset - 1)

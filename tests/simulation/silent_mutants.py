@@ -224,7 +224,7 @@ def a_take_forgets_what_was_taken(patch: Patch) -> None:
 
 def trims_forget_what_was_read_last(patch: Patch) -> None:
     """What a start looks for to know the log again is trimmed under it."""
-    patch.setattr(trimming, "_last_read", lambda next_offset: next_offset)
+    patch.setattr(trimming, "_needed_from", lambda _, next_offset: next_offset)
 
 
 def trims_forget_backups(patch: Patch) -> None:
