@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -16,6 +16,9 @@ import typer.testing
 
 from services.plane.broker import EmbeddedBroker
 from tests.beside import FilesOfPlanesTogether
+
+if TYPE_CHECKING:
+    from services.plane.stack import Stack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,6 +90,17 @@ def broker(
         yield GivenBroker(str(given))
         return
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A plane of two shards for the files that ask for it, one after the other: each leaves it running, and nothing of
+    its own that others would find.
+    """
+    from services.plane.stack import Stack
+
+    with Stack(tmp_path_factory.mktemp("plane"), shards=2, is_rename_allowed=True) as started:
         yield started
 
 

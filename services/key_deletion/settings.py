@@ -27,11 +27,12 @@ class KeyDeletionSettings:
     answer_timeout_ms: int = 600_000
     """When an answer is this late the question is asked again: a net, since no message is lost."""
     max_sweeps_in_flight: int = 8
-    max_sweep_pages_in_flight: int = 8
+    max_sweep_pages_in_flight: int = 24
     """Pages over all sweeps whose rows are not judged yet, while nothing waits to be claimed; one while something does.
     A page at a time would spend the time of a drop on waiting for the judges."""
-    max_sweep_page_rows: int = 10_000
-    """Where a page begins is known with the answer to the one before: smaller ones take longer together."""
+    max_sweep_page_rows: int = 3_000
+    """Metadata does nothing else meanwhile; and where a page begins is known with the answer to the one before, so that
+    smaller ones take longer together. Whole messages (``sent_entries.MAX_ROWS_PER_MESSAGE``) make whole tasks."""
     max_sweep_page_bytes: int = 1 << 20
     first_sweep_again_ms: int = 1_000
     """Pause before a store that was not clean is swept again; each sweep doubles it."""

@@ -5,7 +5,6 @@ One writer; any number of readers in other threads, each through a view of its o
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from weakref import WeakSet
 from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
 from services.runtime.errors import StoreError
+from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
@@ -60,6 +60,7 @@ class RocksStore(RocksView):
         kept = [table for table in families if table.name in checkpointed]
         self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
         self._checkpoints.start()
+        self._checkpoint_files = LinkedFiles()
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """The values of some keys, in their order: RocksDB looks them up together."""
@@ -168,16 +169,13 @@ class RocksStore(RocksView):
 
     def size_bytes(self) -> int:
         """What the database takes on its disk, without checkpoints."""
-        return sum(_files(self.path).values())
+        return sum(file_sizes(self.path).values())
 
     def checkpoint_sizes(self) -> tuple[int, int]:
         """How many checkpoints there are, and the bytes that only they hold: a linked file counts once."""
         names = self._checkpoints.names()
-        files: dict[int, int] = {}
-        for directory in self._checkpoints.directories():
-            files |= _files(directory)
-        own = _files(self.path)
-        return len(names), sum(size for number, size in files.items() if number not in own)
+        self._checkpoint_files.look(self._checkpoints.directories())
+        return len(names), self._checkpoint_files.bytes_beside(file_sizes(self.path))
 
     def close(self) -> None:
         """Close the database with everything that was opened from it."""
@@ -210,18 +208,3 @@ def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: Ro
         )
     except Exception as error:
         raise store_error(directory, "opened", error) from error
-
-
-def _files(directory: Path) -> dict[int, int]:
-    """Size of each file by its number on the disk, which links to it share."""
-    files = {}
-    try:
-        for file in directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # compacted away meanwhile
-                status = file.stat()
-                files[status.st_ino] = status.st_size
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise store_error(directory, "read", error) from error
-    return files

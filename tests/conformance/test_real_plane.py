@@ -36,9 +36,8 @@ Operations = list[tuple[int, Operation]]
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("plane"), shards=2, is_rename_allowed=True) as started:
-        yield started
+def stack(shared_stack: Stack) -> Stack:
+    return shared_stack
 
 
 def _lines(file: Path, volume: str) -> list[str]:

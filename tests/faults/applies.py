@@ -18,6 +18,7 @@ from services.metadata.space import SpaceChanges, cell_of
 from services.metadata.tables import SPACE_TABLE
 from services.runtime.loop import Runner
 from services.runtime.service import Work
+from services.storage import linked_files
 from services.storage.store import prefix_end
 from services.storage.tables import CachedRows, UnitOfWork
 from tests.faults.fault import Fault
@@ -42,6 +43,16 @@ def a_drop_reads_the_whole_matrix(patch: pytest.MonkeyPatch) -> None:
 def a_drop_forgets_the_cells_that_end_with_it(patch: pytest.MonkeyPatch) -> None:
     """Only the cells that begin with the dropped snapshot were merged: they are the ones in one range."""
     patch.setattr(space, "_cells_until", lambda work, bucket_id, last, live: {})
+
+
+def every_checkpoint_is_listed_each_time(patch: pytest.MonkeyPatch) -> None:
+    """Every five seconds all files of all checkpoints were asked for their sizes, and the writer waited for Python."""
+    patch.setattr(linked_files, "_SAME_TICK_NS", 1 << 62)
+
+
+def a_directory_that_changed_in_a_tick_is_not_listed_again(patch: pytest.MonkeyPatch) -> None:
+    """What was added to a checkpoint within the tick in which it was listed was not seen."""
+    patch.setattr(linked_files, "_SAME_TICK_NS", 0)
 
 
 def a_sweeps_page_reads_without_bound(patch: pytest.MonkeyPatch) -> None:
@@ -140,6 +151,7 @@ def an_expansion_begins_anew_with_each_page(patch: pytest.MonkeyPatch) -> None:
 
 
 _APPLIES = "tests/unit/test_applies.py"
+_LINKED = "tests/unit/test_linked_files.py"
 _SEARCH = "tests/property/test_orphan_search.py"
 _LOOP = "tests/unit/test_loop.py"
 
@@ -153,6 +165,16 @@ FAULTS = (
         a_drop_forgets_the_cells_that_end_with_it,
         caught_by=f"{_APPLIES}::test_a_drop_reads_what_touches_its_snapshot_alone",
         message=r"SpaceCell",
+    ),
+    Fault(
+        every_checkpoint_is_listed_each_time,
+        caught_by=f"{_LINKED}::test_a_directory_that_has_not_changed_is_not_listed_again",
+        message="assert",
+    ),
+    Fault(
+        a_directory_that_changed_in_a_tick_is_not_listed_again,
+        caught_by=f"{_LINKED}::test_what_changes_within_the_tick_in_which_it_was_listed_is_seen",
+        message="assert 5 == 8",
     ),
     Fault(
         a_sweeps_page_reads_without_bound,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 KEYS = 3_000
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("plane")) as started:
-        yield started
+@pytest.fixture
+def stack(shared_stack: Stack) -> Stack:
+    return shared_stack
 
 
 def test_an_audit_beside_a_writer_finds_what_was_planted_and_nothing_else(stack: Stack) -> None:
@@ -38,7 +36,7 @@ def test_an_audit_beside_a_writer_finds_what_was_planted_and_nothing_else(stack:
 def test_the_command_says_what_was_found_and_how_bad_it_is(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     home = ["--home", str(stack.home)]
-    shown = CliRunner().invoke(app, [*home, "audit", "--repair", "--json"])
+    shown = CliRunner().invoke(app, [*home, "audit", "--shard", "0", "--repair", "--json"])
     assert shown.exit_code == 3, shown.output
     (finished,) = json.loads(shown.stdout)
     repair = finished["repair"]  # nothing is freed while something is lost
@@ -62,11 +60,11 @@ def test_a_repair_has_the_orphans_deleted_and_nothing_else(stack: Stack) -> None
         for snapshot in plane.snapshots(SHARD).snapshots(VOLUME, BUCKET):
             assert not plane.request(SHARD, DeleteSnapshot(VOLUME, BUCKET, snapshot.name)).error
         plane.request(SHARD, Settle("lost-keys-are-gone"))
-        leaks = CliRunner().invoke(app, [*home, "audit", "--repair", "--json"])
+        leaks = CliRunner().invoke(app, [*home, "audit", "--shard", "0", "--repair", "--json"])
         assert leaks.exit_code == 4, leaks.output
         assert json.loads(leaks.stdout)[0]["repair"]["requeued"]["versions"] == PLANTED
         plane.request(SHARD, Settle("orphans-are-gone"))
         blocks = plane.scm(SHARD).totals().inventory_blocks
-    clean = CliRunner().invoke(app, [*home, "audit", "--json"])
+    clean = CliRunner().invoke(app, [*home, "audit", "--shard", "0", "--json"])
     assert clean.exit_code == 0, clean.output
     assert json.loads(clean.stdout)[0]["report"]["inventory"]["versions"] == blocks

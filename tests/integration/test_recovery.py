@@ -1,6 +1,7 @@
 """Backup, rebuild, restore, trimming and a lost tail, on a real broker and real databases, by the command line.
 
-The five services run as in their processes, but in threads of this one; Spark is left out, since it keeps no state.
+The five services run as in their processes, but in threads of this one; Spark is left out, since it keeps no state. The
+broker of a home stays from one plane to the next, and commands are told of it: to start it takes longer than most.
 """
 
 from __future__ import annotations
@@ -52,11 +53,19 @@ BUILDERS = {
 }
 
 
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """That of the home: the first plane starts it, and so does the first one after it was stopped."""
+    made = EmbeddedBroker(tmp_path / "broker")
+    yield made
+    made.stop()
+
+
 @contextlib.contextmanager
-def plane_running(home: Path) -> Iterator[KafkaPlane]:
+def plane_running(home: Path, broker: EmbeddedBroker) -> Iterator[KafkaPlane]:
     """A plane without Spark on a home; metadata has applied every command when it is left."""
-    with take_plane_lock(home), EmbeddedBroker(home / "broker") as broker:
-        servers = broker.bootstrap_servers
+    with take_plane_lock(home):
+        servers = broker.start().bootstrap_servers
         create_topics(servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
         given = {"directory": home / "data", "bootstrap_servers": servers, "poll_seconds": 0.02}
         settings = ServiceSettings.model_validate(given)
@@ -95,6 +104,11 @@ def _is_at_the_end(process: ServiceProcess, broker: EmbeddedBroker) -> bool:
 
 def deepclean(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), obj=Session(home))
+
+
+def beside(broker: EmbeddedBroker) -> tuple[str, str]:
+    """What tells a command of a broker that runs: otherwise it starts one."""
+    return "--bootstrap-servers", broker.bootstrap_servers
 
 
 def done(home: Path, *arguments: str) -> str:
@@ -136,9 +150,9 @@ def make_a_past(plane: KafkaPlane) -> None:
     request(plane, DeleteSnapshot("vol", "bucket", "snap-1"))
 
 
-def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
+def test_what_is_lost_is_made_again(tmp_path: Path, broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         make_a_past(plane)
         said = refused(home, "rebuild", "0")
         assert "A plane runs on" in said
@@ -158,7 +172,8 @@ def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
     lost = lost_digest(home)
     assert len(lost.checkpoints) == 4
 
-    # From the log alone, in batches of another size.
+    # From the log alone, in batches of another size, with a broker that is started for it.
+    broker.stop()
     place = database_directory(home, METADATA, 0)
     assert "holds a database: move it away" in refused(home, "rebuild", "0")
     place.rename(home / "lost")
@@ -173,7 +188,8 @@ def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
     store = open_database(home / "lost", METADATA)
     store.write({"keyTable": {b"/vol/bucket/key-00001": None}})
     store.close()
-    differs = deepclean(home, "rebuild", "0", "--compare-with", str(home / "lost"))
+    broker.start()
+    differs = deepclean(home, "rebuild", "0", "--compare-with", str(home / "lost"), *beside(broker))
     assert differs.exit_code == 1
     assert "(keyTable): keep both" in differs.output
 
@@ -185,20 +201,20 @@ def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
     (cut_off / MANIFEST).unlink()
     assert f"restored from {backup.name}" in done(home, "restore-backup")
     assert lost_digest(home) == copy.digest
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-restore"))
     place.rename(home / "restored")
-    done(home, "rebuild", "0", "--compare-with", str(home / "restored"))
+    done(home, "rebuild", "0", "--compare-with", str(home / "restored"), *beside(broker))
 
 
-def test_a_trimmed_log_needs_a_backup(tmp_path: Path) -> None:
+def test_a_trimmed_log_needs_a_backup(tmp_path: Path, broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         make_a_past(plane)
         done(home, "trim-log", "--full-chain", "--dry-run")
         put(plane, 1_000, 10)
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         done(home, "backup")
         put(plane, 2_000, 10)
         before = done(home, "trim-log", "--dry-run")
@@ -210,36 +226,40 @@ def test_a_trimmed_log_needs_a_backup(tmp_path: Path) -> None:
         assert METADATA_COMMANDS.name in before
     lost = lost_digest(home)
     database_directory(home, METADATA, 0).rename(home / "lost")
-    said = refused(home, "rebuild", "0")
+    said = refused(home, "rebuild", "0", *beside(broker))
     assert "older commands were trimmed: put a backup in its place first (deepclean restore-backup)" in said
     shutil.rmtree(database_directory(home, METADATA, 0))
     done(home, "restore-backup", "--service", METADATA)
-    done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"))
+    done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"), *beside(broker))
     assert lost_digest(home).digest == lost.digest
     # A judge that knows nothing reads the chain from its new beginning.
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         request(plane, CreateSnapshot("vol", "bucket", "after-trim"))
 
 
-def test_a_lost_tail_is_named_and_accepted(tmp_path: Path) -> None:
+def test_a_lost_tail_is_named_and_accepted(tmp_path: Path, broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         make_a_past(plane)
-    assert "No service of shard 0 has read what its topics do not hold" in done(home, "accept-lost-tail", "0")
+    nothing = done(home, "accept-lost-tail", "0", *beside(broker))
+    assert "No service of shard 0 has read what its topics do not hold" in nothing
+    broker.stop()
     shutil.copytree(home / "broker", home / "older-broker")
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         put(plane, 1_000, 50)
         request(plane, CreateSnapshot("vol", "bucket", "in-the-lost-tail"))
     lost = lost_digest(home)
+    broker.stop()
     shutil.rmtree(home / "broker")
     (home / "older-broker").rename(home / "broker")
     shown = done(home, "accept-lost-tail", "0")
+    broker.start()
     assert METADATA_COMMANDS.name in shown
     assert "--yes" in shown
-    accepted = done(home, "accept-lost-tail", "0", "--yes", "--reason", "an older disk")
+    accepted = done(home, "accept-lost-tail", "0", "--yes", "--reason", "an older disk", *beside(broker))
     assert "in epoch 1" in accepted
     assert lost_digest(home).differences(lost) == ["transactionInfoTable"], "it is carried out, and nothing else is"
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-the-loss"))
         names = {row.name for row in plane.snapshots(0).snapshots("vol", "bucket")}
@@ -248,35 +268,39 @@ def test_a_lost_tail_is_named_and_accepted(tmp_path: Path) -> None:
         put(plane, 3_000, 10)
     after = lost_digest(home)
     database_directory(home, METADATA, 0).rename(home / "lost")
-    assert "built without them" in refused(home, "rebuild", "0")
+    assert "built without them" in refused(home, "rebuild", "0", *beside(broker))
     shutil.rmtree(database_directory(home, METADATA, 0))
     done(home, "restore-backup", "--service", METADATA)
-    done(home, "rebuild", "0", "--go-on")
+    done(home, "rebuild", "0", "--go-on", *beside(broker))
     assert lost_digest(home).digest == after.digest
 
 
-def test_a_tail_that_is_lost_with_the_database_is_noticed_and_accepted(tmp_path: Path) -> None:
+def test_a_tail_that_is_lost_with_the_database_is_noticed_and_accepted(tmp_path: Path, broker: EmbeddedBroker) -> None:
     home, partition = tmp_path, f"{METADATA_COMMANDS.name}-0"
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         make_a_past(plane)
+    broker.stop()
     shutil.copytree(home / "broker", home / "older-broker")
-    with plane_running(home) as plane:
+    with plane_running(home, broker) as plane:
         put(plane, 1_000, 50)
+    broker.stop()
     (found,) = (home / "broker").rglob(partition)
     (older,) = (home / "older-broker").rglob(partition)
     shutil.rmtree(found)
     shutil.copytree(older, found)
+    broker.start()
     place = database_directory(home, METADATA, 0)
     place.rename(home / "lost")
     assert "nothing can be compared: the broker has lost its tail" in refused_at_last(
-        home, "rebuild", "0", "--compare-with", str(home / "lost")
+        home, "rebuild", "0", "--compare-with", str(home / "lost"), *beside(broker)
     )
     shutil.rmtree(place)
-    assert "has once told others of txn" in refused_at_last(home, "rebuild", "0")
-    assert "it has told others of txn" in done(home, "accept-lost-tail", "0")
-    assert "in epoch 1" in done(home, "accept-lost-tail", "0", "--yes")
-    assert "No service of shard 0 has read what its topics do not hold" in done(home, "accept-lost-tail", "0")
-    with plane_running(home) as plane:
+    assert "has once told others of txn" in refused_at_last(home, "rebuild", "0", *beside(broker))
+    accept = ("accept-lost-tail", "0", *beside(broker))
+    assert "it has told others of txn" in done(home, *accept)
+    assert "in epoch 1" in done(home, *accept, "--yes")
+    assert "No service of shard 0 has read what its topics do not hold" in done(home, *accept)
+    with plane_running(home, broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-the-loss"))
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +44,10 @@ PROMETHEUS_CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus" /
 INSTALL_PROMETHEUS = "apt-get install prometheus"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("plane")
-
-
-@pytest.fixture(scope="module")
-def stack(home: Path) -> Iterator[Stack]:
+@pytest.fixture
+def stack(shared_stack: Stack) -> Stack:
     """One plane of two shards for all tests that leave it running."""
-    with Stack(home, shards=2) as started:
-        yield started
+    return shared_stack
 
 
 def execute(plane: KafkaPlane, shard: int, *commands: NamespaceCommand) -> list[BlockRun]:

@@ -10,10 +10,12 @@ from typing import Any
 from schemas import records
 from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
-from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
+from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.runtime.memory_log import MemoryLog
+from services.runtime.signing import Signer, signed_command
 from tests.simulation.holds import some_policy
 from tests.simulation.model import Incarnation, ShardModel
+from tests.simulation.signing import enrolment
 
 _DIRECTORIES = ("a", "b", "c")
 _FILES = ("x", "y", "a")
@@ -66,6 +68,8 @@ class Actor:
     model: ShardModel
     list_snapshots: Callable[[str], list[str]]
     """Names of the snapshots of a bucket, as a client may read them."""
+    signer: Signer | None = None
+    """Who signs all that the clients send, if anybody."""
     requests: list[SentRequest] = field(default_factory=list)
     """All requests to snapshots, in the order of the log."""
     list_deleted: Callable[[], list[records.Undelete]] = list
@@ -80,6 +84,9 @@ class Actor:
     def __post_init__(self) -> None:
         # Each run prefers other actions: some are all puts and snapshots, some all trees.
         self.weights = {name: weight * self.random.choice((0.2, 1, 1, 3)) for name, weight in _WEIGHTS.items()}
+        for secret in enrolment() if self.signer else ():
+            self.submit(secret)
+            self.request(secret)
         self.submit(records.CreateVolume(self.volume))
         for bucket in ("bucket-a", "bucket-b"):
             self._create_bucket(bucket)
@@ -93,31 +100,39 @@ class Actor:
 
     def submit(self, body: Any, *, shard: int | None = None) -> None:
         """Append a command to metadata's log."""
-        client_id = self.random.choice(("client-one", "client-two"))
+        client_id = self._client()
         number = self._next("metadata", client_id)
         command = MetadataCommand(self.shard if shard is None else shard, client_id, number, body)
-        self._sent[client_id] = codec(MetadataCommand).encode(command)
-        self._append(METADATA_COMMANDS.name, self._sent[client_id], codec(MetadataCommand).fingerprint)
+        self._sent[client_id] = self._encoded(METADATA_COMMANDS, command)
+        self._append(METADATA_COMMANDS, self._sent[client_id])
+
+    def _client(self) -> str:
+        name = self.random.choice(("client-one", "client-two"))
+        return f"{self.signer.user}/{name}" if self.signer else name
 
     def control(self, body: Any) -> None:
         """Append what a person says to the shard itself."""
-        command = MetadataCommand(self.shard, "", 0, body, wants_reply=False)
-        fingerprint = codec(MetadataCommand).fingerprint
-        self._append(METADATA_COMMANDS.name, codec(MetadataCommand).encode(command), fingerprint)
+        place = ("", 0)
+        if self.signer is not None:
+            client_id = f"{self.signer.user}/control"
+            place = client_id, self._next("metadata", client_id)
+        command = MetadataCommand(self.shard, *place, body, wants_reply=False)
+        self._append(METADATA_COMMANDS, self._encoded(METADATA_COMMANDS, command))
 
     def request(self, body: Any) -> SentRequest:
         """Append a request to the log of snapshots."""
-        client_id = self.random.choice(("client-one", "client-two"))
+        client_id = self._client()
         request = SentRequest(client_id, self._next("snapshots", client_id), body)
         command = SnapshotCommand(self.shard, client_id, request.number, body)
-        self._append(
-            SNAPSHOTS_COMMANDS.name, codec(SnapshotCommand).encode(command), codec(SnapshotCommand).fingerprint
-        )
+        self._append(SNAPSHOTS_COMMANDS, self._encoded(SNAPSHOTS_COMMANDS, command))
         self.requests.append(request)
         return request
 
-    def _append(self, topic: str, value: bytes, fingerprint: bytes) -> None:
-        self.log.append(topic, self.shard, value, fingerprint)
+    def _encoded(self, topic: Topic, command: Any) -> bytes:
+        return signed_command(topic, command, self.signer, self.log.clock.now_ms())
+
+    def _append(self, topic: Topic, value: bytes) -> None:
+        self.log.append(topic.name, self.shard, value, codec(topic.record).fingerprint)
 
     def _next(self, service: str, client_id: str) -> int:
         self._numbers[service, client_id] = self._numbers.get((service, client_id), 0) + self.random.choice((1, 1, 7))
@@ -342,7 +357,7 @@ class Actor:
     def _send_again(self) -> None:
         """A client that did not hear an answer sends its last command again."""
         client_id = self.random.choice(list(self._sent))
-        self._append(METADATA_COMMANDS.name, self._sent[client_id], codec(MetadataCommand).fingerprint)
+        self._append(METADATA_COMMANDS, self._sent[client_id])
 
     def _nonsense(self) -> None:
         """Names that nothing has, and a shard that is another one."""

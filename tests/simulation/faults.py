@@ -92,6 +92,8 @@ class FaultMix:
     """Per look at the log while a service starts: it dies there."""
     unit_failure: float = 0.0
     """Per unit of work of several messages: its end fails, and they are taken one by one."""
+    is_secured: bool = False
+    """Commands are signed; lies are signed by others, or by nobody, and strangers order what they may not."""
 
 
 def draw_mix(random: Random) -> FaultMix:

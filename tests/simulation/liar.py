@@ -27,6 +27,7 @@ from services.metadata.tables import (
 from services.storage.tables import TableDefinition
 from tests.simulation.model import ShardModel
 from tests.simulation.plane import SimulatedPlane
+from tests.simulation.signing import Stranger
 
 FIRST, BEYOND = b"", b"\xff" * 9
 _FORGED_TASK = 1 << 62
@@ -39,6 +40,8 @@ class Liar:
     shard: int
     random: Random
     plane: SimulatedPlane
+    stranger: Stranger | None = None
+    """Who sends the lies, where commands are signed."""
     tasks: set[int] = field(default_factory=set)
     """Numbers of forged claims."""
     orphans: int = 0
@@ -54,6 +57,8 @@ class Liar:
         lies += [self._purge_directories, self._judge_directories, self._claim_others, self._expand, self._sweep]
         lies += [partial(lie, model) for lie in (self._roll_back_past, self._drop_target_now, self.call_orphaned)]
         lies += [partial(lie, model) for lie in (self._finish_now, self._take)]
+        if self.stranger is not None:
+            lies += [partial(self._order, self.stranger, model)] * 4
         self.random.choice(lies)()
 
     def _rows(self) -> list[tuple[RowName, int]]:
@@ -81,9 +86,18 @@ class Liar:
         return self.random.sample(rows, min(len(rows), 3))
 
     def _append(self, topic: Topic, record: Any) -> None:
-        encoder = codec(topic.record)
-        offset = self.plane.log.append(topic.name, self.shard, encoder.encode(record), encoder.fingerprint)
+        if self.stranger is not None and topic is METADATA_COMMANDS:
+            self._append_value(topic, self.stranger.signed(topic, record))
+        else:
+            self._append_value(topic, codec(topic.record).encode(record))
+
+    def _append_value(self, topic: Topic, value: bytes) -> None:
+        offset = self.plane.log.append(topic.name, self.shard, value, codec(topic.record).fingerprint)
         self.places.add((topic.name, self.shard, offset))
+
+    def _order(self, stranger: Stranger, model: ShardModel) -> None:
+        """Somebody orders what he may not."""
+        self._append_value(*stranger.order(model))
 
     def _purge(self) -> None:
         """The first judge says that nobody holds them: under their own numbers, or under a death that fits the lie."""

@@ -14,6 +14,7 @@ from typing import Any
 from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import BlockRun, MetadataCommand, MetadataReply, RowName
+from schemas.topics import METADATA_COMMANDS
 from services.client import workload
 from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
 from services.domain.reclaimability import Txn
@@ -142,6 +143,10 @@ class ShardModel:
     """By id what every snapshot that was ever taken lists."""
     _untaken: set[str] = field(default_factory=set)
     """Ids that were dropped before they were taken."""
+    is_secured: bool = False
+    """Whether commands are signed."""
+    is_strangers: Callable[[str, int], bool] = lambda _topic, _offset: False
+    """Whether a message was sent by somebody who should have signed it and cannot."""
     last_page_of: Callable[[str], int] = lambda _rollback_id: 0
     """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
     rollbacks: set[str] = field(default_factory=set)
@@ -224,25 +229,22 @@ class ShardModel:
     def _apply(self, record: LogRecord, command: MetadataCommand) -> None:
         body = command.body
         log_time_ms = max(self._log_time_ms, record.timestamp_ms)
+        if self._is_put_aside(record, command):
+            self.unreadable.append(record.offset)
+            return
         if isinstance(body, _CONTROL):
-            if command.shard != self.shard:
-                self.unreadable.append(record.offset)
-                return
             self.txn += isinstance(body, records.StopClaims)
             self._is_stopped |= isinstance(body, records.StopClaims)
             if isinstance(body, records.Barrier) and not body.origin:
                 self.settled_txn = self.txn
         elif type(body) in _SENDERS:
-            if command.sender != _SENDERS[type(body)] or command.shard != self.shard:
-                self.unreadable.append(record.offset)
-                return
-            if isinstance(body, records.DropSnapshot) and self._is_rolled_back_to(body.snapshot_id):
-                self.unreadable.append(record.offset)
-                return
             self.txn += 1
             if isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
                 self._note_moment(log_time_ms)
             self._apply_service_command(body, log_time_ms)
+        elif self._is_denied(record, command):
+            answers = self.expected.setdefault((command.client_id, command.number), [])
+            answers.append((0, "PERMISSION_DENIED"))  # and the client is heard as if it had sent nothing
         elif isinstance(body, records.RequeueOrphans):
             # Nothing but lies asks for this: somebody refers to the blocks, or the bucket is busy.
             refusals = [(0, "INVALID_REQUEST"), (0, "BUCKET_BUSY")]
@@ -254,6 +256,25 @@ class ShardModel:
                 name: client for name, client in self._clients.items() if client.log_time_ms >= log_time_ms - HOUR_MS
             }
         self._log_time_ms = log_time_ms
+
+    def _is_put_aside(self, record: LogRecord, command: MetadataCommand) -> bool:
+        """Whether a command that is no client's is another's to give, or cannot be carried out."""
+        sender = _SENDERS.get(type(command.body))
+        if sender is None and not isinstance(command.body, _CONTROL):
+            return False
+        if command.shard != self.shard or self.is_strangers(METADATA_COMMANDS.name, record.offset):
+            return True
+        is_anothers = sender is not None and command.sender != sender
+        return is_anothers or (
+            isinstance(command.body, records.DropSnapshot) and self._is_rolled_back_to(command.body.snapshot_id)
+        )
+
+    def _is_denied(self, record: LogRecord, command: MetadataCommand) -> bool:
+        """Whether a client's command was signed by somebody else, or so long ago that it may be an old one."""
+        if not self.is_secured:
+            return False
+        age_ms = abs(record.timestamp_ms - command.issued_at_ms)
+        return self.is_strangers(METADATA_COMMANDS.name, record.offset) or age_ms > HOUR_MS // 2
 
     def _note_moment(self, log_time_ms: int) -> None:
         """Something is to be claimed or purged: remember what counts for it."""
@@ -302,6 +323,8 @@ class ShardModel:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
             if isinstance(command.body, records.SetCollector):
                 self._set_collector(command.body)
+            elif isinstance(command.body, records.SetSecret):
+                self.txn += 1
             elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
                 self.txn += 1
                 if isinstance(command.body, records.ResetBreaker):

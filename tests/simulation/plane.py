@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
@@ -23,6 +24,7 @@ from services.runtime.log import Log
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Service, Work
+from services.runtime.signing import SigningLog
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
@@ -112,7 +114,7 @@ class SkewedClock:
 class SimulatedPlane(InMemoryPlane):
     """The whole plane in one process, each service behind a faulty log and with a probe in its loop."""
 
-    def __init__(self, shards: int, limits: Limits, faults: Faults) -> None:
+    def __init__(self, shards: int, limits: Limits, faults: Faults, secrets: Mapping[str, bytes] | None = None) -> None:
         self.limits = limits
         self.faults = faults
         self.switches = [MockScmSwitches() for _ in range(shards)]
@@ -124,6 +126,7 @@ class SimulatedPlane(InMemoryPlane):
             max_batch_messages=limits.units.batch_messages,
             unit_bytes=limits.units.unit_bytes,
             unit_rows=limits.units.unit_rows,
+            secrets=secrets or {},
         )
 
     def clock_of(self, name: str, shard: int) -> Clock:
@@ -131,7 +134,8 @@ class SimulatedPlane(InMemoryPlane):
         return SkewedClock(self.clock, self.faults.skew_ms((name, shard)))
 
     def _log_of(self, name: str, shard: int) -> Log:
-        return FaultyLog(self.log, self.faults, (name, shard))
+        log = FaultyLog(self.log, self.faults, (name, shard))
+        return SigningLog(log, self.secrets[name]) if name in self.secrets else log
 
     def _make_service(self, name: str, shard: int) -> Service:
         service = self._make_sound_service(name, shard)

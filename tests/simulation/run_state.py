@@ -9,7 +9,7 @@ from typing import Any
 from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import SnapshotReply
-from schemas.topics import CHANGELOGS, METADATA_COMMANDS
+from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
 from services.runtime.errors import InvariantError
@@ -23,6 +23,7 @@ from tests.simulation.liar import Liar
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits, draw_units
+from tests.simulation.signing import ROOT, SECRETS, Stranger
 from tests.simulation.sweep_watch import SweepWatch
 from tests.simulation.undeletes import deleted_rows, metadata_replies
 
@@ -83,13 +84,13 @@ class RunState:
         """Who never hears of some changes of the collector, as if the log had lost them."""
         self.waits = self.operating.random() < 0.4
         """Whether quiet times begin with one in which nobody settles."""
-        self.mix = draw_mix(random) if mix is None else mix
+        self.mix = replace(draw_mix(random), is_secured=Random(f"signed {seed}").random() < 0.1) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
         shard_count = random.choice((1, 1, 2))
         self.faults = Faults(Random(random.random()), self.mix)
         self.limits = limits or replace(draw_limits(random), units=draw_units(Random(seed)))
-        self.plane = SimulatedPlane(shard_count, self.limits, self.faults)
+        self.plane = SimulatedPlane(shard_count, self.limits, self.faults, SECRETS if self.mix.is_secured else None)
         self.shards = [self._new_shard(shard, random) for shard in range(shard_count)]
         self.down: dict[Address, int] = {}
         """Services that are away, and until which step."""
@@ -132,9 +133,15 @@ class RunState:
             ]
 
         model.answers_to = answers_to
-        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots)
+        signer = ROOT if self.mix.is_secured else None
+        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         liar = Liar(shard, Random(random.random()), self.plane)
+        if self.mix.is_secured:
+            liar.stranger = Stranger(shard, liar.random, self.plane)
+            model.is_secured = True
+            signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
+            model.is_strangers = lambda topic, offset: topic in signed and (topic, shard, offset) in liar.places
         return ShardRun(model, actor, liar, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
 
     def metadata_position(self, shard: ShardRun) -> int:

@@ -314,11 +314,11 @@ SILENT = {
     ),
     "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
     "a forged take is taken": Mutant(a_take_forgets_what_was_taken, FaultMix(lies=0.3), "services", "was taken before"),
-    "a trim takes what was read last": Mutant(
-        trims_forget_what_was_read_last, FaultMix(crash=0.1), "services", _TRIMMED, runs=60
+    "a trim takes what was read last": scripted(
+        trims_forget_what_was_read_last, scripts.a_trim_amid_a_start, "services", _TRIMMED
     ),
-    "a trim takes what follows a backup": Mutant(
-        trims_forget_backups, FaultMix(crash=0.1, restore=0.2), "services", _TRIMMED, runs=60
+    "a trim takes what follows a backup": scripted(
+        trims_forget_backups, scripts.a_backup_behind_a_trim, "services", _TRIMMED
     ),
     "an undo window that is ignored": scripted(
         undo_windows_are_ignored, scripts.a_quiet_delete, "undo_window", "after its death", WITH_WINDOW

@@ -13,6 +13,7 @@ from services.runtime.log import LogRecord
 from services.storage.memory import MemoryStore
 from tests.simulation.breaker_watch import LIMITS
 from tests.simulation.checks import rows
+from tests.simulation.model import HOUR_MS
 from tests.simulation.scripts import BUCKET, MOST_ROUNDS, Stage
 from tests.simulation.simulator import Simulation
 
@@ -351,6 +352,61 @@ def a_drop_beside_an_older_snapshot(simulation: Simulation) -> None:
     stage.run()
     stage.request(records.DeleteSnapshot, "snap-2")
     stage.run()
+
+
+def a_backup_behind_a_trim(simulation: Simulation) -> None:
+    """The log is trimmed, and metadata goes back to a backup of before."""
+    stage = Stage(simulation)
+    stage.put_in_snapshot("snap-1", "k")
+    simulation.trims.back_up(0)
+    stage.put_in_snapshot("snap-2", "l")
+    simulation.trims.trim(0)
+    assert simulation.state.trimmed, "there was nothing to trim"
+    stage.restart("metadata", simulation.state.backups["metadata", 0].clone())
+    stage.run()
+
+
+def a_trim_amid_a_start(simulation: Simulation) -> None:
+    """Every service starts again, and before it has looked for what it read last the log is trimmed."""
+    stage = Stage(simulation)
+    stage.put_in_snapshot("snap-1", "k")
+    stage.delete("k")
+    stage.run()
+    simulation.trims.back_up(0)
+    for service, _ in simulation.plane.addresses:
+        stage.restart(service)
+    simulation.trims.trim(0)
+    assert simulation.state.trimmed, "there was nothing to trim"
+    stage.run()
+
+
+def a_drop_amid_deletions(simulation: Simulation) -> None:
+    """A snapshot that alone holds something is dropped, and many times as much is deleted beside."""
+    stage = Stage(simulation)
+    simulation.state.waits = False
+    held, others = [f"k{number}" for number in range(4)], [f"l{number}" for number in range(40)]
+    stage.put_in_snapshot("snap-1", *held)
+    stage.put(*others)
+    stage.delete(*held)
+    stage.run()
+    stage.delete(*others)
+    stage.run(rounds=5)
+    stage.request(records.DeleteSnapshot, "snap-1")
+    stage.run()
+
+
+def a_command_of_long_ago(simulation: Simulation) -> None:
+    """Somebody sends a client's command again when nobody remembers the client."""
+    stage = Stage(simulation)
+    stage.put("k")
+    stage.run()
+    for _ in range(2):
+        simulation.plane.clock.advance(2 * HOUR_MS)
+        stage.shard.actor.control(records.StopClaims("time passes"))
+        stage.run()
+    stage.shard.actor._send_again()
+    stage.run()
+    simulation.state.operations = 1.0  # the operator lets claims go on at the end
 
 
 def a_pause_and_an_older_drop(simulation: Simulation) -> None:

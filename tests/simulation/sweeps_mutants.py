@@ -17,9 +17,10 @@ from services.key_deletion.tables import sweep_key
 from services.metadata import sweeps as sent_pages
 from services.plane.in_memory import InMemoryPlane
 from services.runtime.service import Work
-from tests.simulation import plane, silent_scripts
+from tests.simulation import silent_scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
+from tests.simulation.scripts import PLAIN
 
 Patch = pytest.MonkeyPatch
 
@@ -100,14 +101,6 @@ def found_waits_behind_all_deletions(patch: Patch) -> None:
     patch.setattr(purges, "SWEEP_SHARE", 1 << 60)
 
 
-def found_waits_behind_many_deletions(patch: Patch) -> None:
-    """The same, with one row at a time on its way."""
-    found_waits_behind_all_deletions(patch)
-    limits = {"max_tasks_in_flight": 1, "max_task_rows": 1, "undo_window_ms": 0, "purge_hours": ""}
-    limits |= {"max_rows_per_second": 0, "max_bytes_per_second": 0}
-    patch.setattr(plane, "KeyDeletionSettings", lambda **drawn: KeyDeletionSettings(**(drawn | limits)))
-
-
 SWEEPS_MUTANTS = {
     "a pause forgets what is left of a store": scripted(
         a_pause_forgets_what_is_left, silent_scripts.a_pause_and_an_older_drop, "flags", "left in its store"
@@ -121,8 +114,12 @@ SWEEPS_MUTANTS = {
     "no sweep while there is no room": Mutant(
         no_sweep_while_there_is_no_room, FaultMix(), "sweeps", "has room does not begin|no page of any sweep"
     ),
-    "what sweeps find waits behind all deletions": Mutant(
-        found_waits_behind_many_deletions, FaultMix(), "sweeps", "have passed over what a sweep has found", runs=120
+    "what sweeps find waits behind all deletions": scripted(
+        found_waits_behind_all_deletions,
+        silent_scripts.a_drop_amid_deletions,
+        "sweeps",
+        "have passed over what a sweep has found",
+        replace(PLAIN, key_deletion=KeyDeletionSettings(max_tasks_in_flight=1, max_task_rows=1)),
     ),
     "sweeps begin in the order of their keys": Mutant(
         sweeps_begin_by_key, FaultMix(), "sweeps", "due first is passed over", runs=120

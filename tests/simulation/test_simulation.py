@@ -37,6 +37,7 @@ _ONE_FAULT = {
     "lost acknowledgements": FaultMix(unacknowledged=0.3),
     "unreadable messages": FaultMix(garbage=0.1),
     "lies": FaultMix(lies=0.1),
+    "strangers among those who sign": FaultMix(lies=0.2, crash=0.1, is_secured=True),
     "a lost answer": FaultMix(has_lost_answer=True),
     "an SCM that fails groups": FaultMix(scm_fail_share=0.7),
     "an SCM that is slow": FaultMix(scm_delay_ms=30_000),

@@ -43,20 +43,21 @@ class Trims:
             return
         what = self._chances.choice(("back up", "back up", "full chain", "trim", "trim"))
         if what == "back up":
-            self._back_up(number)
+            self.back_up(number)
         elif what == "full chain":
             shard.actor.control(records.PublishFullChain("the log is to be trimmed"))
         else:
-            self._trim(number)
+            self.trim(number)
         self.state.trace.append(what)
 
-    def _back_up(self, shard: int) -> None:
+    def back_up(self, shard: int) -> None:
         """Copies of one moment; it takes the place of the backup before."""
         for address in self.state.plane.addresses:
             if address[1] == shard and address[0] != "streaming":
                 self.state.backups[address] = self.state.plane.processes[address].store.clone()
 
-    def _trim(self, shard: int) -> None:
+    def trim(self, shard: int) -> None:
+        """Give up what nobody needs, and copies that would have to read it."""
         log = self.state.plane.log
         firsts = {(topic.name, one): log.first_offset(topic.name, one) for topic in TOPICS for one in range(shard + 1)}
         backup = Backup("newest", 0, shard + 1, tuple(self._copies(shard)))
