@@ -110,6 +110,12 @@ class Liar:
             before = tuple(self.random.choice((count, 0, count + 1)) for _, count in rows)
         self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), before))
 
+    def forge_early_deaths(self) -> None:
+        """Both judges say of all rows that they died right after their births."""
+        names = [replace(name, death=name.birth + 1) for name, _ in self._rows()]
+        self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), (0,) * len(names)))
+        self._command(records.ClaimRows(_FORGED_TASK, 0, by_columns(names)), "key_deletion")
+
     def _claim(self) -> None:
         """The second judge says so."""
         task = _FORGED_TASK + len(self.tasks)

@@ -482,7 +482,9 @@ MUTANTS = {
         outbox_cleared_before_acknowledgement, FaultMix(unacknowledged=0.3), "answers", "no answer to"
     ),
     "an outbox outside of the batch": Mutant(outbox_not_in_the_batch, _CRASHES, "services", "does not start"),
-    "a death taken from the message": Mutant(death_from_the_message, FaultMix(lies=0.3), "pauses", _UNDECIDED),
+    "a death taken from the message": scripted(
+        death_from_the_message, scripts.a_forged_death, "pauses", _UNDECIDED, has_lies=True
+    ),
     "no third judge": Mutant(no_third_judge, FaultMix(lies=0.3), "pauses", _UNDECIDED),
     "a sweep left out": Mutant(no_sweep_after_a_drop, FaultMix(), "inventory_at_rest", "held by nobody"),
     "finish before SCM has confirmed": Mutant(finish_before_confirmation, FaultMix(), "finish", "finished before"),
@@ -502,8 +504,8 @@ MUTANTS = {
     "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), "holds", "removed the tagged snapshot"),
     "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), "diffs", "differ in"),
     "a rollback without a fence": Mutant(rollback_without_fence, FaultMix(), "answers", "BUCKET_BUSY"),
-    "a rollback that leaves rows behind": Mutant(
-        rollback_drops_what_comes_back_late, FaultMix(), "at_rest", "deletedTable has too many"
+    "a rollback that leaves rows behind": scripted(
+        rollback_drops_what_comes_back_late, scripts.a_rollback, "at_rest", "deletedTable has too many"
     ),
     "an undelete that ignores the claim": scripted(
         undelete_ignores_the_claim, scripts.an_undelete_behind_the_claim, "claimed_stays", "claimed, and held again"

@@ -354,6 +354,27 @@ def a_drop_beside_an_older_snapshot(simulation: Simulation) -> None:
     stage.run()
 
 
+def a_rollback(simulation: Simulation) -> None:
+    """A version comes back by a rollback."""
+    stage = Stage(simulation)
+    stage.put_in_snapshot("snap-1", "k")
+    stage.delete("k")
+    stage.run()
+    stage.request(records.RollBackBucket, "snap-1", "")
+    stage.run()
+
+
+def a_forged_death(simulation: Simulation) -> None:
+    """Somebody says of a version that a snapshot holds that it died before the snapshot was taken."""
+    stage = Stage(simulation)
+    stage.put("k")
+    stage.put_in_snapshot("snap-1", "l")
+    stage.delete("k")
+    stage.run()
+    stage.shard.liar.forge_early_deaths()
+    stage.run()
+
+
 def a_backup_behind_a_trim(simulation: Simulation) -> None:
     """The log is trimmed, and metadata goes back to a backup of before."""
     stage = Stage(simulation)

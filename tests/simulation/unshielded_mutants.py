@@ -19,7 +19,7 @@ def _alone(
 ) -> Mutant:
     applied = unshielded(fault, judges=judges)
     if script is not None:
-        return scripted(applied, script, "given_away", _GIVEN_AWAY)
+        return scripted(applied, script, "given_away", _GIVEN_AWAY, has_lies=mix.lies > 0)
     return Mutant(applied, mix, "given_away", _GIVEN_AWAY, runs)
 
 
@@ -28,7 +28,9 @@ UNSHIELDED = {
     for name, mutant in {
         "before-previous for previous": _alone(mutants.before_previous_for_previous),
         "SCM before the claim": _alone(mutants.scm_before_the_claim),
-        "a death taken from the message": _alone(mutants.death_from_the_message, FaultMix(lies=0.3), judges=False),
+        "a death taken from the message": _alone(
+            mutants.death_from_the_message, FaultMix(lies=1.0), script=scripts.a_forged_death, judges=False
+        ),
         "no third judge": _alone(mutants.no_third_judge, FaultMix(lies=0.3)),
         "a rollback that leaves rows behind": _alone(
             mutants.rollback_drops_what_comes_back_late, script=scripts.a_rollback_and_a_drop
