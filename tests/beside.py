@@ -15,16 +15,21 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).parent.parent
 STARTING_FOLDERS = ("tests/integration/", "tests/chaos/")
 STARTING_MARKS = ("mark.broker", "mark.spark", "spark_session")
-SHARED = ("shared_stack", "started_session")
-"""What files that name it share."""
+SHARED_PLANE = "shared_stack"
+SHARED = (SHARED_PLANE, "started_session")
+"""Files in whose text one of these stands run in one process, after one another. A file that would come to the plane by
+another file's fixture, without naming it, would start one of its own.
+"""
+
+
+def scope_of(nodeid: str) -> str:
+    """What a test runs in one process with: tests that share what they start, or itself alone."""
+    return _group_of(nodeid.partition("::")[0]) or nodeid
 
 
 @cache
-def started_with(file: str) -> str:
-    """What is named alike for all files whose tests start a broker or Spark together; empty when a file's start none.
-
-    ``file`` is as in the id of a test.
-    """
+def _group_of(file: str) -> str:
+    """The name of what a file's tests start, or share; empty when they start nothing."""
     text = (ROOT / file).read_text()
     shared = next((name for name in SHARED if name in text), "")
     is_starting = file.startswith(STARTING_FOLDERS) or any(mark in text for mark in STARTING_MARKS)
@@ -35,4 +40,4 @@ class FilesOfPlanesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist
     """Each test alone, but for those of files that start something together: the more of them, the earlier."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return started_with(nodeid.partition("::")[0]) or nodeid
+        return scope_of(nodeid)

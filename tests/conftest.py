@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,12 @@ import typer.main
 import typer.testing
 
 from services.plane.broker import EmbeddedBroker
-from tests.beside import FilesOfPlanesTogether
+from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
 
 if TYPE_CHECKING:
     from services.plane.stack import Stack
+
+_STOP_SHARED = pytest.StashKey[Callable[[], None]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,14 +96,25 @@ def broker(
 
 
 @pytest.fixture(scope="session")
-def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A plane of two shards for the files that ask for it, one after the other: each leaves it running, and nothing of
-    its own that others would find.
+def shared_stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A plane of two shards for the files that ask for it, one after the other: each leaves it running, and uses
+    volumes of its own. When the next test is of another file it is stopped.
     """
     from services.plane.stack import Stack
 
-    with Stack(tmp_path_factory.mktemp("plane"), shards=2, is_rename_allowed=True) as started:
-        yield started
+    stack = Stack(tmp_path_factory.mktemp("plane"), shards=2, is_rename_allowed=True)
+    pytestconfig.stash[_STOP_SHARED] = stack.stop
+    with stack:
+        yield stack
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """No plane idles beside tests that do not use it."""
+    stop = item.config.stash.get(_STOP_SHARED, None)
+    if stop is not None and (nextitem is None or scope_of(nextitem.nodeid) != SHARED_PLANE):
+        stop()
+        del item.config.stash[_STOP_SHARED]
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class KeyDeletionSettings:
     """Pages over all sweeps whose rows are not judged yet, while nothing waits to be claimed; one while something does.
     A page at a time would spend the time of a drop on waiting for the judges."""
     max_sweep_page_rows: int = 3_000
-    """Metadata does nothing else meanwhile; and where a page begins is known with the answer to the one before, so that
+    """While metadata sends a page it does nothing else; and where the next one begins is known with its answer, so that
     smaller ones take longer together. Whole messages (``sent_entries.MAX_ROWS_PER_MESSAGE``) make whole tasks."""
     max_sweep_page_bytes: int = 1 << 20
     first_sweep_again_ms: int = 1_000

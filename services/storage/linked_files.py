@@ -11,11 +11,18 @@ from time import time_ns
 from services.storage.rocks_views import store_error
 
 _SAME_TICK_NS = 1_000_000_000
-"""What changed so lately may change once more without another time of change: file systems go by ticks of a clock."""
+"""A directory that changed so lately may change once more without another time of change: file systems go by ticks of a
+clock."""
+_UNSURE = -1
+"""In place of a time of change that may stay the same."""
 
 
 def file_sizes(directory: Path) -> dict[int, int]:
-    """Size of each file by its number on the disk, which links to it share; empty for a directory that is not there."""
+    """Size of each file by its number on the disk, which links to it share; empty for a directory that is not there.
+
+    Raises:
+        StoreError: the directory cannot be read.
+    """
     files = {}
     try:
         for file in directory.iterdir():
@@ -29,16 +36,28 @@ def file_sizes(directory: Path) -> dict[int, int]:
     return files
 
 
-class LinkedFiles:
-    """The files of some directories, each counted once.
+def _time_of_change(directory: Path, now_ns: int) -> int | None:
+    """When something was added to a directory or taken away; None for one that is not there."""
+    try:
+        changed_ns = directory.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error(directory, "read", error) from error
+    return changed_ns if now_ns - changed_ns >= _SAME_TICK_NS else _UNSURE
 
-    A directory is listed again only when something was added to it or taken away: a thousand checkpoints of a hundred
-    files would take a fifth of a processor's time otherwise, and of what the writer's thread needs.
+
+class LinkedFiles:
+    """The files of some directories, each counted once; for one thread.
+
+    A directory is listed again only when something was added to it or taken away. To list a thousand checkpoints of a
+    hundred files every five seconds would take a fifth of a processor, and hold Python's lock while the writer needs
+    it. What grows in place is not seen to grow: of a checkpoint that is its log alone.
     """
 
     def __init__(self) -> None:
-        self._listed: dict[Path, tuple[int, dict[int, int]]] = {}
-        """By directory its time of change, and its files."""
+        self._listed: dict[Path, tuple[int, frozenset[int]]] = {}
+        """By directory its time of change before it was listed, and the numbers of its files."""
         self._links: Counter[int] = Counter()
         self._sizes: dict[int, int] = {}
 
@@ -48,27 +67,25 @@ class LinkedFiles:
         Raises:
             StoreError: one of them cannot be read.
         """
-        gone = dict(self._listed)
+        left, now_ns = dict(self._listed), time_ns()
         for directory in directories:
-            try:
-                changed_ns = directory.stat().st_mtime_ns
-            except FileNotFoundError:
+            changed_ns = _time_of_change(directory, now_ns)
+            if changed_ns is None:
                 continue
-            known = gone.pop(directory, None)
-            if known is None or known[0] != changed_ns or time_ns() - changed_ns < _SAME_TICK_NS:
-                files = file_sizes(directory)
-                self._add(files)
-                self._remove(known[1] if known else {})
-                self._listed[directory] = changed_ns, files
-        for directory, (_, files) in gone.items():
+            before, files = left.pop(directory, (_UNSURE, frozenset[int]()))
+            if before == _UNSURE or before != changed_ns:
+                self._listed[directory] = changed_ns, self._add(file_sizes(directory))
+                self._remove(files)
+        for directory, (_, files) in left.items():
             self._remove(files)
             del self._listed[directory]
 
-    def _add(self, files: dict[int, int]) -> None:
+    def _add(self, files: dict[int, int]) -> frozenset[int]:
         self._links.update(files.keys())
         self._sizes |= files
+        return frozenset(files)
 
-    def _remove(self, files: Iterable[int]) -> None:
+    def _remove(self, files: frozenset[int]) -> None:
         for number in files:
             self._links[number] -= 1
             if not self._links[number]:

@@ -54,7 +54,7 @@ BUILDERS = {
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def home_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """That of the home: the first plane starts it, and so does the first one after it was stopped."""
     made = EmbeddedBroker(tmp_path / "broker")
     yield made
@@ -106,7 +106,7 @@ def deepclean(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), obj=Session(home))
 
 
-def beside(broker: EmbeddedBroker) -> tuple[str, str]:
+def on_broker(broker: EmbeddedBroker) -> tuple[str, str]:
     """What tells a command of a broker that runs: otherwise it starts one."""
     return "--bootstrap-servers", broker.bootstrap_servers
 
@@ -150,9 +150,9 @@ def make_a_past(plane: KafkaPlane) -> None:
     request(plane, DeleteSnapshot("vol", "bucket", "snap-1"))
 
 
-def test_what_is_lost_is_made_again(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_what_is_lost_is_made_again(tmp_path: Path, home_broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         make_a_past(plane)
         said = refused(home, "rebuild", "0")
         assert "A plane runs on" in said
@@ -173,7 +173,7 @@ def test_what_is_lost_is_made_again(tmp_path: Path, broker: EmbeddedBroker) -> N
     assert len(lost.checkpoints) == 4
 
     # From the log alone, in batches of another size, with a broker that is started for it.
-    broker.stop()
+    home_broker.stop()
     place = database_directory(home, METADATA, 0)
     assert "holds a database: move it away" in refused(home, "rebuild", "0")
     place.rename(home / "lost")
@@ -188,8 +188,8 @@ def test_what_is_lost_is_made_again(tmp_path: Path, broker: EmbeddedBroker) -> N
     store = open_database(home / "lost", METADATA)
     store.write({"keyTable": {b"/vol/bucket/key-00001": None}})
     store.close()
-    broker.start()
-    differs = deepclean(home, "rebuild", "0", "--compare-with", str(home / "lost"), *beside(broker))
+    home_broker.start()
+    differs = deepclean(home, "rebuild", "0", "--compare-with", str(home / "lost"), *on_broker(home_broker))
     assert differs.exit_code == 1
     assert "(keyTable): keep both" in differs.output
 
@@ -201,20 +201,20 @@ def test_what_is_lost_is_made_again(tmp_path: Path, broker: EmbeddedBroker) -> N
     (cut_off / MANIFEST).unlink()
     assert f"restored from {backup.name}" in done(home, "restore-backup")
     assert lost_digest(home) == copy.digest
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-restore"))
     place.rename(home / "restored")
-    done(home, "rebuild", "0", "--compare-with", str(home / "restored"), *beside(broker))
+    done(home, "rebuild", "0", "--compare-with", str(home / "restored"), *on_broker(home_broker))
 
 
-def test_a_trimmed_log_needs_a_backup(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_a_trimmed_log_needs_a_backup(tmp_path: Path, home_broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         make_a_past(plane)
         done(home, "trim-log", "--full-chain", "--dry-run")
         put(plane, 1_000, 10)
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         done(home, "backup")
         put(plane, 2_000, 10)
         before = done(home, "trim-log", "--dry-run")
@@ -226,40 +226,41 @@ def test_a_trimmed_log_needs_a_backup(tmp_path: Path, broker: EmbeddedBroker) ->
         assert METADATA_COMMANDS.name in before
     lost = lost_digest(home)
     database_directory(home, METADATA, 0).rename(home / "lost")
-    said = refused(home, "rebuild", "0", *beside(broker))
+    home_broker.stop()  # that it has trimmed is on its disk
+    said = refused(home, "rebuild", "0")
+    home_broker.start()
     assert "older commands were trimmed: put a backup in its place first (deepclean restore-backup)" in said
     shutil.rmtree(database_directory(home, METADATA, 0))
     done(home, "restore-backup", "--service", METADATA)
-    done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"), *beside(broker))
+    done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"), *on_broker(home_broker))
     assert lost_digest(home).digest == lost.digest
     # A judge that knows nothing reads the chain from its new beginning.
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         request(plane, CreateSnapshot("vol", "bucket", "after-trim"))
 
 
-def test_a_lost_tail_is_named_and_accepted(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_a_lost_tail_is_named_and_accepted(tmp_path: Path, home_broker: EmbeddedBroker) -> None:
     home = tmp_path
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         make_a_past(plane)
-    nothing = done(home, "accept-lost-tail", "0", *beside(broker))
+    nothing = done(home, "accept-lost-tail", "0", *on_broker(home_broker))
     assert "No service of shard 0 has read what its topics do not hold" in nothing
-    broker.stop()
+    home_broker.stop()
     shutil.copytree(home / "broker", home / "older-broker")
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         put(plane, 1_000, 50)
         request(plane, CreateSnapshot("vol", "bucket", "in-the-lost-tail"))
     lost = lost_digest(home)
-    broker.stop()
+    home_broker.stop()
     shutil.rmtree(home / "broker")
     (home / "older-broker").rename(home / "broker")
     shown = done(home, "accept-lost-tail", "0")
-    broker.start()
     assert METADATA_COMMANDS.name in shown
     assert "--yes" in shown
-    accepted = done(home, "accept-lost-tail", "0", "--yes", "--reason", "an older disk", *beside(broker))
+    accepted = done(home, "accept-lost-tail", "0", "--yes", "--reason", "an older disk")
     assert "in epoch 1" in accepted
     assert lost_digest(home).differences(lost) == ["transactionInfoTable"], "it is carried out, and nothing else is"
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-the-loss"))
         names = {row.name for row in plane.snapshots(0).snapshots("vol", "bucket")}
@@ -268,39 +269,41 @@ def test_a_lost_tail_is_named_and_accepted(tmp_path: Path, broker: EmbeddedBroke
         put(plane, 3_000, 10)
     after = lost_digest(home)
     database_directory(home, METADATA, 0).rename(home / "lost")
-    assert "built without them" in refused(home, "rebuild", "0", *beside(broker))
+    assert "built without them" in refused(home, "rebuild", "0", *on_broker(home_broker))
     shutil.rmtree(database_directory(home, METADATA, 0))
     done(home, "restore-backup", "--service", METADATA)
-    done(home, "rebuild", "0", "--go-on", *beside(broker))
+    done(home, "rebuild", "0", "--go-on", *on_broker(home_broker))
     assert lost_digest(home).digest == after.digest
 
 
-def test_a_tail_that_is_lost_with_the_database_is_noticed_and_accepted(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_a_tail_that_is_lost_with_the_database_is_noticed_and_accepted(
+    tmp_path: Path, home_broker: EmbeddedBroker
+) -> None:
     home, partition = tmp_path, f"{METADATA_COMMANDS.name}-0"
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         make_a_past(plane)
-    broker.stop()
+    home_broker.stop()
     shutil.copytree(home / "broker", home / "older-broker")
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         put(plane, 1_000, 50)
-    broker.stop()
+    home_broker.stop()
     (found,) = (home / "broker").rglob(partition)
     (older,) = (home / "older-broker").rglob(partition)
     shutil.rmtree(found)
     shutil.copytree(older, found)
-    broker.start()
+    home_broker.start()
     place = database_directory(home, METADATA, 0)
     place.rename(home / "lost")
     assert "nothing can be compared: the broker has lost its tail" in refused_at_last(
-        home, "rebuild", "0", "--compare-with", str(home / "lost"), *beside(broker)
+        home, "rebuild", "0", "--compare-with", str(home / "lost"), *on_broker(home_broker)
     )
     shutil.rmtree(place)
-    assert "has once told others of txn" in refused_at_last(home, "rebuild", "0", *beside(broker))
-    accept = ("accept-lost-tail", "0", *beside(broker))
+    assert "has once told others of txn" in refused_at_last(home, "rebuild", "0", *on_broker(home_broker))
+    accept = ("accept-lost-tail", "0", *on_broker(home_broker))
     assert "it has told others of txn" in done(home, *accept)
     assert "in epoch 1" in done(home, *accept, "--yes")
     assert "No service of shard 0 has read what its topics do not hold" in done(home, *accept)
-    with plane_running(home, broker) as plane:
+    with plane_running(home, home_broker) as plane:
         put(plane, 2_000, 10)
         request(plane, CreateSnapshot("vol", "bucket", "after-the-loss"))
 

@@ -112,11 +112,11 @@ class Actor:
 
     def control(self, body: Any) -> None:
         """Append what a person says to the shard itself."""
-        place = ("", 0)
+        sender = ("", 0)
         if self.signer is not None:
             client_id = f"{self.signer.user}/control"
-            place = client_id, self._next("metadata", client_id)
-        command = MetadataCommand(self.shard, *place, body, wants_reply=False)
+            sender = client_id, self._next("metadata", client_id)
+        command = MetadataCommand(self.shard, *sender, body, wants_reply=False)
         self._append(METADATA_COMMANDS, self._encoded(METADATA_COMMANDS, command))
 
     def request(self, body: Any) -> SentRequest:

@@ -114,7 +114,9 @@ class Liar:
         """Both judges say of all rows that they died right after their births."""
         names = [replace(name, death=name.birth + 1) for name, _ in self._rows()]
         self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), (0,) * len(names)))
-        self._command(records.ClaimRows(_FORGED_TASK, 0, by_columns(names)), "key_deletion")
+        task = _FORGED_TASK + len(self.tasks)
+        self.tasks.add(task)
+        self._command(records.ClaimRows(task, 0, by_columns(names)), "key_deletion")
 
     def _claim(self) -> None:
         """The second judge says so."""

@@ -146,7 +146,7 @@ class ShardModel:
     is_secured: bool = False
     """Whether commands are signed."""
     is_strangers: Callable[[str, int], bool] = lambda _topic, _offset: False
-    """Whether a message was sent by somebody who should have signed it and cannot."""
+    """Whether a message of a topic came from a stranger."""
     last_page_of: Callable[[str], int] = lambda _rollback_id: 0
     """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
     rollbacks: set[str] = field(default_factory=set)

@@ -1,7 +1,7 @@
 """Runs in which commands are signed: everybody's secrets, and orders of strangers who have another one, or none.
 
-A plane that asks for signatures must do all that it does otherwise, and nothing of what a stranger orders: not in a
-client's name, not in that of a service that has forgotten nothing but is another one.
+A plane that asks for signatures must do all that it does otherwise, and nothing of what a stranger orders, in neither a
+client's nor a service's name.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Stranger:
     random: Random
     plane: SimulatedPlane
     orders: int = field(default=0, init=False)
+    requests: set[tuple[str, int]] = field(default_factory=set, init=False)
+    """Client and number of all that was wanted of snapshots: none of it may be done."""
 
     def signed(self, topic: Topic, command: Any) -> bytes:
         """A command as if somebody else had sent it: unsigned, or signed with what is not his."""
@@ -92,4 +94,6 @@ class Stranger:
         for one, _ in live:
             names = [row.name for row in queries.list_snapshots(tables, one.volume, one.name)]
             bodies += [records.DeleteSnapshot(one.volume, one.name, name) for name in names]
-        return SnapshotCommand(self.shard, *self._client(), self.random.choice(bodies))
+        client = self._client()
+        self.requests.add(client)
+        return SnapshotCommand(self.shard, *client, self.random.choice(bodies))

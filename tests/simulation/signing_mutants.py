@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from schemas.records import SecretRole
-from services.metadata.client_numbers import ClientNumbers
 from services.metadata.service import MetadataService
 from services.runtime import signers
 from services.runtime.signers import Signers
+from services.snapshots.access import Access
 from tests.simulation import silent_scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant
@@ -58,13 +58,29 @@ def denied_orders_count(patch: Patch) -> None:
         found = original(self, message, transaction)
         if found is not None:
             client_id, number = message.record.client_id.encode(), message.record.number
-            ClientNumbers.applied(self._clients, client_id, number, transaction.log_time_ms, b"")
+            self._clients.applied(client_id, number, transaction.log_time_ms, b"")
         return found
 
     patch.setattr(MetadataService, "_denial", denial)
 
 
+def snapshots_believes_clients(patch: Patch) -> None:
+    """snapshots alone asks no client for a signature."""
+    patch.setattr(Access, "check_client", lambda *_: None)
+
+
+def snapshots_believes_key_deletion(patch: Patch) -> None:
+    """snapshots alone takes flags from whoever names key_deletion."""
+    patch.setattr(Access, "check_service", lambda *_: None)
+
+
 SIGNING_MUTANTS = {
+    "snapshots asks no client for a signature": Mutant(
+        snapshots_believes_clients, _STRANGERS, "answers", "a stranger was answered"
+    ),
+    "snapshots takes flags from strangers": Mutant(
+        snapshots_believes_key_deletion, _STRANGERS, "flags", "shown as clean since a reset that no flag knows|flag"
+    ),
     "a service need not sign": Mutant(services_need_not_sign, _STRANGERS, "answers", _CARRIED_OUT),
     "a client need not sign": Mutant(clients_need_not_sign, _STRANGERS, "answers", _CARRIED_OUT),
     "a service signs for another": Mutant(any_service_signs, _STRANGERS, "answers", _CARRIED_OUT),

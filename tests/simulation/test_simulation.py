@@ -55,6 +55,12 @@ _ONE_FAULT = {
 }
 
 
+def test_runs_are_drawn_that_trim_and_that_sign() -> None:
+    reports = [simulate(number) for number in range(1, 41)]
+    assert sum(report.trimmed > 0 for report in reports) >= 5
+    assert sum(report.mix.is_secured for report in reports) >= 2
+
+
 @pytest.mark.parametrize("fault", _ONE_FAULT)
 def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
     for number in range(RUNS_OF_EACH_FAULT):

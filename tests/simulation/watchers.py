@@ -113,6 +113,9 @@ class Watchers:
     def _take_reply(self, shard: ShardRun, reply: SnapshotReply) -> None:
         if reply.error == "OLD_REQUEST":
             return
+        stranger = shard.liar.stranger
+        if stranger and (reply.client_id, reply.number) in stranger.requests and reply.error != "PERMISSION_DENIED":
+            raise AnswerError(f"shard {shard.model.shard}: a stranger was answered {reply}")
         before = shard.replies.setdefault((reply.client_id, reply.number), reply)
         if replace(before, rounds=0) != replace(reply, rounds=0):
             raise AnswerError(f"shard {shard.model.shard}: first {before}, then {reply}")
