@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -35,5 +37,10 @@ def java_for_spark() -> Iterator[dict[str, str]]:
 @contextlib.contextmanager
 def started_session() -> Iterator[SparkSession]:
     """A session as the jobs have it. One process has one JVM: a later session gets the same one."""
-    with java_for_spark(), spark_session(SessionOptions(jars_directory() / "spark")) as session:
-        yield session
+    try:
+        with java_for_spark(), spark_session(SessionOptions(jars_directory() / "spark")) as session:
+            yield session
+    finally:
+        with warnings.catch_warnings():  # or whatever test runs when they are found would fail for them
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
