@@ -293,14 +293,19 @@ def two_versions_of_an_object(simulation: Simulation) -> None:
     stage.run()
 
 
-def a_rollback_and_a_drop(simulation: Simulation) -> None:
-    """A version comes back by a rollback, and the snapshot that held it goes."""
+def _rolled_back(simulation: Simulation) -> Stage:
     stage = Stage(simulation)
     stage.put_in_snapshot("snap-1", "k")
     stage.delete("k")
     stage.run()
     stage.request(records.RollBackBucket, "snap-1", "")
     stage.run()
+    return stage
+
+
+def a_rollback_and_a_drop(simulation: Simulation) -> None:
+    """A version comes back by a rollback, and the snapshot that held it goes."""
+    stage = _rolled_back(simulation)
     stage.request(records.DeleteSnapshot, "snap-1")
     stage.run()
 
@@ -356,12 +361,7 @@ def a_drop_beside_an_older_snapshot(simulation: Simulation) -> None:
 
 def a_rollback(simulation: Simulation) -> None:
     """A version comes back by a rollback."""
-    stage = Stage(simulation)
-    stage.put_in_snapshot("snap-1", "k")
-    stage.delete("k")
-    stage.run()
-    stage.request(records.RollBackBucket, "snap-1", "")
-    stage.run()
+    _rolled_back(simulation)
 
 
 def a_forged_death(simulation: Simulation) -> None:
