@@ -87,6 +87,8 @@ class InMemoryPlane:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
         service = self._make_service(name, shard)
         log, after_write, holds_messages = self._log_of(name, shard), None, None
+        if name in self.secrets:
+            log = SigningLog(log, self.secrets[name])
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
             after_write = partial(remove_unneeded, service, store)
@@ -114,7 +116,7 @@ class InMemoryPlane:
 
     def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
         """The log as one service sees it."""
-        return SigningLog(self.log, self.secrets[name]) if name in self.secrets else self.log
+        return self.log
 
     def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
         makers: dict[str, Callable[[], Any]] = {

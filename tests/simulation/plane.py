@@ -24,7 +24,6 @@ from services.runtime.log import Log
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Service, Work
-from services.runtime.signing import SigningLog
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
@@ -134,8 +133,7 @@ class SimulatedPlane(InMemoryPlane):
         return SkewedClock(self.clock, self.faults.skew_ms((name, shard)))
 
     def _log_of(self, name: str, shard: int) -> Log:
-        log = FaultyLog(self.log, self.faults, (name, shard))
-        return SigningLog(log, self.secrets[name]) if name in self.secrets else log
+        return FaultyLog(self.log, self.faults, (name, shard))
 
     def _make_service(self, name: str, shard: int) -> Service:
         service = self._make_sound_service(name, shard)
