@@ -91,7 +91,7 @@ class Stranger:
             return SnapshotCommand(self.shard, "", 0, flags, "key_deletion")
         bodies: list[Any] = [records.Settle("a stranger's order")]
         tables = self.plane.tables("snapshots", self.shard)
-        for one, _ in live:
+        for one in model.live_buckets():
             names = [row.name for row in queries.list_snapshots(tables, one.volume, one.name)]
             bodies += [records.DeleteSnapshot(one.volume, one.name, name) for name in names]
         client = self._client()
