@@ -74,7 +74,7 @@ class Disturbances:
     def _copy_or_restore(self, address: Address) -> None:
         """Keep a copy of a database, or start from the copy that was kept; with a changelog, from nothing, too."""
         if address[0] != "metadata" and self.state.faults.random.random() < 0.3:
-            self._rewind(address)
+            self.rewind(address)
             return
         if address[0] == "metadata" and self.state.set_back_ms:
             return  # a clock that was set back within the last answers looks like a lost tail, and stops it
@@ -93,7 +93,7 @@ class Disturbances:
         self.state.restores += 1
         self.state.start(address, store=copy)
 
-    def _rewind(self, address: Address) -> None:
+    def rewind(self, address: Address) -> None:
         """Have a service read the end of one input again, on the database that it has."""
         if address in self.state.down:
             return
@@ -107,6 +107,7 @@ class Disturbances:
         topic_id = self.state.plane.log.topic_ids([topic])[topic]
         row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
         process.store.write({POSITIONS.name: {topic.encode(): row}})
+        self.state.batch_ends.pop(address, None)  # nor does Spark begin where it has ended before
         self.state.restores += 1
         self.state.start(address)
 

@@ -13,7 +13,7 @@ import pytest
 
 from schemas.topics import SNAPSHOT_CHAIN
 from tests.simulation.faults import CHAIN_READERS, FaultMix
-from tests.simulation.simulator import simulate
+from tests.simulation.simulator import Simulation, simulate
 
 RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "300"))
 GROUPS = 10
@@ -65,6 +65,24 @@ def test_runs_are_drawn_that_trim_and_that_sign() -> None:
 def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
     for number in range(RUNS_OF_EACH_FAULT):
         simulate(seed + number, mix=_ONE_FAULT[fault])
+
+
+def test_what_spark_is_made_to_read_again_is_not_trimmed_away(seed: int) -> None:
+    def script(simulation: Simulation) -> None:
+        for _ in range(40):
+            simulation.shards[0].actor.act()
+            for _ in range(12):
+                simulation.move()
+            simulation.trims.back_up(0)
+            simulation.disturbances.rewind(("streaming", 0))
+            simulation.trims.trim(0)
+
+    trimmed = 0
+    for number in range(RUNS_OF_EACH_FAULT):
+        simulation = Simulation(seed + number, mix=FaultMix(crash=0.2))
+        simulation.run(script)
+        trimmed += simulation.state.trimmed
+    assert trimmed
 
 
 def test_a_seed_gives_the_same_run_again(seed: int) -> None:
