@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from schemas.credentials import CredentialsError, credentials_of, login_file_of, read_secret
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
-from streaming.errors import StreamingError, TryAgainError
+from services.domain.errors import DeepcleanError, RetryableError
 from streaming.inputs import check_inputs
 from streaming.metrics import MetricsServer, ReclaimMetrics
 from streaming.reclaim import (
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     """Run the job until it is to stop, or fails.
 
     Raises:
-        StreamingError: why it failed.
+        DeepcleanError: why it failed.
     """
     credentials = credentials_of(os.environ)
     token = read_secret(options.metrics_token_file) if options.metrics_token_file else ""
@@ -130,12 +130,12 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
 
 def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
     """Wait for the stop or for the job's own end, whichever comes first."""
-    failures: list[StreamingError] = []
+    failures: list[DeepcleanError] = []
 
     def watch() -> None:
         try:
             job.wait()
-        except StreamingError as error:
+        except DeepcleanError as error:
             failures.append(error)
         finally:
             stop.set()
@@ -172,10 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         run(options, stop)
-    except TryAgainError as error:
+    except RetryableError as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN_STATUS
-    except (StreamingError, CredentialsError) as error:
+    except (DeepcleanError, CredentialsError) as error:
         print(error, file=sys.stderr)
         return STOP_STATUS
     return 0

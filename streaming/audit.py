@@ -24,13 +24,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from schemas.audit_report import AuditReport
+from services.domain.errors import DeepcleanError
 from streaming.audit_blocks import Tally, judge_all
 from streaming.audit_facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
 from streaming.audit_result import audited_at, report_of, trees_of
 from streaming.audit_shard import AuditedCopies, survey
 from streaming.checkpoint_rows import CheckpointRows
 from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.errors import StreamingError
 from streaming.session import SessionOptions, spark_session
 
 PARTS_PER_CORE = 8
@@ -63,7 +63,7 @@ def audit(
     """Audit a shard; ``progress`` is told percents.
 
     Raises:
-        StopError: the copies do not belong together.
+        InvariantError: the copies do not belong together.
     """
     context = session.sparkContext
     shard = survey(copies, CheckpointRows)
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with spark_session(session_options) as session:
             say(progress=5)
             report = audit(session, copies, lambda percent: say(progress=percent))
-    except StreamingError as error:
+    except DeepcleanError as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
     Path(audited["output"]).write_bytes(_REPORT.dump_json(report))

@@ -22,8 +22,8 @@ from schemas.records import (
     SnapshotListRow,
     SpaceCellValue,
 )
+from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key, bucket_key
-from streaming.errors import StopError
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
@@ -139,7 +139,7 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
     """Read what the copies say of the shard as a whole.
 
     Raises:
-        StopError: the copies do not belong together, or there is no such bucket.
+        InvariantError: the copies do not belong together, or there is no such bucket.
     """
     before = _scm_state(copies.inventory_before, opener)
     after = _scm_state(copies.inventory_after, opener)
@@ -160,12 +160,12 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
 
 def _check(shard: AuditedShard, after: ScmState) -> None:
     if _txn_of(shard.mark_before) > shard.txn:
-        raise StopError(
+        raise InvariantError(
             f"shard {shard.copies.shard}: metadata has applied txn {shard.txn}, but the block store knows blocks of "
             f"txn {_txn_of(shard.mark_before)}: metadata is behind; audit again when it is ready (deepclean status)."
         )
     if after.mark_local_id < shard.mark_before:
-        raise StopError(
+        raise InvariantError(
             f"shard {shard.copies.shard}: the block store went back between its two copies: audit again when it is "
             f"ready (deepclean status)."
         )
@@ -173,12 +173,14 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
         one for bucket in shard.buckets.values() for one in bucket.snapshot_ids if one not in shard.copies.snapshots
     ]
     if missing:
-        raise StopError(
+        raise InvariantError(
             f"shard {shard.copies.shard}: snapshot {missing[0]} is live and its checkpoint was not copied: audit "
             f"again; if it happens again, the checkpoint is missing, and metadata has to be rebuilt from its log."
         )
     if shard.copies.bucket and not shard.buckets:
-        raise StopError(f"shard {shard.copies.shard} has no bucket {shard.copies.bucket}: name one as volume/bucket.")
+        raise InvariantError(
+            f"shard {shard.copies.shard} has no bucket {shard.copies.bucket}: name one as volume/bucket."
+        )
 
 
 def _txn_of(local_id: int) -> int:

@@ -12,8 +12,8 @@ from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
 from schemas.topics import PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
+from services.domain.errors import RetryableError
 from services.domain.row_columns import NO_ROWS
-from streaming.errors import TryAgainError
 from streaming.outcome import PlacedBarrier
 
 PUBLISH_SECONDS = 60.0
@@ -60,7 +60,7 @@ class BarrierSender:
         unanswered = self._producer.flush(PUBLISH_SECONDS)
         if unanswered or failures:
             reason = failures[0] if failures else f"no answer within {PUBLISH_SECONDS:g} seconds"
-            raise TryAgainError(f"Barriers could not be published ({reason}): see whether the broker runs.")
+            raise RetryableError(f"Barriers could not be published ({reason}): see whether the broker runs.")
 
     def close(self) -> None:
         """Stop publishing."""

@@ -19,7 +19,7 @@ from pyspark.sql.functions import col, lit, when
 from schemas.codec import FINGERPRINT_HEADER, codec, resolved_schema
 from schemas.records import DeletedEntries, DeletedKind
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
-from streaming.judging import ROWS_PER_MESSAGE
+from services.domain.judging import ROWS_PER_MESSAGE
 from streaming.rule import CHAIN_COLUMNS, HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
 from streaming.written_messages import WrittenMessages, as_text, fingerprint_header
 

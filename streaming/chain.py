@@ -19,7 +19,7 @@ from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from schemas.topics import SNAPSHOT_CHAIN, Topic
 from services.domain.chain_view import ChainView
-from streaming.errors import TryAgainError
+from services.domain.errors import RetryableError
 from streaming.shard_chain import ShardChain
 
 ANSWER_SECONDS = 30.0
@@ -53,12 +53,12 @@ class ChainReader:
         """Follow more shards, as far as this topic and others have partitions for them; says whether any was added.
 
         Raises:
-            TryAgainError: the broker did not answer.
+            RetryableError: the broker did not answer.
         """
         try:
             topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
         except KafkaException as error:
-            raise TryAgainError(f"The broker did not say what topics it has ({error}): see if it runs.") from error
+            raise RetryableError(f"The broker did not say what topics it has ({error}): see if it runs.") from error
         counts = [len(topics[one.name].partitions) if one.name in topics else 0 for one in (SNAPSHOT_CHAIN, *others)]
         covered = min(shards, *counts)
         if covered <= len(self.chains):
@@ -92,7 +92,7 @@ class ChainReader:
         """Read on to the present end of every shard's chain; says which (shard, bucket) changed.
 
         Raises:
-            TryAgainError: the broker did not answer.
+            RetryableError: the broker did not answer.
         """
         ends = self._ends()
         changed = self._begin_what_was_cut(ends)
@@ -104,7 +104,7 @@ class ChainReader:
             if messages:
                 deadline = time.monotonic() + ANSWER_SECONDS
             elif time.monotonic() > deadline:
-                raise TryAgainError(
+                raise RetryableError(
                     f"{SNAPSHOT_CHAIN.name} did not come within {ANSWER_SECONDS:g} seconds: see if the broker runs."
                 )
         return changed
@@ -140,7 +140,7 @@ class ChainReader:
                 # What librdkafka says, without an error, when a leader has gone away before it could answer.
                 problem = "a leader did not answer"
             if time.monotonic() > deadline:
-                raise TryAgainError(
+                raise RetryableError(
                     f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({problem}): see if the broker runs."
                 )
             # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
@@ -155,7 +155,7 @@ class ChainReader:
                 lost = self.chains[shard].next_offset
                 return self._begin_again(shard, f"offset {lost} is not in the topic any more")
             if error.fatal():
-                raise TryAgainError(f"The broker's client gave up ({error.str()}).")
+                raise RetryableError(f"The broker's client gave up ({error.str()}).")
             return set()  # a passing trouble of the connection; the deadline ends a lasting one
         offset = message.offset()
         assert shard is not None  # noqa: S101  a message that came has a place

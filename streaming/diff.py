@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from services.domain.errors import DeepcleanError
 from services.domain.snapshot_diff import DiffEntry, DiffKind, NamespaceObject, PlacedObject, difference, reachable
 from streaming.checkpoint_rows import ranges
 from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
@@ -35,7 +36,6 @@ from streaming.diff_rows import (
     directories_in,
     keys_that_may_differ,
 )
-from streaming.errors import StreamingError
 from streaming.session import SessionOptions, spark_session
 
 PARTS_PER_CORE = 4
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with spark_session(session_options) as session:
             say(progress=5)
             compare(session, bucket, Path(options.compared["output"]))
-    except StreamingError as error:
+    except DeepcleanError as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
     say(progress=100)

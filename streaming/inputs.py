@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.credentials import KafkaCredentials
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
-from streaming.errors import StopError, TopicError, TryAgainError
+from services.domain.errors import InvariantError, PositionError, RetryableError
 
 ANSWER_SECONDS = 30.0
 TOPIC_IDS_FILE = "topics.json"
@@ -28,8 +28,8 @@ def check_inputs(
     """Refuse topics that are missing, are not the ones of the checkpoint, or have other partitions than shards.
 
     Raises:
-        TopicError: a person has to say what is to be done.
-        TryAgainError: the broker did not answer.
+        PositionError: a person has to say what is to be done.
+        RetryableError: the broker did not answer.
     """
     ids = _topic_ids(bootstrap_servers, shards, credentials)
     try:
@@ -41,7 +41,7 @@ def check_inputs(
             fresh.replace(file)
         known = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise StopError(
+        raise InvariantError(
             f"The checkpoint {checkpoint} cannot be used ({error}): mend it or name another one."
         ) from error
     for name in _INPUTS:
@@ -49,9 +49,9 @@ def check_inputs(
             raise made_anew(name, checkpoint)
 
 
-def made_anew(topic: str, checkpoint: Path) -> TopicError:
+def made_anew(topic: str, checkpoint: Path) -> PositionError:
     """The error about a topic that is not the one that was read."""
-    return TopicError(
+    return PositionError(
         f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "
         f"remove the checkpoint, after which every entry is judged again."
     )
@@ -69,10 +69,10 @@ def _topic_id(name: str, answer: Any, bootstrap_servers: str, shards: int) -> st
         described = answer.result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
-        raise TryAgainError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
+            raise PositionError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
+        raise RetryableError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
     if len(described.partitions) != shards:
-        raise TopicError(
+        raise PositionError(
             f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: the two must be the "
             f"same."
         )

@@ -33,8 +33,8 @@ from schemas.access import group_prefix
 from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
+from services.domain.errors import DeepcleanError, InvariantError
 from streaming.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.errors import StopError, StreamingError
 from streaming.session import SessionOptions, spark_session
 from streaming.written_messages import WrittenMessages, fingerprint_header
 
@@ -90,12 +90,14 @@ def export(session: SparkSession, options: ExportOptions) -> Exported:
     """Write what is new in the ledger.
 
     Raises:
-        StopError: the topic is not the one that was read before, the directory cannot be used, or a message is for a
-            newer job.
+        InvariantError: the topic is not the one that was read before, the directory cannot be used, or a message is
+            for a newer job.
     """
     has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
     if has_rows and not has_checkpoint:
-        raise StopError(f"{options.directory} has rows and no checkpoint: name another directory, or empty this one.")
+        raise InvariantError(
+            f"{options.directory} has rows and no checkpoint: name another directory, or empty this one."
+        )
     written = _Batches(options.directory)
     messages = (
         session.readStream.format("kafka")
@@ -114,7 +116,7 @@ def export(session: SparkSession, options: ExportOptions) -> Exported:
     except Exception as error:
         if written.failure is not None:
             raise written.failure from error
-        raise StopError(f"The ledger could not be exported: {str(error)[:2_000]}") from error
+        raise InvariantError(f"The ledger could not be exported: {str(error)[:2_000]}") from error
     return Exported(written.rows, written.unreadable)
 
 
@@ -125,14 +127,14 @@ class _Batches:
         self._directory = directory
         self._messages = WrittenMessages(LedgerRows)
         self.rows = self.unreadable = 0
-        self.failure: StopError | None = None
+        self.failure: InvariantError | None = None
         """Why no more was written; what Spark raises instead holds it as a text among others."""
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write one batch: its rows first, then the marks behind them; the same batch again gives the same."""
         try:
             self._write(batch, number)
-        except StopError as error:
+        except InvariantError as error:
             self.failure = error
             raise
 
@@ -172,7 +174,7 @@ class _Batches:
         try:
             marks: dict[str, int] = json.loads(file.read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise StopError(
+            raise InvariantError(
                 f"{file} cannot be read ({error}): remove {self._directory} and export all of it again."
             ) from error
         return marks
@@ -209,11 +211,11 @@ def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> 
     """Let no message be passed that a newer job can read.
 
     Raises:
-        StopError: there is one.
+        InvariantError: there is one.
     """
     for one in sorted(messages, key=lambda one: (one.shard, one.offset)):
         if one.fingerprint is not None and known.is_newer(one.fingerprint):
-            raise StopError(
+            raise InvariantError(
                 f"Message {one.offset} of shard {one.shard} of {LEDGER.name} has a schema that is not known here "
                 f"({one.fingerprint.hex()}): a newer plane has written it. Export with a newer deepclean, which goes "
                 f"on there: nothing of it was passed over."
@@ -285,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with spark_session(session_options) as session:
             written = export(session, told)
             say(exported=written.rows, unreadable=written.unreadable)
-    except (StreamingError, CredentialsError) as error:
+    except (DeepcleanError, CredentialsError) as error:
         print(error, file=sys.stderr)
         return STOPPED_STATUS
     return 0

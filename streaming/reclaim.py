@@ -33,10 +33,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from schemas.access import STREAMING, group_prefix
 from schemas.credentials import KafkaCredentials
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
+from services.domain.errors import DeepcleanError, RetryableError
 from streaming.barriers import BarrierSender
 from streaming.batch_plans import BatchPlans
 from streaming.chain import ChainReader
-from streaming.errors import StreamingError, TryAgainError
 from streaming.inputs import made_anew
 from streaming.metrics import ReclaimMetrics
 from streaming.outcome import BatchOutcome, PrematureMessage, Stretch
@@ -102,7 +102,7 @@ class ReclaimJob:
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
-        self._failure: StreamingError | None = None
+        self._failure: DeepcleanError | None = None
         self._troubles: dict[int, str] = {}
         self._is_stopping = False
         self._is_in_batch = False
@@ -115,8 +115,8 @@ class ReclaimJob:
         """Follow the chain to its present end, then start the query.
 
         Raises:
-            StopError: the checkpoint cannot be read.
-            TryAgainError: the broker did not answer.
+            InvariantError: the checkpoint cannot be read.
+            RetryableError: the broker did not answer.
         """
         self._waiting = saved(self._options.checkpoint)
         self._metrics.waiting(self._waiting, len(self._chain.chains))
@@ -169,7 +169,7 @@ class ReclaimJob:
         """Wait until the run is over: because ``stop`` was called, or with the reason.
 
         Raises:
-            StreamingError: why it ended.
+            DeepcleanError: why it ended.
         """
         is_over = False
         while not is_over:
@@ -232,11 +232,11 @@ class ReclaimJob:
         with self._turn:
             self._turn.wait_for(lambda: not self._is_in_batch)
             if self._is_stopping:
-                raise TryAgainError("The job is being stopped; this batch comes first at its next start.")
+                raise RetryableError("The job is being stopped; this batch comes first at its next start.")
             self._is_in_batch = True
         try:
             yield
-        except StreamingError as error:
+        except DeepcleanError as error:
             self._failure = error
             raise
         finally:
@@ -263,7 +263,7 @@ class ReclaimJob:
             try:
                 with self._my_turn():
                     self._judge_what_waits()
-            except StreamingError:
+            except DeepcleanError:
                 break
             except Exception as error:  # whatever Spark raises ends a batch of the stream, too
                 self._failure = self._translated(str(error))
@@ -358,14 +358,14 @@ class ReclaimJob:
         behind = progress.sources[0].metrics.get("maxOffsetsBehindLatest", "0")
         return int(behind)
 
-    def _translated(self, text: str) -> StreamingError:
+    def _translated(self, text: str) -> DeepcleanError:
         """Spark's own error, as one sentence."""
         if re.search(_DATA_LOSS, text):
             return made_anew(DELETED_ENTRIES.name, self._options.checkpoint)
         first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason")
         cause = re.search(r"^Caused by: (.+)$", text, re.MULTILINE)
         reason = cause[1] if cause else first
-        return TryAgainError(f"Spark gave up a batch ({reason[:300]}): see whether the broker runs, then start again.")
+        return RetryableError(f"Spark gave up a batch ({reason[:300]}): see whether the broker runs, then start again.")
 
 
 def is_one_of(messages: Iterable[PrematureMessage]) -> Column:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streaming.errors import StopError
+from services.domain.errors import InvariantError
 
 LOOPBACK = "127.0.0.1"
 CLASS_ARCHIVE = "classes.jsa"
@@ -86,7 +86,7 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
     """A session, stopped at the end. ``JAVA_HOME`` says which Java it runs on."""
     jars = sorted(options.jars_directory.glob("*.jar"))
     if not jars:
-        raise StopError(f"{options.jars_directory} has no jars: run make setup, or name it with --jars-directory.")
+        raise InvariantError(f"{options.jars_directory} has no jars: run make setup, or name it with --jars-directory.")
     with tempfile.TemporaryDirectory(prefix="deepclean-spark-") as scratch:
         log_settings = Path(scratch) / "log4j2.properties"
         log_settings.write_text(resources.files("streaming").joinpath("log4j2.properties").read_text("utf-8"))

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from streaming.errors import StopError
+from services.domain.errors import InvariantError
 from streaming.outcome import PrematureMessage, Stretch
 
 WAITING_FILE = "waiting.json"
@@ -119,7 +119,7 @@ def saved(checkpoint: Path) -> Waiting:
     """What the last run has left.
 
     Raises:
-        StopError: the file cannot be read.
+        InvariantError: the file cannot be read.
     """
     try:
         text = (checkpoint / WAITING_FILE).read_text("utf-8")
@@ -132,7 +132,7 @@ def saved(checkpoint: Path) -> Waiting:
     except FileNotFoundError:
         return Waiting()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StopError(
+        raise InvariantError(
             f"{checkpoint / WAITING_FILE} cannot be read ({error}): remove the checkpoint {checkpoint}, after which "
             f"every entry is judged again."
         ) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from services.client.errors import AnswerGoneError
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 MAX_KEPT_ANSWERS = 50_000
 """Of one shard. A client that fetches none of its answers would otherwise keep all of them for ever."""

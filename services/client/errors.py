@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class PlaneError(DeepcleanError):

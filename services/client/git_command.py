@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 _SUBMODULE_MODE: Final = "160000"
 _NO_ENTRY_MODE: Final = "000000"

@@ -25,8 +25,8 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMAN
 from services.client.answers import Answers
 from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
+from services.domain.errors import DeepcleanError
 from services.runtime.clock import SystemClock
-from services.runtime.errors import DeepcleanError
 from services.runtime.kafka import LEADERLESS, consumer_configuration, producer_configuration
 from services.runtime.signing import Signer, signed_command
 

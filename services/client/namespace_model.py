@@ -37,7 +37,7 @@ from services.client.workload import (
     UntagSnapshot,
     WhatIf,
 )
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class OperationRefusedError(DeepcleanError):

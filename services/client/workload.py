@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schemas.records import BucketLayout
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class WorkloadError(DeepcleanError):

@@ -21,10 +21,10 @@ from services.directory_deletion.metrics import DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TABLES, Tables
 from services.directory_deletion.trees import Trees
+from services.domain.errors import ChainBrokenError, InvariantError
 from services.runtime.chain_follower import ChainFollower
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done, take_done
-from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 

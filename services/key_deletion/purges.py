@@ -18,6 +18,7 @@ import structlog
 from schemas.records import CollectorState, PurgeKeys, RowName, RowNames, WaitingPurge
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collector import may_ask
+from services.domain.errors import InvalidMessageError
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import (
     ColumnsError,
@@ -43,7 +44,6 @@ from services.key_deletion.tables import (
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count, next_number
 from services.runtime.due import UNSET
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.runtime.undo_window import UndoWindow
 

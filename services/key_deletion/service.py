@@ -36,6 +36,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
+from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.metrics import KeyDeletionMetrics
@@ -49,7 +50,6 @@ from services.key_deletion.tasks import Tasks
 from services.runtime.chain_follower import ChainFollower
 from services.runtime.collector_follower import CollectorFollower
 from services.runtime.counts import count_done, take_done
-from services.runtime.errors import ChainBrokenError, InvariantError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 

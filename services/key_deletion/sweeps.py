@@ -19,6 +19,7 @@ import structlog
 
 from schemas.records import MetadataCommand, OpenSweepPage, SweepPage, SweepPageSent, SweepResult, SweepRow
 from schemas.topics import METADATA_COMMANDS
+from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import ColumnsError, check_lengths
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.row_range import RowRange
@@ -27,7 +28,6 @@ from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_p
 from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
 from services.runtime.counts import count_done, next_number
 from services.runtime.due import UNSET, DueQueue
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 
 logger = structlog.get_logger(__name__)

@@ -7,11 +7,11 @@ from typing import Any
 from schemas import records
 from schemas.records import Committed, MetadataCommand, SecretRole, SetSecret
 from services.domain.authorization import may_manage
+from services.domain.errors import InvalidMessageError
 from services.domain.table_keys import volume_key
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SECRET_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message
 from services.runtime.signers import DeniedError, SecretChangeError, Signers
 

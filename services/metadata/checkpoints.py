@@ -16,6 +16,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.errors import InvalidMessageError
 from services.domain.full_chain import in_parts
 from services.domain.names import is_snapshot_id
 from services.domain.table_keys import bucket_id_key, volume_key
@@ -33,7 +34,6 @@ from services.metadata.tables import (
     VOLUME_TABLE,
 )
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvalidMessageError
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 

@@ -25,6 +25,7 @@ from schemas.records import (
     RowsClaimed,
     RowsFinished,
 )
+from services.domain.errors import InvariantError
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
@@ -44,7 +45,6 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
 )
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvariantError
 from services.storage.tables import Table
 
 _KEY_HEAD = codec(KeyHead)

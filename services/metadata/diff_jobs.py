@@ -30,6 +30,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import DiffJob, DiffStatus, DiffWay
+from services.domain.errors import DeepcleanError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.metadata.changed_rows import ChangedKey
 from services.metadata.differences import compare_changes, opened_states
@@ -38,9 +39,8 @@ from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
 from services.metadata.spark_diff import SparkDiffError, kept_for, run_spark_diff
 from services.runtime.clock import Clock
-from services.runtime.errors import DeepcleanError, StoreError
 from services.storage.rocks import RocksStore
-from services.storage.store import Store
+from services.storage.store import Store, StoreError
 
 LINES_PER_MARK = 1_000
 """A page of differences is found by the nearest mark before it."""

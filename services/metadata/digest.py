@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.domain.errors import InvariantError
 from services.metadata.changed_rows import unneeded_changes
 from services.metadata.tables import (
     CHANGED_TABLE,
@@ -20,7 +21,6 @@ from services.metadata.tables import (
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
 )
-from services.runtime.errors import InvariantError
 from services.storage.digest import RowsDigest, digest_names, digest_rows
 from services.storage.store import Reader
 from services.storage.tables import TablesReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class ErrorCode(StrEnum):

@@ -8,9 +8,9 @@ commands did; the log cannot tell it any more, so that from here on a shard is m
 from __future__ import annotations
 
 from schemas.records import AcceptLostTail
+from services.domain.errors import InvalidMessageError, InvariantError
 from services.metadata.checkpoints import publish_full_chain
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvalidMessageError, InvariantError
 
 HIGHEST_EPOCH = 3
 """An objectID has two bits for it."""

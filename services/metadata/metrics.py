@@ -17,11 +17,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.answers import DiffJob, DiffStatus, ShardBacklog
 from schemas.records import BreakerCause, CollectorState
+from services.domain.errors import DeepcleanError
 from services.domain.purge_hours import purge_hours
 from services.metadata.queries import shard_backlog
 from services.metadata.reclaim_clocks import Freed
 from services.metadata.settings import MetadataSettings
-from services.runtime.errors import DeepcleanError
 from services.runtime.reads import Stores, closing_reader
 
 FRESH_SECONDS = 15.0

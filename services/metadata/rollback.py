@@ -32,6 +32,7 @@ from schemas.records import (
     RollbackPageDone,
     RollbackRow,
 )
+from services.domain.errors import InvariantError
 from services.domain.space_matrix import holders
 from services.domain.table_keys import (
     bucket_id_key,
@@ -71,7 +72,6 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
 )
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvariantError
 from services.storage.store import prefix_end
 from services.storage.tables import Table, TableReader, TablesReader
 

@@ -26,8 +26,8 @@ from schemas.records import (
     SpaceUpdate,
 )
 from schemas.topics import BY_NAME, NUMBERED, Topic
+from services.domain.errors import RetryableError
 from services.domain.table_keys import HIGHEST_TXN, local_id_txn
-from services.runtime.errors import RetryableError
 from services.runtime.log import Log, LogRecord
 
 POLL_SECONDS = 10.0

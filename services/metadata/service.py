@@ -21,6 +21,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
 from services.domain.durations import HOUR_MS
+from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.metadata import (
     access,
@@ -58,7 +59,6 @@ from services.metadata.tables import (
 )
 from services.metadata.transaction import ShardCounters, Transaction
 from services.metadata.written_blocks import WrittenBlocks
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.runtime.signers import Signers
 from services.storage.tables import TablesReader

@@ -19,8 +19,8 @@ from typing import Any
 
 from schemas.answers import DiffJob
 from schemas.records import BucketLayout
+from services.domain.errors import DeepcleanError
 from services.metadata.queries import get_bucket, missing_snapshot
-from services.runtime.errors import DeepcleanError
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
 

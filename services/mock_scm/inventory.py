@@ -18,6 +18,7 @@ from schemas.records import (
     InventoryRow,
     ScmState,
 )
+from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import check_lengths, group_columns, group_rows
 from services.mock_scm.tables import (
     CONTAINER_TABLE,
@@ -28,7 +29,6 @@ from services.mock_scm.tables import (
     inventory_key,
     number_key,
 )
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.storage.tables import TablesReader
 

@@ -25,6 +25,7 @@ from schemas.records import (
     WaitingDeletion,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
+from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import BlockGroup, block_groups
 from services.mock_scm import inventory
 from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
@@ -41,7 +42,6 @@ from services.mock_scm.tables import (
     deletion_key,
     order_of_key,
 )
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.storage.tables import TablesReader
 

@@ -29,10 +29,10 @@ from schemas.answers import AuditCopy
 from schemas.audit_report import AuditReport
 from services.client.http_reads import HttpShard, http_client
 from services.client.kafka_plane import PlaneAddress
+from services.domain.errors import DeepcleanError
 from services.plane.errors import StackError
 from services.plane.home import jars_directory
 from services.plane.java import find_java, spark_java_home
-from services.runtime.errors import DeepcleanError
 
 DIRECTORY = "audits"
 LAST_CHARACTERS = 1_000

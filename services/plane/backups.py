@@ -31,10 +31,10 @@ from services.plane.plane_file import PlaneFile
 from services.plane.plane_secrets import token_header
 from services.plane.shard_databases import database_directory, open_copy, positions_of
 from services.plane.stack_settings import METADATA, SERVICES
-from services.runtime.errors import StoreError
 from services.runtime.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
+from services.storage.store import StoreError
 
 MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"

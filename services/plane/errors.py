@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class StackError(DeepcleanError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
+from services.domain.errors import RetryableError
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.metadata.after_write import remove_unneeded
@@ -24,7 +25,6 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
 from services.runtime.clock import Clock, VirtualClock
-from services.runtime.errors import RetryableError
 from services.runtime.log import Log
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS, Runner
 from services.runtime.memory_log import MemoryLog

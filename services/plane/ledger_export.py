@@ -14,10 +14,10 @@ from pathlib import Path
 
 from schemas.credentials import FILE_VARIABLE
 from schemas.topics import CLIENTS
+from services.domain.errors import DeepcleanError
 from services.plane.home import jars_directory
 from services.plane.java import find_java, spark_java_home
 from services.plane.plane_secrets import plane_security
-from services.runtime.errors import DeepcleanError
 
 LAST_CHARACTERS = 1_000
 

@@ -28,12 +28,12 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
+from services.domain.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, deleted_entries, entries_by_columns
 from services.runtime.chain_follower import ChainFollower
 from services.runtime.service import Message, Work
 from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
-from streaming.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
 
 WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntries)
 _Logged = tuple[int, DeletedEntries]

@@ -9,12 +9,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.topics import CHANGELOGS
+from services.domain.errors import InvariantError
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile
 from services.plane.plane_secrets import token_header
 from services.plane.stack_settings import SERVICES, STREAMING
 from services.plane.trimming import Place
-from streaming.errors import StopError
 from streaming.waiting import saved
 
 SCRAPE_SECONDS = 10.0
@@ -63,7 +63,7 @@ def spark_positions(checkpoint: Path) -> dict[Place, int]:
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, StopError) as error:
+    except (OSError, ValueError, InvariantError) as error:
         raise StackError(
             f"Spark's checkpoint {checkpoint} cannot be read ({error}): nothing may be trimmed."
         ) from error

@@ -19,12 +19,12 @@ from typing import Any
 from schemas.codec import DecodeError, codec
 from schemas.records import MetadataProgress, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
+from services.domain.errors import DeepcleanError
 from services.ledger.history import History
 from services.ledger.replay import LogReplay, UnknownCommandError
 from services.ledger.report import VerifyReport
 from services.ledger.strangers import Signed
 from services.ledger.verify import Verification
-from services.runtime.errors import DeepcleanError
 from services.runtime.log import Log, LogRecord
 from services.runtime.log_reads import records_between
 

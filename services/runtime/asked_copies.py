@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from services.runtime.errors import DeepcleanError, StoreError
+from services.domain.errors import DeepcleanError
 from services.runtime.kept_copies import KeptCopies
 from services.storage.rocks import RocksStore
+from services.storage.store import StoreError
 
 
 class CopyRefusedError(DeepcleanError):

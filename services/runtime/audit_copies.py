@@ -13,10 +13,10 @@ from pathlib import Path
 from starlette.routing import Route
 
 from schemas.answers import AuditCopy
-from services.runtime.errors import StoreError
 from services.runtime.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
 from services.runtime.reads import Question, ReadError, Stores, read_route
 from services.storage.rocks import RocksStore
+from services.storage.store import StoreError
 
 MAX_AUDITS = 4
 """Audits of one shard that may have copies at a time: each holds on to what is compacted away meanwhile."""

@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from services.runtime.asked_copies import CopyRefusedError
-from services.runtime.errors import StoreError
 from services.runtime.hosted_shard import HostedShard
 from services.runtime.reads import refusal
+from services.storage.store import StoreError
 
 COPY_SECONDS = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.records import SnapshotChainRecord
 from services.domain.chain_view import ChainView, ChainViewError
-from services.runtime.errors import ChainBrokenError
+from services.domain.errors import ChainBrokenError
 from services.runtime.service import Work
 from services.runtime.stored_chain import StoredChain
 from services.storage.tables import TablesReader

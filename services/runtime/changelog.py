@@ -26,6 +26,7 @@ import structlog
 from schemas.codec import codec
 from schemas.records import ChangelogRow, StateChange
 from schemas.topics import CHANGELOGS, Topic
+from services.domain.errors import PositionError
 from services.runtime.changelog_table import (
     ALL_KEYS,
     CHANGELOG,
@@ -48,7 +49,6 @@ from services.runtime.changelog_units import (
     up_to,
     whole_units,
 )
-from services.runtime.errors import PositionError
 from services.runtime.log import Log, Sink
 from services.runtime.log_reads import all_records, records_between
 from services.runtime.outbox import OUTBOX

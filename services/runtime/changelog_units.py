@@ -14,7 +14,7 @@ import structlog
 
 from schemas.codec import DecodeError, codec
 from schemas.records import OutboxRun, RowChange, StateChange
-from services.runtime.errors import RetryableError
+from services.domain.errors import RetryableError
 from services.runtime.log import LogRecord
 from services.runtime.service import OutgoingMessage, Work
 

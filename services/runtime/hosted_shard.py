@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 from starlette.routing import BaseRoute
 
+from services.domain.errors import InvariantError, RetryableError
 from services.runtime.asked_copies import AskedCopies
 from services.runtime.clock import Clock
-from services.runtime.errors import InvariantError, RetryableError
 from services.runtime.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.log import Log
 from services.runtime.loop import RUNTIME_TABLES, UNIT_SECONDS, Runner

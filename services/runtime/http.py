@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schemas.http_token import UNAUTHORIZED, is_authorized
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0

@@ -18,7 +18,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
-from services.runtime.errors import DeepcleanError, InvariantError, PositionError, RetryableError
+from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError
 from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from schemas.records import LastRead
-from services.runtime.errors import PositionError
+from services.domain.errors import PositionError
 from services.runtime.log import LogRecord, Source
 
 

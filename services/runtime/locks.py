@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from zlib import crc32
 
-from services.runtime.errors import InvariantError
+from services.domain.errors import InvariantError
 
 
 class LockLevel(IntEnum):

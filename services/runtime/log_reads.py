@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from services.runtime.errors import RetryableError
+from services.domain.errors import RetryableError
 from services.runtime.log import Log, LogRecord
 
 POLL_SECONDS = 10.0

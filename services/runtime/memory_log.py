@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from services.domain.errors import PositionError
 from services.runtime.clock import Clock
-from services.runtime.errors import PositionError
 from services.runtime.log import LogRecord
 
 

@@ -24,9 +24,9 @@ from prometheus_client.process_collector import ProcessCollector
 from schemas.compiled import set_aside
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
+from services.domain.errors import DeepcleanError
 from services.runtime.backups import copy_route
 from services.runtime.clock import Clock, SystemClock
-from services.runtime.errors import DeepcleanError
 from services.runtime.hosted_shard import HostedShard, ServiceParts
 from services.runtime.http import HttpServer, ServerError, http_app
 from services.runtime.kafka import KafkaLog

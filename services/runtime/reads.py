@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.runtime.errors import DeepcleanError, StoreError
-from services.storage.store import Reader, Store
+from services.domain.errors import DeepcleanError
+from services.storage.store import Reader, Store, StoreError
 from services.storage.tables import TablesReader
 
 DEFAULT_LIMIT = 1_000

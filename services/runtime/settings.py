@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 from services.runtime.probe import parse_crash_point
 
 PREFIX = "DEEPCLEAN_"

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, SnapshotCommand
 from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
 from services.domain.authorization import SIGNED_FOR_MS, is_timely, why_not_named
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 from services.runtime.service import Message
 
 Command = MetadataCommand | SnapshotCommand

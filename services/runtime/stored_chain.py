@@ -28,8 +28,8 @@ from schemas.records import (
     SnapshotChainRecord,
 )
 from services.domain.chain_view import ChainView
+from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key
-from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.storage.tables import TableDefinition
 

@@ -11,7 +11,7 @@ from typing import Any
 from schemas import records
 from schemas.records import SecretRole, SetSecret, SnapshotCommand
 from services.domain.authorization import may_manage
-from services.runtime.errors import InvalidMessageError
+from services.domain.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.runtime.signers import DeniedError, SecretChangeError, Signers
 from services.snapshots.errors import CommandError, ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from schemas.records import TagRow
-from services.runtime.errors import DeepcleanError
+from services.domain.errors import DeepcleanError
 
 
 class ErrorCode(StrEnum):

@@ -24,9 +24,9 @@ from schemas.records import (
     SnapshotTaken,
     TakeSnapshot,
 )
+from services.domain.errors import InvariantError
 from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
 from services.domain.snapshot_chain import ChainCorruptedError as ChainLinksError
-from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata

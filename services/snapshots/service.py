@@ -42,9 +42,9 @@ from schemas.topics import (
 )
 from services.domain.collector import may_claim
 from services.domain.dead_letters import shortened
+from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.runtime.collector_follower import CollectorFollower
-from services.runtime.errors import InvalidMessageError
 from services.runtime.service import Message, Work
 from services.snapshots.access import Access
 from services.snapshots.answers import Answers

@@ -14,13 +14,12 @@ from weakref import WeakSet
 
 from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
-from services.runtime.errors import StoreError
 from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, RocksView, store_error
-from services.storage.store import Batch
+from services.storage.store import Batch, StoreError
 from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"

@@ -20,7 +20,6 @@ from typing import Any
 
 from rocksdict import Cache, Checkpoint, Rdict
 
-from services.runtime.errors import StoreError
 from services.storage.rocks_checkpoints import (
     MAKING,
     Checkpoints,
@@ -31,6 +30,7 @@ from services.storage.rocks_checkpoints import (
 )
 from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import store_error
+from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
 DATABASE, CHECKPOINTS = "db", "checkpoints"

@@ -31,9 +31,9 @@ from weakref import WeakSet
 
 from rocksdict import AccessType, Cache, Checkpoint, Rdict
 
-from services.runtime.errors import StoreError
 from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import RocksView, store_error
+from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
 MAKING, REMOVING, TRIMMED, REMOVED = ".making-", ".removing-", "TRIMMED", "REMOVED"

@@ -15,8 +15,8 @@ from weakref import WeakSet
 
 from rocksdict import DbClosedError, Rdict, RdictIter
 
-from services.runtime.errors import StoreError
 from services.storage.rocks_options import scan_options, total_order
+from services.storage.store import StoreError
 
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512

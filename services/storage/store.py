@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from services.domain.errors import InvariantError
+
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per family what each key becomes; None removes it."""
+
+
+class StoreError(InvariantError):
+    """The database cannot be read or written: the service stops until an operator has repaired the disk."""
 
 
 class Reader(Protocol):

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from services.domain.errors import InvariantError, PositionError, RetryableError
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.runtime.clock import SystemClock
-from services.runtime.errors import InvariantError, PositionError, RetryableError
 from services.runtime.kafka import KafkaLog, KafkaSink, KafkaSource
 from services.runtime.log import Log, LogRecord, Source
 from services.runtime.memory_log import MemoryLog

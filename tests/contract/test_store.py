@@ -31,14 +31,13 @@ from hypothesis.stateful import (
 
 from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
-from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
 from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
 from services.storage.rocks_backups import RocksCopy
 from services.storage.rocks_checkpoints import Checkpoints
 from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
-from services.storage.store import Batch, Reader, Store, prefix_end
+from services.storage.store import Batch, Reader, Store, StoreError, prefix_end
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)

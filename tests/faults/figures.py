@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from services.domain.errors import InvariantError
 from services.metadata import breaker
 from services.metadata.space import SpaceChanges
 from services.metadata.transaction import Transaction
-from services.runtime.errors import InvariantError
 from services.runtime.service import Work
 from tests.faults.fault import Fault
 

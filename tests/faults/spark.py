@@ -12,10 +12,10 @@ from pyspark.sql.functions import coalesce, col, collect_set, lit, struct, when
 from schemas.codec import resolved_schema
 from schemas.records import DeletedEntries, FullChain, SnapshotChainRecord
 from services.domain.chain_view import ChainView
+from services.domain.errors import InvariantError, PrematureError
 from services.plane import reader_positions
 from streaming import batch, reclaim, waiting
 from streaming.batch_plans import JudgedFrames
-from streaming.errors import PrematureError, StopError
 from streaming.outcome import BatchOutcome, batch_outcome
 from streaming.shard_chain import ShardChain
 from streaming.waiting import Waiting
@@ -99,7 +99,7 @@ def a_broken_chain_stops_every_shard(patch: pytest.MonkeyPatch) -> None:
     """A marker of one shard that was missing or could not be read ended the whole job."""
 
     def stop(self: ShardChain, reason: str, needed_version: int) -> Never:
-        raise StopError(f"nothing of any shard is judged: {reason}")
+        raise InvariantError(f"nothing of any shard is judged: {reason}")
 
     patch.setattr(ShardChain, "_break", stop)
 

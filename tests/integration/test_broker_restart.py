@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.errors import RetryableError
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
-from services.runtime.errors import RetryableError
 from services.runtime.kafka import KafkaLog
 from streaming import chain
 from streaming.chain import ChainReader
-from streaming.errors import TryAgainError
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -33,7 +32,7 @@ def test_spark_waits_for_a_broker_that_comes_back(tmp_path: Path, monkeypatch: p
             broker.kill()
             monkeypatch.setattr(chain, "RETURN_SECONDS", 1.0)
             monkeypatch.setattr(chain, "ANSWER_SECONDS", 1.0)
-            with pytest.raises(TryAgainError, match=r"could not be asked for .*: see if the broker runs"):
+            with pytest.raises(RetryableError, match=r"could not be asked for .*: see if the broker runs"):
                 reader.advance()
         finally:
             reader.close()

@@ -14,6 +14,7 @@ from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schema
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.client.ledger_reads import LedgerFilter, read_ledger
+from services.domain.errors import InvariantError
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.in_memory import InMemoryPlane
@@ -21,7 +22,6 @@ from services.plane.verify_run import verify_shard
 from services.runtime.kafka import KafkaLog
 from services.runtime.log import LogRecord
 from streaming import written_messages
-from streaming.errors import StopError
 from streaming.ledger import (
     CHECKPOINT_DIRECTORY,
     MARKS_DIRECTORY,
@@ -124,7 +124,7 @@ def test_what_was_exported_without_its_checkpoint_is_refused(
     options = ExportOptions(broker, tmp_path / "exported")
     export(session, options)
     (options.directory / CHECKPOINT_DIRECTORY).rename(tmp_path / "elsewhere")
-    with pytest.raises(StopError, match="has rows and no checkpoint"):
+    with pytest.raises(InvariantError, match="has rows and no checkpoint"):
         export(session, options)
 
 
@@ -193,7 +193,7 @@ def test_a_message_of_a_newer_plane_ends_the_export_and_a_newer_job_goes_on_ther
         good[1] = record._replace(value=encoded[1] + b"\x0e", fingerprint=schema_fingerprint(later))
         _send(broker, LEDGER.name, [record._replace(value=b"none"), *good])
     for _ in range(2):
-        with pytest.raises(StopError, match=r"^Message \d+ of shard 0 of .*newer deepclean"):
+        with pytest.raises(InvariantError, match=r"^Message \d+ of shard 0 of .*newer deepclean"):
             export(session, options)
         assert _files(options.directory) == before, "neither rows nor marks, and nothing is put aside"
     _release_a_later_schema(monkeypatch)

@@ -24,10 +24,10 @@ from prometheus_client import CollectorRegistry
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
+from services.domain.errors import InvariantError, RetryableError
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.runtime.clock import SystemClock
-from services.runtime.errors import InvariantError, RetryableError
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.kafka import KafkaLog
 from services.runtime.memory_log import MemoryLog

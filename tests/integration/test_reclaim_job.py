@@ -49,7 +49,9 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
+from services.domain.errors import PositionError, RetryableError
 from services.domain.full_chain import in_parts
+from services.domain.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
@@ -57,9 +59,7 @@ from services.plane.home import jars_directory
 from streaming.barriers import BarrierSender
 from streaming.batch import DEAD_LETTER_BYTES
 from streaming.batch_plans import PARTITIONS_OF_ONE_TASK
-from streaming.errors import TopicError, TryAgainError
 from streaming.inputs import TOPIC_IDS_FILE, check_inputs
-from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from streaming.metrics import ReclaimMetrics
 from streaming.reclaim import LONGEST_WAIT_MS, MESSAGES_PER_TASK, PREMATURE_SECONDS, ReclaimJob, ReclaimOptions
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
@@ -515,9 +515,9 @@ def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tm
     check_inputs(broker, SHARDS, tmp_path)
     file = tmp_path / TOPIC_IDS_FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), DELETED_ENTRIES.name: "another"}))
-    with pytest.raises(TopicError, match="was made anew"):
+    with pytest.raises(PositionError, match="was made anew"):
         check_inputs(broker, SHARDS, tmp_path)
-    with pytest.raises(TopicError, match="has 2 partitions, but --shards says 4"):
+    with pytest.raises(PositionError, match="has 2 partitions, but --shards says 4"):
         check_inputs(broker, 4, tmp_path / "other")
 
 
@@ -606,14 +606,14 @@ def test_what_was_passed_over_waits_until_its_barriers_are_out(stand: Stand, mon
     wire.whole_chain(1)
 
     def die(*_: object) -> Never:
-        raise TryAgainError("killed before the barriers")
+        raise RetryableError("killed before the barriers")
 
     options = ReclaimOptions(wire.bootstrap_servers, stand.shards, stand.checkpoint)
     job = ReclaimJob(stand.session, options, ReclaimMetrics(CollectorRegistry()))
     with monkeypatch.context() as patch:
         patch.setattr(BarrierSender, "send", die)
         job.start()
-        with pytest.raises(TryAgainError, match="killed before the barriers"):
+        with pytest.raises(RetryableError, match="killed before the barriers"):
             job.wait()
         job.close()
     with stand.running():

@@ -17,10 +17,10 @@ from schemas.credentials import KafkaCredentials
 from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, TOPICS
 from services.client.errors import PlaneError
 from services.client.kafka_commands import KafkaCommands
+from services.domain.errors import InvariantError
 from services.plane.broker import EmbeddedBroker, quiet_admin
 from services.plane.broker_security import BrokerSecurity
 from services.plane.broker_topics import create_topics
-from services.runtime.errors import InvariantError
 from services.runtime.kafka import KafkaLog, consumer_configuration, producer_configuration
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]

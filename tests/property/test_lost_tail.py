@@ -26,6 +26,7 @@ from schemas.records import (
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.client.replay import Replay
 from services.domain.chain_view import ChainView
+from services.domain.errors import InvariantError, PositionError
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.sent_numbers import highest_of, sent_numbers
@@ -35,7 +36,6 @@ from services.metadata.unfinished import first_offset_of_txn
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LEAP
-from services.runtime.errors import InvariantError, PositionError
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS

@@ -21,7 +21,7 @@ from schemas.topics import (
     SPACE,
     SWEEP_RESULTS,
 )
-from services.runtime.errors import PositionError, RetryableError
+from services.domain.errors import PositionError, RetryableError
 from services.runtime.log import LogAround, LogRecord
 from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Point

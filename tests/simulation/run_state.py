@@ -10,9 +10,9 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import SnapshotReply
 from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
+from services.domain.errors import InvariantError
 from services.metadata.rollback import is_finished
 from services.metadata.tables import ROLLBACK_TABLE
-from services.runtime.errors import InvariantError
 from services.snapshots import queries
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor

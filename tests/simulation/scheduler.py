@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import ChainBrokenError, InvariantError, RetryableError
+from services.domain.errors import ChainBrokenError, InvariantError, RetryableError
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import DefectError
 from tests.simulation.faults import Address, SimulatedCrash

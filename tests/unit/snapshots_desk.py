@@ -43,7 +43,7 @@ from schemas.topics import (
     SPACE,
     Topic,
 )
-from services.runtime.errors import InvariantError
+from services.domain.errors import InvariantError
 from services.runtime.service import Message, Work
 from services.snapshots import queries
 from services.snapshots.metrics import SnapshotsMetrics

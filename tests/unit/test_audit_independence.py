@@ -14,7 +14,7 @@ RULES = {
     "services.domain.directory_expansion",
     "services.domain.snapshot_diff",
     "streaming.rule",
-    "streaming.judging",
+    "services.domain.judging",
     "streaming.chain",
     "streaming.reclaim",
 }

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, PutKey, Settle
+from services.domain.errors import InvariantError
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from streaming.audit_shard import AuditedBucket, AuditedCopies, survey
-from streaming.errors import StopError
 from tests.audited_plane import MemoryAudit
 
 
@@ -61,21 +61,21 @@ def test_a_survey_knows_the_bucket_and_its_snapshots() -> None:
 def test_copies_in_the_wrong_order_are_refused() -> None:
     copied = Copied()
     assert copied.mixed(before="early").report().is_clean
-    with pytest.raises(StopError, match="metadata is behind"):
+    with pytest.raises(InvariantError, match="metadata is behind"):
         surveyed(copied.mixed(namespace="early"))
-    with pytest.raises(StopError, match="went back between its two copies"):
+    with pytest.raises(InvariantError, match="went back between its two copies"):
         surveyed(copied.mixed(after="early"))
 
 
 def test_a_live_snapshot_without_its_checkpoint_is_refused() -> None:
     audit = Copied().mixed()
     audit.snapshots.clear()
-    with pytest.raises(StopError, match="its checkpoint was not copied"):
+    with pytest.raises(InvariantError, match="its checkpoint was not copied"):
         surveyed(audit)
 
 
 def test_a_bucket_that_is_not_there_is_refused() -> None:
     audit = Copied().mixed()
     assert surveyed(audit, replace(audit.copies, bucket="vol/bucket"))
-    with pytest.raises(StopError, match="has no bucket vol/other"):
+    with pytest.raises(InvariantError, match="has no bucket vol/other"):
         surveyed(audit, replace(audit.copies, bucket="vol/other"))

@@ -21,9 +21,9 @@ from services.plane.backups import Backup, ServiceCopy, find_backup, list_backup
 from services.plane.errors import StackError
 from services.plane.reader_positions import spark_positions
 from services.plane.shard_databases import database_directory, new_database, open_copy, open_database, positions_of
-from services.runtime.errors import StoreError
 from services.runtime.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
+from services.storage.store import StoreError
 
 
 def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:

@@ -31,6 +31,7 @@ from schemas.records import (
     StateChange,
 )
 from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
+from services.domain.errors import PositionError, RetryableError
 from services.plane.backups import Backup, InputPosition, ServiceCopy
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -42,13 +43,12 @@ from services.runtime.changelog import Changelog, LostChangesError
 from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.changelog_units import Unit
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import PositionError, RetryableError, StoreError
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.outbox import OUTBOX
 from services.snapshots.service import SnapshotsService
 from services.storage.memory import MemoryStore
-from services.storage.store import Batch, Store
+from services.storage.store import Batch, Store, StoreError
 from services.storage.tables import TablesReader
 
 TOPIC = SNAPSHOTS_CHANGELOG.name

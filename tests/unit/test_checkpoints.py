@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from schemas.records import BucketLayout, PutKey
+from services.domain.errors import RetryableError
 from services.metadata.digest import digest_shard
-from services.runtime.errors import RetryableError
 from tests.diffed_shard import DiffedShard
 
 

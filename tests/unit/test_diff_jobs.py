@@ -31,8 +31,8 @@ from services.metadata.settings import MetadataSettings
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import StoreError
 from services.storage.memory import MemoryStore
+from services.storage.store import StoreError
 from tests.diffed_shard import DiffedShard
 
 END_SECONDS = 20.0

@@ -38,7 +38,7 @@ from services.directory_deletion.metrics import DirectoryDeletionMetrics
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TREE_TABLE
-from services.runtime.errors import ChainBrokenError
+from services.domain.errors import ChainBrokenError
 from services.storage.tables import Table
 from tests.unit.service_desk import Desk, Sent, bodies, only, senders
 

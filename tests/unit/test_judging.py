@@ -36,6 +36,8 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
+from services.domain.errors import ChainBrokenError, PrematureError
+from services.domain.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from services.domain.row_columns import (
     NO_ROWS,
     DeletedEntry,
@@ -46,12 +48,9 @@ from services.domain.row_columns import (
 )
 from services.plane.pure_judge import PureJudge
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import ChainBrokenError
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
-from streaming.errors import PrematureError
-from streaming.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 
 BUCKET = 256
 BARRIER = Barrier("settle-1", 1, 7, "")

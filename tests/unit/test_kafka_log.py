@@ -13,11 +13,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
-from services.runtime.errors import RetryableError
+from services.domain.errors import RetryableError
 from services.runtime.kafka import KafkaLog
 from streaming import chain
 from streaming.chain import ChainReader
-from streaming.errors import TryAgainError
 
 NOWHERE = "127.0.0.1:1"
 
@@ -76,6 +75,6 @@ def test_spark_asks_again_for_ends_that_no_leader_said(monkeypatch: pytest.Monke
     assert admin.offsets == []
     monkeypatch.setattr(chain, "RETURN_SECONDS", 0.0)
     admin.offsets.append(OFFSET_INVALID)
-    with pytest.raises(TryAgainError, match="a leader did not answer"):
+    with pytest.raises(RetryableError, match="a leader did not answer"):
         reader._ends()
     reader.close()

@@ -38,6 +38,7 @@ from schemas.records import (
     SweptParts,
 )
 from schemas.topics import METADATA_PROGRESS, PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, SNAPSHOT_CHAIN, SWEEP_RESULTS
+from services.domain.errors import ChainBrokenError
 from services.domain.row_columns import (
     NO_GROUPS,
     NO_ROWS,
@@ -51,7 +52,6 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BARRIER_TABLE, STORE_TABLE, SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
-from services.runtime.errors import ChainBrokenError
 from tests.unit.service_desk import Desk, Sent, bodies, only, senders
 
 BUCKET = 7

@@ -7,8 +7,8 @@ import pytest
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataProgress
 from schemas.topics import METADATA_PROGRESS
+from services.domain.errors import PositionError
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import PositionError
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS

@@ -43,7 +43,7 @@ ALLOWED = {
         *("schemas", "services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
         "services.ledger",
     ),
-    "services.storage": ("schemas", "services.domain", "services.storage", "services.runtime.errors"),
+    "services.storage": ("schemas", "services.domain", "services.storage"),
     "services.runtime": SHARED,
     "streaming": ("schemas", "services.domain", "streaming"),
     **{f"services.{service}": (*SHARED, f"services.{service}") for service in SERVICES},

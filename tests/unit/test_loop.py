@@ -12,8 +12,8 @@ from schemas import codec as codecs
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
+from services.domain.errors import RetryableError
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import RetryableError
 from services.runtime.log import Sink, Source
 from services.runtime.loop import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
 from services.runtime.memory_log import MemoryLog

@@ -24,6 +24,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
+from services.domain.errors import PositionError
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.sent_numbers import Highest
@@ -35,7 +36,6 @@ from services.plane.errors import StackError
 from services.plane.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
 from services.plane.shard_databases import database_directory, new_database, open_database
 from services.runtime.clock import VirtualClock
-from services.runtime.errors import PositionError
 from services.runtime.loop import Runner
 from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS

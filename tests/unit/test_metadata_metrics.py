@@ -21,8 +21,7 @@ from schemas.records import (
 from services.metadata import metrics
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.runtime.errors import StoreError
-from services.storage.store import Store
+from services.storage.store import Store, StoreError
 
 
 def test_the_four_states_add_up_to_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.records import LedgerRows
-from streaming.errors import StopError
+from services.domain.errors import InvariantError
 from streaming.ledger import FirstOfSchema, stop_at_newer
 from streaming.written_messages import WrittenMessages
 
@@ -21,5 +21,5 @@ def test_every_released_schema_is_passed_and_so_is_what_names_none() -> None:
 
 def test_the_first_message_of_an_unknown_schema_is_named() -> None:
     later = [FirstOfSchema(1, 3, b"unknown!"), FirstOfSchema(0, 9, b"unknown?"), FirstOfSchema(0, 2, None)]
-    with pytest.raises(StopError, match=rf"^Message 9 of shard 0 of .*\({b'unknown?'.hex()}\).*newer deepclean"):
+    with pytest.raises(InvariantError, match=rf"^Message 9 of shard 0 of .*\({b'unknown?'.hex()}\).*newer deepclean"):
         stop_at_newer(later, KNOWN)

@@ -24,7 +24,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SPACE, Topic
-from services.runtime.errors import InvalidMessageError
+from services.domain.errors import InvalidMessageError
 from services.runtime.service import Work
 from services.snapshots import queries
 from services.snapshots.errors import CommandError

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from services.domain.errors import InvariantError
 from services.plane.errors import StackError
 from services.plane.reader_positions import spark_positions
 from services.plane.stack_settings import STREAMING
-from streaming.errors import StopError
 from streaming.outcome import PrematureMessage, Stretch
 from streaming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_none_stops_the_job(tmp_path: Path) -> None:
         '{"passed_over": [{"shard": 1}], "premature": []}',
     ):
         (tmp_path / WAITING_FILE).write_text(text)
-        with pytest.raises(StopError, match="every entry is judged again"):
+        with pytest.raises(InvariantError, match="every entry is judged again"):
             saved(tmp_path)
 
 

@@ -18,8 +18,8 @@ from services.client.commands.output import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.volume_shards import VolumeShards
+from services.domain.errors import DeepcleanError
 from services.plane.stack import running_client
-from services.runtime.errors import DeepcleanError
 
 SHOWN_LETTERS = 200
 """Of what is refused."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from services.domain.errors import DeepcleanError
 from services.plane.bench.figures import number_text
-from services.runtime.errors import DeepcleanError
 
 NOISE = 1.05
 """A factor within which nothing is said, where a report does not know its own noise: machines are shared."""

@@ -20,9 +20,9 @@ from schemas.records import (
     SweptParts,
 )
 from services.domain.chain_view import ChainView, UnknownDeathError
+from services.domain.errors import PrematureError
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import DeletedEntry, Row, names_of_kind
-from streaming.errors import PrematureError
 
 ROWS_PER_MESSAGE = 1_000
 """Rows that one message of a purge topic carries at most."""

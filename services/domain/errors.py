@@ -1,4 +1,4 @@
-"""Errors, sorted by what happens next: try again, put the message aside, or stop."""
+"""Errors of services and Spark jobs, sorted by the reaction: retry, dead-letter the message, or stop the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ class DeepcleanError(Exception):
 
 
 class RetryableError(DeepcleanError):
-    """The same input may succeed soon: the loop waits and tries again."""
+    """The same input may succeed soon: a service retries, a Spark job exits to be started again."""
+
+
+class PrematureError(RetryableError):
+    """A deleted entry was sent at a later chain version than the view that should judge it has reached."""
 
 
 class InvalidMessageError(DeepcleanError):
@@ -19,12 +23,8 @@ class InvariantError(DeepcleanError):
     """Our own state is wrong: the process stops, since going on could free live blocks."""
 
 
-class StoreError(InvariantError):
-    """The database cannot be read or written: nothing is applied until a person has mended the disk under it."""
-
-
 class PositionError(InvariantError):
-    """A stored position does not fit the topic: something was lost or made anew, and a person has to say which."""
+    """A topic is missing or recreated, or ends before the stored position: an operator has to decide what is right."""
 
 
 class ChainBrokenError(InvariantError):
