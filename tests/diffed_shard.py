@@ -23,13 +23,13 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata.differences import compare_all, opened_states
 from services.metadata.queries import get_bucket
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.memory_log import MemoryLog
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
 from streaming.diff_rows import ComparedBucket

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from schemas.topics import METADATA_COMMANDS
+from services.log.memory import MemoryLog
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 
 

@@ -39,19 +39,19 @@ from schemas.records import (
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
 from services.domain.row_columns import names_of_groups
 from services.domain.table_keys import object_id
-from services.ledger.report import VerifyReport
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog
+from services.log.reads import all_records
 from services.metadata.service import MetadataService
 from services.metadata.tables import ACCOUNT_TABLE
 from services.plane.broker_topics import create_topics
 from services.plane.plane_lock import log_of_stopped_plane
 from services.plane.shard_databases import database_directory, new_database, open_database
 from services.plane.stack import TOPIC_SETTINGS
-from services.plane.verify_run import verify_shard
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import KafkaLog
-from services.runtime.log_reads import all_records
 from services.runtime.loop import Runner
 from services.storage.tables import TablesReader
+from services.verifier.report import VerifyReport
+from services.verifier.run import verify_shard
 from tests.rebuild_at_scale import send
 
 BACK_EVERY = 100

@@ -26,9 +26,9 @@ from services.client.answers import Answers
 from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.errors import DeepcleanError
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import LEADERLESS, consumer_configuration, producer_configuration
-from services.runtime.signing import Signer, signed_command
+from services.log.clock import SystemClock
+from services.log.kafka import LEADERLESS, consumer_configuration, producer_configuration
+from services.log.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0

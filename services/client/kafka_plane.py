@@ -13,7 +13,7 @@ from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShar
 from services.client.http_space_reads import HttpSpaceReads
 from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
-from services.runtime.signing import Signer
+from services.log.signing import Signer
 
 ANSWER_SECONDS = 60.0
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from schemas.codec import DecodeError, codec
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER
-from services.ledger.rows import LedgerError, LedgerRow, ledger_rows
-from services.runtime.log import Log
-from services.runtime.log_reads import all_records
+from services.domain.ledger_rows import LedgerError, LedgerRow, ledger_rows
+from services.log.port import Log
+from services.log.reads import all_records
 
 
 class Place(NamedTuple):

@@ -107,7 +107,7 @@ def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
     keep_files_private()
     # What connections say while they try again by themselves; what ends them is an error of the command.
-    logging.getLogger("services.runtime.kafka").setLevel(logging.ERROR)
+    logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
     for reason in set_aside():
         say(f"Warning: {reason}", err=True)
     with stopping_on_signals():

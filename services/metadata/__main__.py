@@ -7,6 +7,7 @@ import sys
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
+from services.log.port import Log
 from services.metadata import audit_api
 from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
@@ -18,7 +19,6 @@ from services.metadata.settings import MetadataSettings
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.runtime.hosted_shard import ServiceParts, Start
-from services.runtime.log import Log
 from services.runtime.process import run_process
 from services.runtime.reads import Stores
 from services.runtime.service import Service

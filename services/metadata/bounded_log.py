@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.runtime.log import Log, LogAround, LogRecord, Source
+from services.log.port import Log, LogAround, LogRecord, Source
 
 
 class BoundedLog(LogAround):

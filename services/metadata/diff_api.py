@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from schemas.answers import DiffJob
 from services.domain.snapshot_diff import DiffEntry
+from services.log.clock import Clock, SystemClock
 from services.metadata import queries
 from services.metadata.diff_jobs import DiffJobs
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
-from services.runtime.clock import Clock, SystemClock
 from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.rocks import RocksStore
 from services.storage.store import Store

@@ -19,14 +19,14 @@ from typing import Any
 from schemas.codec import DecodeError, codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
 from services.domain.errors import PositionError, RetryableError
+from services.log.clock import SystemClock
+from services.log.port import Log
 from services.metadata.after_write import remove_unneeded
 from services.metadata.bounded_log import BoundedLog
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.clock import SystemClock
-from services.runtime.log import Log
 from services.runtime.loop import Runner
 from services.runtime.service import Message, Work
 from services.runtime.settings import MOST_BATCH_MESSAGES

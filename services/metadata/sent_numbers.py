@@ -28,7 +28,7 @@ from schemas.records import (
 from schemas.topics import BY_NAME, NUMBERED, Topic
 from services.domain.errors import RetryableError
 from services.domain.table_keys import HIGHEST_TXN, local_id_txn
-from services.runtime.log import Log, LogRecord
+from services.log.port import Log, LogRecord
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 10_000

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from schemas.records import ShardState
 from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvariantError
+from services.log.port import Log, LogAround, LogRecord, Source
+from services.log.reads import records_between
 from services.metadata.sent_numbers import Highest, highest_of, sent_numbers
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.log import Log, LogAround, LogRecord, Source
-from services.runtime.log_reads import records_between
 from services.runtime.positions import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader

@@ -10,9 +10,9 @@ from schemas.credentials import write_secret
 from schemas.records import SecretRole, SetSecret
 from services.client.plane import Plane
 from services.domain.authorization import SERVICES
+from services.log.signing import read_signing_secret
 from services.plane.broker_security import SIGNING_BYTES, BrokerSecurity
 from services.plane.errors import StackError
-from services.runtime.signing import read_signing_secret
 
 
 def enrol(plane: Plane, security: BrokerSecurity) -> None:

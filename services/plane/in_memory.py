@@ -17,6 +17,10 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.domain.errors import RetryableError
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
+from services.log.clock import Clock, VirtualClock
+from services.log.memory import MemoryLog
+from services.log.port import Log
+from services.log.signing import SigningLog
 from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
@@ -24,13 +28,9 @@ from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.pure_judge import PureJudge
-from services.runtime.clock import Clock, VirtualClock
-from services.runtime.log import Log
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS, Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.probe import Probe, no_probe
 from services.runtime.service import Service
-from services.runtime.signing import SigningLog
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.memory import MemoryStore

@@ -42,6 +42,7 @@ from services.client.answers import Answers
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.domain.snapshot_diff import DiffEntry
+from services.log.signing import Signer, signed_command
 from services.metadata import queries as metadata_queries
 from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
@@ -52,7 +53,6 @@ from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_space import InMemorySpaceReads
-from services.runtime.signing import Signer, signed_command
 from services.snapshots import dead_letter_queries, retention_queries
 from services.snapshots import queries as snapshot_queries
 from services.snapshots.dead_letter_queries import Wanted

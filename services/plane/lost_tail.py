@@ -22,6 +22,10 @@ from schemas.records import (
 )
 from schemas.topics import DELETED_ENTRIES, LEDGER, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainView, ChainViewError
+from services.log.clock import SystemClock
+from services.log.port import Log, LogRecord
+from services.log.reads import all_records, records_between
+from services.log.signing import Signer, person_command
 from services.metadata.access import require_administrator
 from services.metadata.lost_tail import HIGHEST_EPOCH
 from services.metadata.rebuild import Rebuild
@@ -39,15 +43,11 @@ from services.plane.shard_databases import (
 )
 from services.plane.stack_settings import METADATA, SERVICES
 from services.runtime.changelog import changelog_of
-from services.runtime.clock import SystemClock
 from services.runtime.last_reads import last_read
-from services.runtime.log import Log, LogRecord
-from services.runtime.log_reads import all_records, records_between
 from services.runtime.outbox import OUTBOX
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Message
 from services.runtime.signers import DeniedError, Signers
-from services.runtime.signing import Signer, person_command
 from services.runtime.stored_chain import CHAIN_TABLE
 from services.storage.rocks import RocksStore
 from services.storage.store import Store

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from services.domain.errors import RetryableError
+from services.log.kafka import KafkaLog
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_security import administrator_of
 from services.plane.errors import StackError, disk_error
 from services.plane.plane_file import read_plane_file
 from services.plane.plane_secrets import plane_security
-from services.runtime.kafka import KafkaLog
 
 LOCK_NAME = "plane.lock"
 PATIENCE_SECONDS = 30.0

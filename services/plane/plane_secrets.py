@@ -13,8 +13,8 @@ from schemas.access import ADMINISTRATOR
 from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
 from schemas.http_token import bearer
 from schemas.topics import CLIENTS
+from services.log.signing import Signer, read_signing_secret
 from services.plane.broker_security import BrokerSecurity, administrator_of
-from services.runtime.signing import Signer, read_signing_secret
 
 DIRECTORY_NAME = "secrets"
 

@@ -21,6 +21,7 @@ from typing import IO, NoReturn, Self
 
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.plane.broker import EmbeddedBroker, quiet_admin
 from services.plane.broker_cluster import BrokerCluster
 from services.plane.broker_security import administrator_of
@@ -51,7 +52,6 @@ from services.plane.stack_settings import (
     child_environment,
     rename_setting,
 )
-from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 
 WATCH_SECONDS = 0.5
 TOPIC_SETTINGS = {

@@ -27,6 +27,8 @@ from schemas.codec import codec
 from schemas.records import ChangelogRow, StateChange
 from schemas.topics import CHANGELOGS, Topic
 from services.domain.errors import PositionError
+from services.log.port import Log, Sink
+from services.log.reads import all_records, records_between
 from services.runtime.changelog_table import (
     ALL_KEYS,
     CHANGELOG,
@@ -49,8 +51,6 @@ from services.runtime.changelog_units import (
     up_to,
     whole_units,
 )
-from services.runtime.log import Log, Sink
-from services.runtime.log_reads import all_records, records_between
 from services.runtime.outbox import OUTBOX
 from services.runtime.positions import POSITIONS
 from services.runtime.service import OutgoingMessage, Work, fitting

@@ -15,7 +15,7 @@ import structlog
 from schemas.codec import DecodeError, codec
 from schemas.records import OutboxRun, RowChange, StateChange
 from services.domain.errors import RetryableError
-from services.runtime.log import LogRecord
+from services.log.port import LogRecord
 from services.runtime.service import OutgoingMessage, Work
 
 PART_BYTES = 1024 * 1024

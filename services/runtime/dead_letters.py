@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.records import DeadLetter, MessageHeader
 from services.domain.dead_letters import contents, shortened
-from services.runtime.log import LogRecord
+from services.log.port import LogRecord
 
 
 def dead_letter(service: str, record: LogRecord, error: Exception) -> DeadLetter:

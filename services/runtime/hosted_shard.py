@@ -12,10 +12,10 @@ import structlog
 from starlette.routing import BaseRoute
 
 from services.domain.errors import InvariantError, RetryableError
+from services.log.clock import Clock
+from services.log.port import Log
 from services.runtime.asked_copies import AskedCopies
-from services.runtime.clock import Clock
 from services.runtime.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
-from services.runtime.log import Log
 from services.runtime.loop import RUNTIME_TABLES, UNIT_SECONDS, Runner
 from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
 from services.runtime.probe import Point, crash_probe

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from schemas.records import LastRead
 from services.domain.errors import PositionError
-from services.runtime.log import LogRecord, Source
+from services.log.port import LogRecord, Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
+from services.log.clock import Clock
+from services.log.port import Log, LogRecord, Source
 from services.runtime.changelog import Changelog, changelog_of
 from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
-from services.runtime.clock import Clock
 from services.runtime.dead_letters import dead_letter
 from services.runtime.last_reads import CheckedSource, ReadRecord, last_read
-from services.runtime.log import Log, LogRecord, Source
 from services.runtime.outbox import OUTBOX, Added, Outbox
 from services.runtime.positions import POSITIONS
 from services.runtime.probe import Point, Probe, no_probe

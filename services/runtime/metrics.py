@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.topics import CHANGELOGS
-from services.runtime.clock import Clock
+from services.log.clock import Clock
 from services.runtime.loop import BatchSummary
 
 AWAY_METRIC = "deepclean_away_from_log_seconds"

@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN
-from services.runtime.log import Sink
+from services.log.port import Sink
 from services.runtime.probe import Point, Probe
 from services.runtime.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork

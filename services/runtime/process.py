@@ -25,12 +25,12 @@ from schemas.compiled import set_aside
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError
+from services.log.clock import Clock, SystemClock
+from services.log.kafka import KafkaLog
+from services.log.port import Log
 from services.runtime.backups import copy_route
-from services.runtime.clock import Clock, SystemClock
 from services.runtime.hosted_shard import HostedShard, ServiceParts
 from services.runtime.http import HttpServer, ServerError, http_app
-from services.runtime.kafka import KafkaLog
-from services.runtime.log import Log
 from services.runtime.memory import calm_garbage_collector, share_arenas
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.reads import ServedStores

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schemas.credentials import KafkaCredentials, read_credentials, read_secret
 from schemas.http_token import check_address
-from services.runtime.log import Log
+from services.log.port import Log
+from services.log.signing import SigningLog, read_signing_secret
 from services.runtime.settings import ServiceSettings
-from services.runtime.signing import SigningLog, read_signing_secret
 
 
 def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:

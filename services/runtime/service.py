@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from schemas.codec import codec
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, Topic
 from services.domain.errors import InvalidMessageError
-from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 

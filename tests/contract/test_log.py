@@ -14,12 +14,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from services.domain.errors import InvariantError, PositionError, RetryableError
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog, KafkaSink, KafkaSource
+from services.log.memory import MemoryLog
+from services.log.port import Log, LogRecord, Source
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import KafkaLog, KafkaSink, KafkaSource
-from services.runtime.log import Log, LogRecord, Source
-from services.runtime.memory_log import MemoryLog
 
 pytestmark = pytest.mark.timeout(120)
 FINGERPRINT = b"\x01\x02\x03\x04\x05\x06\x07\x08"
@@ -321,8 +321,8 @@ def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_t
 def test_a_reader_that_has_much_to_do_waits_for_more(
     kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.runtime.kafka.GATHER_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr("services.runtime.kafka.BUSY_MESSAGES", 1)
+    monkeypatch.setattr("services.log.kafka.GATHER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("services.log.kafka.BUSY_MESSAGES", 1)
     source, topic = source_and_topic
     publish(kafka, topic, 0, b"first")
     assert _polled_at_once(source, 6) == 1, "it has had nothing yet, so it takes what is there"
@@ -332,7 +332,7 @@ def test_a_reader_that_has_much_to_do_waits_for_more(
             publish(kafka, topic, 0, b"%d" % number)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        patch.setattr("services.runtime.kafka.LULL_SECONDS", PATIENCE_SECONDS)
+        patch.setattr("services.log.kafka.LULL_SECONDS", PATIENCE_SECONDS)
         sending = pool.submit(send_apart)
         assert len(source.poll(5, PATIENCE_SECONDS)) == 5
         sending.result()

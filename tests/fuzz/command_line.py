@@ -24,10 +24,10 @@ from services.client.commands import bench, up_down
 from services.client.commands.session import Session
 from services.client.main import app
 from services.client.plane import NamespaceCommand
+from services.log.kafka import KafkaLog
 from services.plane import stack
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.runtime.kafka import KafkaLog
 from tests.fuzz.sandbox import LeftOutError, Sandbox
 from tests.fuzz.target import PromiseError, Target, replaced
 

@@ -9,9 +9,9 @@ import pytest
 
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import RetryableError
+from services.log.kafka import KafkaLog
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
-from services.runtime.kafka import KafkaLog
 from streaming import chain
 from streaming.chain import ChainReader
 

@@ -26,8 +26,8 @@ from schemas.topics import CHANGELOGS, CLIENTS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.client.commands.session import Session
 from services.client.kafka_plane import KafkaPlane
 from services.client.main import app
+from services.log.port import MAX_MESSAGE_BYTES
 from services.plane.stack import Stack
-from services.runtime.log import MAX_MESSAGE_BYTES
 from tests.integration.test_stack import execute, request
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

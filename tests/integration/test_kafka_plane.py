@@ -21,13 +21,13 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
 from services.client.errors import AnswerGoneError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.domain.errors import RetryableError
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES
 from services.metadata.service import MetadataService
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.stack import TOPIC_SETTINGS
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import KafkaLog
-from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
 from tests.waiting import eventually

@@ -15,12 +15,12 @@ from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.client.ledger_reads import LedgerFilter, read_ledger
 from services.domain.errors import InvariantError
+from services.log.kafka import KafkaLog
+from services.log.port import LogRecord
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.in_memory import InMemoryPlane
-from services.plane.verify_run import verify_shard
-from services.runtime.kafka import KafkaLog
-from services.runtime.log import LogRecord
+from services.verifier.run import verify_shard
 from streaming import written_messages
 from streaming.ledger import (
     CHECKPOINT_DIRECTORY,

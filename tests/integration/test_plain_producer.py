@@ -17,14 +17,14 @@ from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey,
 from schemas.topics import METADATA_COMMANDS, TOPICS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.plane import NamespaceCommand
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog
+from services.log.port import LogRecord
 from services.metadata.service import MetadataService
 from services.metadata.tables import DELETED_TABLE, FILE_TABLE
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
 from services.plane.stack import TOPIC_SETTINGS
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import KafkaLog
-from services.runtime.log import LogRecord
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

@@ -25,12 +25,12 @@ from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
 from services.domain.errors import InvariantError, RetryableError
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog
+from services.log.memory import MemoryLog
 from services.plane.broker import EmbeddedBroker
 from services.plane.broker_topics import create_topics
-from services.runtime.clock import SystemClock
 from services.runtime.hosted_shard import ServiceParts
-from services.runtime.kafka import KafkaLog
-from services.runtime.memory_log import MemoryLog
 from services.runtime.process import ServiceProcess
 from services.runtime.service import Message, Work
 from services.runtime.settings import ServiceSettings

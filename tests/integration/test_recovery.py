@@ -25,6 +25,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.client.main import app
 from services.directory_deletion.__main__ import build as build_directory_deletion
 from services.key_deletion.__main__ import build as build_key_deletion
+from services.log.kafka import KafkaLog
 from services.metadata.__main__ import build as build_metadata
 from services.metadata.digest import ShardDigest, digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
@@ -37,7 +38,6 @@ from services.plane.processes import identify
 from services.plane.shard_databases import database_directory, open_database
 from services.plane.stack import TOPIC_SETTINGS, running_client
 from services.plane.stack_settings import METADATA, SERVICES
-from services.runtime.kafka import KafkaLog
 from services.runtime.process import ServiceProcess
 from services.runtime.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots

@@ -18,10 +18,10 @@ from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KE
 from services.client.errors import PlaneError
 from services.client.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
+from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
 from services.plane.broker import EmbeddedBroker, quiet_admin
 from services.plane.broker_security import BrokerSecurity
 from services.plane.broker_topics import create_topics
-from services.runtime.kafka import KafkaLog, consumer_configuration, producer_configuration
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 WAIT_SECONDS = 20.0

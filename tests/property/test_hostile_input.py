@@ -45,14 +45,14 @@ from schemas.topics import (
     Topic,
 )
 from services.client.plane import NamespaceCommand
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
+from services.log.port import MAX_MESSAGE_BYTES, LogRecord
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import PLANE_TOPICS
-from services.runtime.clock import VirtualClock
 from services.runtime.dead_letters import dead_letter
-from services.runtime.log import MAX_MESSAGE_BYTES, LogRecord
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader

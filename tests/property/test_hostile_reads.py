@@ -24,6 +24,8 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.domain.names import is_snapshot_id
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata import diff_api
 from services.metadata import http_api as metadata_api
 from services.metadata.service import MetadataService
@@ -33,9 +35,7 @@ from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime import reads
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.memory_log import MemoryLog
 from services.snapshots import http_api as snapshots_api
 from services.storage.rocks import RocksStore
 from tests.contract.test_http_reads import serving

@@ -24,7 +24,6 @@ from schemas.records import (
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS
 from services.client import workload
 from services.client.replay import Replay
-from services.ledger.report import FindingKind, VerifyReport
 from services.metadata import claims
 from services.metadata.breaker import Gate
 from services.metadata.space import SpaceChanges
@@ -37,9 +36,10 @@ from services.metadata.tables import (
 )
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.plane.verify_run import VerifyError, verify_shard
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.tables import TablesReader
+from services.verifier.report import FindingKind, VerifyReport
+from services.verifier.run import VerifyError, verify_shard
 from tests.rollback_workload import random_workload
 
 

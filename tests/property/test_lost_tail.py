@@ -27,6 +27,7 @@ from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_COMMANDS, SNAPSH
 from services.client.replay import Replay
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PositionError
+from services.log.memory import MemoryLog
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.sent_numbers import highest_of, sent_numbers
@@ -37,7 +38,6 @@ from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.lost_tail import LEAP
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

@@ -48,6 +48,8 @@ from schemas.topics import (
 from services.domain.row_columns import by_columns, deleted_entries
 from services.domain.space_matrix import holders
 from services.domain.table_keys import identity_of_garbage_key, object_txn
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata import queries
 from services.metadata.service import MetadataService
 from services.metadata.tables import (
@@ -62,9 +64,7 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
     SPACE_TABLE,
 )
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

@@ -11,8 +11,8 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
-from services.runtime.memory_log import MemoryLog
-from services.runtime.signing import Signer, signed_command
+from services.log.memory import MemoryLog
+from services.log.signing import Signer, signed_command
 from tests.simulation.holds import some_policy
 from tests.simulation.model import Incarnation, ShardModel
 from tests.simulation.signing import enrolment

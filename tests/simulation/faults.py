@@ -22,8 +22,8 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.errors import PositionError, RetryableError
-from services.runtime.log import LogAround, LogRecord
-from services.runtime.memory_log import MemoryLog
+from services.log.memory import MemoryLog
+from services.log.port import LogAround, LogRecord
 from services.runtime.probe import Point
 
 Address = tuple[str, int]

@@ -8,7 +8,7 @@ from random import Random
 
 from schemas.codec import DecodeError, codec
 from schemas.topics import Topic
-from services.runtime.log import LogRecord
+from services.log.port import LogRecord
 
 
 @dataclass(frozen=True, slots=True)

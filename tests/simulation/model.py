@@ -20,7 +20,7 @@ from services.client.namespace_model import NamespaceModel, OperationRefusedErro
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
-from services.runtime.log import LogRecord
+from services.log.port import LogRecord
 from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 

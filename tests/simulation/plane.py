@@ -15,12 +15,12 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
+from services.log.clock import Clock
+from services.log.port import Log
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.plane.in_memory import SERVICES, InMemoryPlane
-from services.runtime.clock import Clock
-from services.runtime.log import Log
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Service, Work

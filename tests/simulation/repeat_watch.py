@@ -8,7 +8,7 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.row_columns import ColumnsError, deleted_entries
-from services.runtime.log import LogRecord
+from services.log.port import LogRecord
 from tests.simulation.errors import DefectError
 from tests.simulation.run_state import RunState, ShardRun
 

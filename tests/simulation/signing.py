@@ -17,7 +17,7 @@ from schemas.records import MetadataCommand, SecretRole, SetSecret, SnapshotComm
 from schemas.signatures import sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.domain.authorization import SERVICES
-from services.runtime.signing import Signer
+from services.log.signing import Signer
 from services.snapshots import queries
 from tests.simulation.model import ShardModel
 from tests.simulation.plane import SimulatedPlane

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schemas.topics import METADATA_COMMANDS
-from services.ledger.report import VerifyReport
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.mock_scm.inventory import scm_state
-from services.plane.verify_run import verify_shard
+from services.verifier.report import VerifyReport
+from services.verifier.run import verify_shard
 from tests.simulation.simulator import Simulation
 
 SEEDS = range(1, 31)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from schemas.codec import codec
 from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
 from services.client.main import app
+from services.log.clock import VirtualClock
 from services.plane.bench import bulk, small
 from services.plane.bench import compare as comparing
 from services.plane.bench.alone import Sample, parse_metrics, reached
@@ -47,7 +48,6 @@ from services.plane.bench.sizes import SizeError, Sizes
 from services.plane.bench.sustained import backlog_figure, offered_rate
 from services.plane.bench.tree_delete import tree_figures
 from services.plane.errors import StackError
-from services.runtime.clock import VirtualClock
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from schemas.records import (
 )
 from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.domain.errors import PositionError, RetryableError
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.plane.backups import Backup, InputPosition, ServiceCopy
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
@@ -42,9 +44,7 @@ from services.runtime import changelog, changelog_table, changelog_units
 from services.runtime.changelog import Changelog, LostChangesError
 from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.changelog_units import Unit
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.outbox import OUTBOX
 from services.snapshots.service import SnapshotsService
 from services.storage.memory import MemoryStore

@@ -12,10 +12,10 @@ import pytest
 
 from schemas.records import CollectorState
 from services.client.replay import Replay
+from services.log.clock import SystemClock
+from services.log.kafka import FLUSH_SECONDS
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import FLUSH_SECONDS
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
 from tests.chaos.counts import POINTS, Counts

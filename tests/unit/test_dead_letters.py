@@ -47,11 +47,11 @@ from services.domain.dead_letters import (
     retry_mark,
     shortened,
 )
+from services.log.clock import SystemClock
+from services.log.port import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.log.signing import Signer, signed_command
 from services.plane.stack import PLANE_TOPICS
-from services.runtime.clock import SystemClock
 from services.runtime.dead_letters import dead_letter
-from services.runtime.log import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
-from services.runtime.signing import Signer, signed_command
 from services.snapshots.dead_letters import SOURCES
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService

@@ -23,6 +23,7 @@ from schemas.records import (
     PutKey,
 )
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.log.clock import VirtualClock
 from services.metadata import diff_jobs, differences
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.errors import CommandError
@@ -30,7 +31,6 @@ from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
-from services.runtime.clock import VirtualClock
 from services.storage.memory import MemoryStore
 from services.storage.store import StoreError
 from tests.diffed_shard import DiffedShard

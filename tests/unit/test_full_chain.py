@@ -28,10 +28,10 @@ from services.domain.full_chain import in_parts
 from services.domain.names import MAX_SNAPSHOT_ID_LENGTH
 from services.domain.reclaimability import Verdict
 from services.domain.table_keys import bucket_id_key, snapshot_list_key
+from services.log.port import MAX_MESSAGE_BYTES
 from services.metadata.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
 from services.plane import trimming
 from services.plane.pure_judge import PureJudge
-from services.runtime.log import MAX_MESSAGE_BYTES
 from services.runtime.service import Work
 from services.runtime.stored_chain import CHAIN_TABLE, StoredChain
 from services.snapshots.chain_check import ChainCheck

@@ -46,10 +46,10 @@ from services.domain.row_columns import (
     entries_by_columns,
     row_names,
 )
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.plane.pure_judge import PureJudge
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 
 BUCKET = 256

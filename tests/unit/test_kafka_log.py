@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_INVALID, TopicPartition
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from services.domain.errors import RetryableError
-from services.runtime.kafka import KafkaLog
+from services.log.kafka import KafkaLog
 from streaming import chain
 from streaming.chain import ChainReader
 

@@ -8,9 +8,9 @@ from schemas.codec import codec
 from schemas.records import Barrier, MetadataProgress
 from schemas.topics import METADATA_PROGRESS
 from services.domain.errors import PositionError
-from services.runtime.clock import VirtualClock
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

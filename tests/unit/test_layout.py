@@ -32,22 +32,21 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-SHARED = ("schemas", "services.domain", "services.storage", "services.runtime")
+BASE = ("schemas", "services.domain")
+SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
 ALLOWED = {
     "services.client.main": ("schemas", "services", "streaming"),
     "services.client.commands": ("schemas", "services", "streaming"),
     "services.plane": ("schemas", "services", "streaming"),
     "schemas": ("schemas",),
     "services.domain": ("schemas.records", "services.domain"),
-    "services.ledger": (
-        *("schemas", "services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
-        "services.ledger",
-    ),
-    "services.storage": ("schemas", "services.domain", "services.storage"),
+    "services.storage": (*BASE, "services.storage"),
+    "services.log": (*BASE, "services.log"),
+    "services.verifier": (*BASE, "services.log", "services.verifier"),
     "services.runtime": SHARED,
-    "streaming": ("schemas", "services.domain", "streaming"),
+    "streaming": (*BASE, "streaming"),
     **{f"services.{service}": (*SHARED, f"services.{service}") for service in SERVICES},
-    "services.client": (*SHARED, "services.client", "services.ledger"),
+    "services.client": (*BASE, "services.log", "services.client"),
 }
 """By the beginning of a module's name, the first that fits, what it may import of the project. Two rooms may import
 everything: the plane, which puts the services together, and the commands of the client, which start it."""

@@ -13,10 +13,10 @@ from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.errors import RetryableError
-from services.runtime.clock import VirtualClock
-from services.runtime.log import Sink, Source
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
+from services.log.port import Sink, Source
 from services.runtime.loop import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader

@@ -25,6 +25,9 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain.errors import PositionError
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
+from services.log.signing import Signer, person_command
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.sent_numbers import Highest
@@ -35,11 +38,8 @@ from services.plane import lost_tail
 from services.plane.errors import StackError
 from services.plane.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
 from services.plane.shard_databases import database_directory, new_database, open_database
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.positions import POSITIONS
-from services.runtime.signing import Signer, person_command
 from services.storage.tables import TablesReader
 from tests.unit.test_strangers import SECRETS, enrolled
 

@@ -54,12 +54,12 @@ from schemas.topics import (
     SNAPSHOT_CHAIN,
 )
 from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata import checkpoints, queries, sweeps
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

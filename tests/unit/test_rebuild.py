@@ -20,13 +20,13 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.memory_log import MemoryLog
 from services.runtime.settings import MOST_BATCH_MESSAGES
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore

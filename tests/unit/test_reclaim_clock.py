@@ -29,13 +29,13 @@ from schemas.records import (
 from services.domain import reclaim_clock
 from services.domain.purge_hours import MINUTES_PER_DAY, PurgeHours, purge_hours
 from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
+from services.log.clock import VirtualClock
 from services.metadata.metrics import MetadataMetrics
 from services.metadata.reclaim_clocks import Freed, FreedVersions
 from services.metadata.settings import MetadataSettings
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack_settings import purge_hours_settings
-from services.runtime.clock import VirtualClock
 
 HOUR_MS = 3_600_000
 

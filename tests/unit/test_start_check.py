@@ -24,6 +24,8 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, NUMBERED, SCM_COMMANDS
 from services.client.commands.recovery import _rebuild_and_compare
 from services.domain.errors import InvariantError
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
 from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild
 from services.metadata.sent_numbers import Highest, sent_numbers
@@ -31,9 +33,7 @@ from services.metadata.service import MetadataService
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.errors import StackError
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import Runner
-from services.runtime.memory_log import MemoryLog
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

@@ -32,12 +32,12 @@ from schemas.records import (
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES
 from services.domain.row_columns import by_columns
 from services.domain.table_keys import local_id
-from services.ledger.report import FindingKind, VerifyReport
+from services.log.memory import MemoryLog
 from services.metadata import claims
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.plane.verify_run import VerifyError, verify_shard
-from services.runtime.memory_log import MemoryLog
 from services.storage.tables import TablesReader
+from services.verifier.report import FindingKind, VerifyReport
+from services.verifier.run import VerifyError, verify_shard
 from tests.unit.test_metadata import Shard
 from tests.unit.test_strangers import BUCKET, IDENTITIES, VOLUME, SecuredPlane, sample
 

@@ -30,7 +30,7 @@ from services.client.dead_letter_advice import Advice, advice_for_record
 from services.client.errors import PlaneError
 from services.client.paging import first_rows
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
-from services.runtime.clock import SystemClock
+from services.log.clock import SystemClock
 
 app = typer.Typer(no_args_is_help=True, help="Look at messages that could not be read or applied, and deal with them.")
 PAGE_ROWS = 1_000

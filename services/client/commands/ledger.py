@@ -18,7 +18,7 @@ from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, Session, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
 from services.client.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
-from services.ledger.rows import LedgerRow
+from services.domain.ledger_rows import LedgerRow
 from services.plane.ledger_export import ExportError, export_ledger
 
 app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")

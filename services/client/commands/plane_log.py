@@ -5,10 +5,10 @@ from __future__ import annotations
 from services.client.commands.session import Session
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
+from services.log.kafka import KafkaLog
+from services.log.port import Log
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.plane_secrets import administrator
-from services.runtime.kafka import KafkaLog
-from services.runtime.log import Log
 
 
 def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> Log:

@@ -11,7 +11,7 @@ import typer
 
 from services.client.commands.session import Session
 from services.client.plane import Plane
-from services.runtime.clock import SystemClock, VirtualClock
+from services.log.clock import SystemClock, VirtualClock
 
 
 @contextmanager

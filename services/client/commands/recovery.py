@@ -15,6 +15,7 @@ from rich.console import Console
 from schemas.topics import METADATA_COMMANDS
 from services.client.commands.output import bytes_text, counted, print_json, say
 from services.client.commands.session import JsonOption, made_session
+from services.log.kafka import KafkaLog
 from services.metadata.digest import ShardDigest, digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
 from services.plane.backups import (
@@ -37,7 +38,6 @@ from services.plane.shard_databases import (
     positions_of,
 )
 from services.plane.stack_settings import METADATA, SERVICES
-from services.runtime.kafka import KafkaLog
 
 SERVICE = Annotated[
     list[str] | None, typer.Option("--service", help=f"Only this one; may be given again. {', '.join(SERVICES)}.")

@@ -14,16 +14,16 @@ from schemas.records import MetadataCommand, PublishFullChain, SnapshotChainReco
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.client.commands.output import counted, print_json, print_table, say
 from services.client.commands.session import JsonOption, made_session
+from services.log.clock import SystemClock
+from services.log.kafka import KafkaLog, producer_configuration
+from services.log.reads import records_between
+from services.log.signing import person_command
 from services.plane.backups import Backup, backups_directory, list_backups
 from services.plane.errors import StackError
 from services.plane.plane_file import PlaneFile, running_plane
 from services.plane.plane_secrets import administrator, person
 from services.plane.reader_positions import reader_positions
 from services.plane.trimming import Trim, newest_start, plan_trims
-from services.runtime.clock import SystemClock
-from services.runtime.kafka import KafkaLog, producer_configuration
-from services.runtime.log_reads import records_between
-from services.runtime.signing import person_command
 
 FLUSH_SECONDS = 30.0
 

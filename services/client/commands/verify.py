@@ -12,8 +12,8 @@ import typer
 from services.client.commands.output import bytes_text, counted, print_fields, print_json, print_table, say
 from services.client.commands.plane_log import log_of
 from services.client.commands.session import JsonOption, session_of
-from services.ledger.report import FindingKind, VerifyReport
-from services.plane.verify_run import verify_shard
+from services.verifier.report import FindingKind, VerifyReport
+from services.verifier.run import verify_shard
 
 LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
 MAX_SHOWN = 20

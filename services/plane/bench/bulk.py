@@ -15,8 +15,8 @@ from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, DeleteKeys, MetadataCommand, PutKey
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
+from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.errors import StackError
-from services.runtime.kafka import consumer_configuration, producer_configuration
 
 FLUSH_SECONDS = 120.0
 CONSUME_SECONDS = 30.0

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import BlocksDeleted, DeleteBlocks, PurgeKeys
 from schemas.topics import PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, Topic
+from services.log.kafka import consumer_configuration
 from services.plane.bench.bulk import flat_deletes, flat_puts
 from services.plane.bench.conditions import Conditions
 from services.plane.bench.figures import Figure, Target
 from services.plane.bench.offered import Offered, percentile
 from services.plane.bench.shared_plane import SharedPlane, shared_plane
 from services.plane.errors import StackError
-from services.runtime.kafka import consumer_configuration
 
 NAME = "latency"
 ANSWER_SECONDS = 10.0

@@ -20,12 +20,12 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, DropSnapshot, MetadataCommand, TakeSnapshot
 from schemas.topics import METADATA_COMMANDS, Topic
 from services.client.plane import NamespaceCommand
+from services.log.clock import VirtualClock
 from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
 from services.plane.bench.bulk import VOLUME, CommandMaker, made_places
 from services.plane.bench.passing_log import PassingLog
-from services.runtime.clock import VirtualClock
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
 from services.storage.rocks_options import RocksOptions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from services.runtime.clock import Clock
-from services.runtime.log import LogRecord
-from services.runtime.memory_log import MemoryLog, MemorySink
+from services.log.clock import Clock
+from services.log.memory import MemoryLog, MemorySink
+from services.log.port import LogRecord
 
 
 class PassingLog:

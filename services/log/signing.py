@@ -15,7 +15,7 @@ from schemas.credentials import CredentialsError, read_secret
 from schemas.records import MetadataCommand, SnapshotCommand
 from schemas.signatures import SHORTEST_SECRET, sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
-from services.runtime.log import Log, LogAround, Sink
+from services.log.port import Log, LogAround, Sink
 
 Command = TypeVar("Command", MetadataCommand, SnapshotCommand)
 SIGNED_TOPICS = frozenset({METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name})

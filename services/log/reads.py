@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from services.domain.errors import RetryableError
-from services.runtime.log import Log, LogRecord
+from services.log.port import Log, LogRecord
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 2_000

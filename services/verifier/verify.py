@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemas.records import LedgerRows
-from services.ledger.history import Asked, History, Version
-from services.ledger.report import Finding, FindingKind, VerifyReport
-from services.ledger.rows import LedgerError, LedgerRow, ledger_rows
+from services.domain.ledger_rows import LedgerError, LedgerRow, ledger_rows
+from services.verifier.history import Asked, History, Version
+from services.verifier.report import Finding, FindingKind, VerifyReport
 
 
 class Verification:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.domain.errors import PositionError
-from services.runtime.clock import Clock
-from services.runtime.log import LogRecord
+from services.log.clock import Clock
+from services.log.port import LogRecord
 
 
 @dataclass(slots=True)

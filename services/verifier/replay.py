@@ -31,9 +31,9 @@ from services.domain.names import (
     is_snapshot_id,
 )
 from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id, object_txn
-from services.ledger.history import Asked, Claim, Entry, History, Moment, Version
-from services.ledger.report import Finding, FindingKind
-from services.ledger.strangers import COLLECTOR_COMMANDS, Secrets, Signed
+from services.verifier.history import Asked, Claim, Entry, History, Moment, Version
+from services.verifier.report import Finding, FindingKind
+from services.verifier.strangers import COLLECTOR_COMMANDS, Secrets, Signed
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -20,13 +20,13 @@ from schemas.codec import DecodeError, codec
 from schemas.records import MetadataProgress, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
 from services.domain.errors import DeepcleanError
-from services.ledger.history import History
-from services.ledger.replay import LogReplay, UnknownCommandError
-from services.ledger.report import VerifyReport
-from services.ledger.strangers import Signed
-from services.ledger.verify import Verification
-from services.runtime.log import Log, LogRecord
-from services.runtime.log_reads import records_between
+from services.log.port import Log, LogRecord
+from services.log.reads import records_between
+from services.verifier.history import History
+from services.verifier.replay import LogReplay, UnknownCommandError
+from services.verifier.report import VerifyReport
+from services.verifier.strangers import Signed
+from services.verifier.verify import Verification
 
 RECORDS_PER_REPORT = 20_000
 

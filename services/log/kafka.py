@@ -19,7 +19,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError
-from services.runtime.log import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
