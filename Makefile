@@ -45,12 +45,12 @@ status: setup ## Show how the plane does: processes, throughput, backlog, lag, d
 	.venv/bin/deepclean status
 
 bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB (the better part of an hour)
-	.venv/bin/deepclean bench
+	.venv/bin/python -m bench
 
 figures: setup ## Measure in small, about a minute, and tell what has moved since the last release by more than noise
 	@mkdir -p .deepclean
-	.venv/bin/deepclean bench --small --json .deepclean/figures.json
-	.venv/bin/deepclean bench compare docs/figures/release.json .deepclean/figures.json
+	.venv/bin/python -m bench --small --json .deepclean/figures.json
+	.venv/bin/python -m bench compare docs/figures/release.json .deepclean/figures.json
 
 lint: setup ## Check style and types
 	.venv/bin/ruff check .

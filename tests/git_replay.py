@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from services.client.git_history import GitHistory
-from services.client.outcome_check import VersionLedger
-from services.client.workload import Operation, parse_line, to_json
+from services.workloads.git_history import GitHistory
+from services.workloads.judge.outcome_check import VersionLedger
+from services.workloads.workload import Operation, parse_line, to_json
 from tests.git_builder import directories_of, git, listed_by_git
 
 

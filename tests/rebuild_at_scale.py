@@ -31,8 +31,8 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, TOPICS
-from services.client.commands.session import Session
-from services.client.main import app
+from services.cli.main import app
+from services.cli.session import Session
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, producer_configuration
 from services.metadata.after_write import remove_unneeded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from services.client.workload import Operation, parse_line
+from services.workloads.workload import Operation, parse_line
 
 PLACE = {"volume": "retained", "bucket": "tree"}
 OLD = {"num_retained_min": 1, "num_retained_max": None, "time_retained_s": 0, "expire_limit": 50, "now_s": 10_000}

@@ -6,8 +6,8 @@ import json
 from random import Random
 from typing import Any
 
-from services.client import workload
-from services.client.namespace_model import NamespaceModel, OperationRefusedError
+from services.workloads import workload
+from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
 
 _NAMES = ("a", "b", "c")
 

@@ -9,10 +9,16 @@ from functools import partial
 
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
-from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
-from services.client.http_space_reads import HttpSpaceReads
-from services.client.kafka_commands import KafkaCommands
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.client.wire.http_reads import (
+    HttpMetadataReads,
+    HttpScmReads,
+    HttpShard,
+    HttpSnapshotReads,
+    http_client,
+)
+from services.client.wire.http_space_reads import HttpSpaceReads
+from services.client.wire.kafka_commands import KafkaCommands
 from services.log.signing import Signer
 
 ANSWER_SECONDS = 60.0

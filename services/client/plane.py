@@ -167,7 +167,7 @@ class MetadataReads(Protocol):
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
-        """Have the differences of two states of a bucket found; ``services.client.diffs`` waits for them."""
+        """Have the differences of two states of a bucket found; ``services.client.tasks.diffs`` waits for them."""
         ...
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
@@ -183,7 +183,7 @@ class MetadataReads(Protocol):
         ...
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
-        """A page of a diff that is done; fewer than the limit at the end. ``services.client.diffs`` fetches all."""
+        """A page of a finished diff; the last page has fewer than the limit. ``tasks.diffs`` fetches all."""
         ...
 
 

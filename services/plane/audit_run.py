@@ -27,8 +27,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import AuditCopy
 from schemas.audit_report import AuditReport
-from services.client.http_reads import HttpShard, http_client
 from services.client.kafka_plane import PlaneAddress
+from services.client.wire.http_reads import HttpShard, http_client
 from services.domain.errors import DeepcleanError
 from services.plane.errors import StackError
 from services.plane.home import jars_directory

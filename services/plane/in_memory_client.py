@@ -38,9 +38,9 @@ from schemas.records import (
     VolumeRow,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
-from services.client.answers import Answers
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
+from services.client.wire.answers import Answers
 from services.domain.snapshot_diff import DiffEntry
 from services.log.signing import Signer, signed_command
 from services.metadata import queries as metadata_queries

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from secrets import randbelow
 
-from services.plane.bench.figures import commit
+from bench.figures import commit
 from tests.campaign.players import Find, Outcome, Player, Turn
 from tests.campaign.table import Table
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from services.client.replay import Replay
-from services.client.workload import parse_line
 from services.plane.in_memory import SERVICES, InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.replay import Replay
+from services.workloads.workload import parse_line
 from tests.simulation.run_seeds import silence
 
 CASES = sorted((Path(__file__).parents[1] / "conformance" / "cases").glob("*.ops.jsonl"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from services.client import workload
+from services.workloads import workload
 
 Place = dict[str, str]
 Line = dict[str, Any]

@@ -13,15 +13,15 @@ from confluent_kafka import Consumer, TopicPartition
 
 from schemas.records import BreakerCause, BreakerTrip
 from schemas.topics import DEAD_LETTERS
-from services.client import workload
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
-from services.client.namespace_model import NamespaceModel
-from services.client.replay import Replay
 from services.plane.audit_run import Auditor
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
+from services.workloads import workload
+from services.workloads.judge.namespace_model import NamespaceModel
+from services.workloads.replay import Replay
 from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
 from tests.chaos.schedule import Schedule

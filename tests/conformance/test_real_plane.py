@@ -16,11 +16,11 @@ import pytest
 
 from schemas.records import RetentionPolicy
 from services.client.errors import PlaneError
-from services.client.replay import Replay
-from services.client.workload import Operation, RollBack, Settle, parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.plane.stack import Stack
+from services.workloads.replay import Replay
+from services.workloads.workload import Operation, RollBack, Settle, parse_line
 from tests import retention_workload
 from tests.rollback_workload import lines_of_model, random_workload
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from services.client.namespace_model import NamespaceModel, OperationRefusedError
-from services.client.replay import Replay
-from services.client.workload import Observe, read_operations
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
+from services.workloads.replay import Replay
+from services.workloads.workload import Observe, read_operations
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.ops.jsonl"))
 

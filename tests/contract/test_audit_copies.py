@@ -16,7 +16,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, CountRow, DropSnapshot, MetadataCommand, PutKey
 from schemas.topics import METADATA_COMMANDS
 from services.client.errors import PlaneError, UnreachableError
-from services.client.http_reads import HttpShard, http_client
+from services.client.wire.http_reads import HttpShard, http_client
 from services.metadata import audit_api
 from services.runtime.audit_copies import MAX_AUDITS, MAX_COPIES
 from services.runtime.kept_copies import DAY_SECONDS, KeptCopies

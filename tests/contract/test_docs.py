@@ -15,7 +15,7 @@ import typer
 
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.topics import TOPICS
-from services.client.main import app
+from services.cli.main import app
 from services.metadata.errors import ErrorCode as MetadataCode
 from services.runtime.settings import PREFIX, ServiceSettings
 from services.snapshots.errors import ErrorCode as SnapshotsCode

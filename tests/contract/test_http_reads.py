@@ -28,12 +28,13 @@ from schemas.records import (
     SetCollector,
 )
 from schemas.space_answers import PlanSpace, WhatIf
-from services.client import http_reads, space_pages
-from services.client.diffs import diff
 from services.client.errors import PlaneError, UnreachableError
-from services.client.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
-from services.client.http_space_reads import HttpSpaceReads
 from services.client.plane import NamespaceCommand
+from services.client.tasks import space_pages
+from services.client.tasks.diffs import diff
+from services.client.wire import http_reads
+from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
+from services.client.wire.http_space_reads import HttpSpaceReads
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.domain.table_keys import local_id
 from services.metadata import diff_api

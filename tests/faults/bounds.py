@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.records import FullChain, SpaceUpdate
-from services.client import space_pages
+from services.client.tasks import space_pages
 from services.domain import chain_view
 from services.domain.full_chain import FullChainParts
 from services.metadata import checkpoints, spent_ids

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from services.client import diffs, paging
-from services.client.answers import Answers
-from services.client.commands import deleted as deleted_commands
-from services.client.commands import entries, git, planes
-from services.client.commands.session import Session
+from services.cli.session import Session
+from services.cli.store import deleted as deleted_commands
+from services.cli.store import entries
+from services.cli.workloads import git, planes
 from services.client.errors import AnswerGoneError, PlaneError
-from services.client.git_command import GitError, GitRepository
-from services.client.kafka_commands import KafkaCommands
-from services.client.paging import FirstRows
+from services.client.tasks import diffs
+from services.client.wire import paging
+from services.client.wire.answers import Answers
+from services.client.wire.kafka_commands import KafkaCommands
+from services.client.wire.paging import FirstRows
 from services.plane.stack import running_client
 from services.runtime import reads
+from services.workloads.git_command import GitError, GitRepository
 from tests.faults.fault import Fault
 
 
@@ -102,7 +104,7 @@ def reads_end_at_a_thousand(patch: pytest.MonkeyPatch) -> None:
 
 def sizes_of_many_snapshots_are_a_page(patch: pytest.MonkeyPatch) -> None:
     """The sizes of snapshots ended at one page: a shard may have more."""
-    module = "services.client.http_space_reads.HttpSpaceReads"
+    module = "services.client.wire.http_space_reads.HttpSpaceReads"
 
     def one_page(self: Any, volume: str, bucket: str, start_after: int) -> Iterator[Any]:
         yield self._snapshot_page(volume, bucket, start_after, 2)

@@ -19,10 +19,11 @@ import typer.main
 import typer.testing
 from typer.testing import CliRunner
 
+from bench import __main__ as bench
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
-from services.client.commands import bench, up_down
-from services.client.commands.session import Session
-from services.client.main import app
+from services.cli.main import app
+from services.cli.operate import up_down
+from services.cli.session import Session
 from services.client.plane import NamespaceCommand
 from services.log.kafka import KafkaLog
 from services.plane import stack

@@ -12,10 +12,10 @@ from fastavro.schema import parse_schema
 
 from schemas.codec import JsonSchema, resolved_schema
 from schemas.topics import BY_NAME, METADATA_COMMANDS
-from services.client.replay import Replay
-from services.client.workload import parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.replay import Replay
+from services.workloads.workload import parse_line
 from tests.campaign.recordings import CASES
 
 MOST_BYTES = 400

@@ -15,7 +15,7 @@ import typer
 
 from schemas import avro_binary
 from schemas.codec import Codec
-from services.client.commands import space
+from services.cli.collector import space
 from services.domain import table_keys
 from services.runtime import reads
 from services.snapshots import queries as snapshots_queries

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from schemas.records import DeleteKey, DeleteSnapshot, Settle
+from services.cli.main import app
 from services.client.kafka_plane import KafkaPlane
-from services.client.main import app
 from services.plane.audit_run import last_audits
 from services.plane.stack import Stack
 from tests.audit_at_scale import BUCKET, PLANTED, SHARD, VOLUME, audit_beside_a_writer, check, execute

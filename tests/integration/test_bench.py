@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services.plane.bench.conditions import Conditions
-from services.plane.bench.run import BENCHMARKS
-from services.plane.bench.sizes import Sizes
+from bench.conditions import Conditions
+from bench.run import BENCHMARKS
+from bench.sizes import Sizes
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 

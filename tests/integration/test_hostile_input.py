@@ -23,9 +23,9 @@ from schemas.records import (
     Settle,
 )
 from schemas.topics import CHANGELOGS, CLIENTS, SNAPSHOT_CHAIN, TOPICS, Topic
-from services.client.commands.session import Session
+from services.cli.main import app
+from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane
-from services.client.main import app
 from services.log.port import MAX_MESSAGE_BYTES
 from services.plane.stack import Stack
 from tests.integration.test_stack import execute, request

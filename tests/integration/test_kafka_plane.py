@@ -159,7 +159,7 @@ def _stands_still(process_id: int) -> bool:
 def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.client.kafka_commands.DELIVERY_SECONDS", 2.0)
+    monkeypatch.setattr("services.client.wire.kafka_commands.DELIVERY_SECONDS", 2.0)
     with EmbeddedBroker(tmp_path) as broker:
         create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
         with metadata_running(broker.bootstrap_servers), plane_of(broker.bootstrap_servers) as plane:
@@ -212,6 +212,6 @@ def test_no_use_in_waiting_is_noticed(servers: str) -> None:
 
 
 def test_a_broker_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.client.kafka_commands.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("services.client.wire.kafka_commands.CONNECT_SECONDS", 1.0)
     with plane_of("127.0.0.1:1") as plane, pytest.raises(UnreachableError, match=r"^the broker at 127.0.0.1:1 .*\)$"):
         plane.submit(0, CreateVolume("nowhere"))

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, schema_fingerprint
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
-from services.client.ledger_reads import LedgerFilter, read_ledger
+from services.client.tasks.ledger_reads import LedgerFilter, read_ledger
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog
 from services.log.port import LogRecord

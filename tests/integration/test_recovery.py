@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteSnapshot, PutKey
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.client.commands.session import Session
+from services.cli.main import app
+from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane
-from services.client.main import app
 from services.directory_deletion.__main__ import build as build_directory_deletion
 from services.key_deletion.__main__ import build as build_key_deletion
 from services.log.kafka import KafkaLog

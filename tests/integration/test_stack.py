@@ -29,7 +29,7 @@ from schemas.records import (
     PutKey,
     Settle,
 )
-from services.client.commands.up_down import DEFAULT_BASE_PORT
+from services.cli.operate.up_down import DEFAULT_BASE_PORT
 from services.client.errors import PlaneError
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
@@ -201,7 +201,7 @@ class CommandLine:
         home.mkdir()
         self.home = home
         self._environment = {**os.environ, "DEEPCLEAN_HOME": str(home)}
-        self.program = [sys.executable, "-m", "services.client.main"]
+        self.program = [sys.executable, "-m", "services.cli.main"]
 
     def run(self, *words: str, status: int = 0, is_printed: bool = False) -> str:
         ran = subprocess.run(

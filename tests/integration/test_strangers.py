@@ -16,7 +16,7 @@ from schemas.access import READ, WRITE, Right, group_prefix, identities, rights
 from schemas.credentials import KafkaCredentials
 from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, TOPICS
 from services.client.errors import PlaneError
-from services.client.kafka_commands import KafkaCommands
+from services.client.wire.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
 from services.plane.broker import EmbeddedBroker, quiet_admin

@@ -16,7 +16,7 @@ from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, KeyRow
 from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
-from services.client.snapshot_ids import live_snapshot_id
+from services.client.tasks.snapshot_ids import live_snapshot_id
 from tests.linearizability.history import (
     Call,
     CreateSnapshot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.client import workload
+from services.workloads import workload
 from tests.chaos.run import expected_lines
 from tests.chaos.schedule import draw_schedule
 

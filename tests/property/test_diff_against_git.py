@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from services.client.diff_check import ChangedKeys, flattened
-from services.client.diffs import diff
-from services.client.git_history import GitHistory
-from services.client.replay import Replay, list_everything
+from services.client.tasks.diffs import diff
 from services.domain.snapshot_diff import DiffKind
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.git_history import GitHistory
+from services.workloads.judge.diff_check import ChangedKeys, flattened
+from services.workloads.replay import Replay, list_everything
 from tests.git_builder import FILE, build_repository, git
 
 SNAPSHOTS = 30

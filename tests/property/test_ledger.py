@@ -22,8 +22,6 @@ from schemas.records import (
     RowNames,
 )
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS
-from services.client import workload
-from services.client.replay import Replay
 from services.metadata import claims
 from services.metadata.breaker import Gate
 from services.metadata.space import SpaceChanges
@@ -40,6 +38,8 @@ from services.snapshots.settings import SnapshotsSettings
 from services.storage.tables import TablesReader
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import VerifyError, verify_shard
+from services.workloads import workload
+from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload
 
 

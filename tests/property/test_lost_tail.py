@@ -24,7 +24,6 @@ from schemas.records import (
     SnapshotChainRecord,
 )
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.client.replay import Replay
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PositionError
 from services.log.memory import MemoryLog
@@ -41,6 +40,7 @@ from services.runtime.loop import Runner
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
+from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload
 from tests.shard_copies import same_commands
 

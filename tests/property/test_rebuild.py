@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.topics import METADATA_COMMANDS
-from services.client.replay import Replay
 from services.metadata.digest import digest_shard
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.snapshots.settings import SnapshotsSettings
+from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload
 from tests.shard_copies import rebuilt_digest
 from tests.simulation.simulator import Simulation

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import BucketLayout
-from services.client import workload
-from services.client.namespace_model import NamespaceModel, OperationRefusedError
-from services.client.replay import Replay
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads import workload
+from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
+from services.workloads.replay import Replay
 
 PLACE = ("v", "b")
 PATHS = ("x", "d/x", "d/y", "d/e/x", "f/x")

@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.client.namespace_model import NamespaceModel
-from services.client.replay import Replay
 from services.metadata.start_check import LostCommandsError
 from services.metadata.tables import CHECKPOINTED
 from services.plane.in_memory import Address, InMemoryPlane, Process
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.changelog import LostChangesError
 from services.storage.memory import MemoryStore
+from services.workloads.judge.namespace_model import NamespaceModel
+from services.workloads.replay import Replay
 from tests.chaos.run import hold
 from tests.chaos.schedule import TWINNED, Schedule, draw_schedule
 

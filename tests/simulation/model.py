@@ -15,12 +15,18 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import BlockRun, MetadataCommand, MetadataReply, RowName
 from schemas.topics import METADATA_COMMANDS
-from services.client import workload
-from services.client.namespace_model import NamespaceModel, OperationRefusedError, Version, _Bucket, _Directory
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
 from services.log.port import LogRecord
+from services.workloads import workload
+from services.workloads.judge.namespace_model import (
+    NamespaceModel,
+    OperationRefusedError,
+    Version,
+    _Bucket,
+    _Directory,
+)
 from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import CreateVolume
-from services.client import answers as module
-from services.client.answers import Answers
 from services.client.errors import AnswerGoneError, NotDeliveredError
+from services.client.wire import answers as module
+from services.client.wire.answers import Answers
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from schemas.audit_report import Amount, AuditReport, BucketAudit, FigureDifference, Finding, FindingKind, Verdicts
-from services.client.commands import audit as command
-from services.client.commands.session import Session
+from services.cli.main import app
+from services.cli.operate import audit as command
+from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.client.main import app
-from services.client.orphans import Repair
+from services.client.tasks.orphans import Repair
 from services.plane.audit_run import FinishedAudit, last_audits, write_last_audit
 
 LOST = Finding(FindingKind.DANGLING, "not in the block store", 7, "vol/bucket", "a/b", 12, 5, 3, 5 << 16, 1, 10, 10)

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from schemas.codec import codec
 from schemas.records import PositionRow, ShardState
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
-from services.client.commands.session import Session
-from services.client.commands.trim_log import all_backups
-from services.client.main import app
+from services.cli.main import app
+from services.cli.operate.trim_log import all_backups
+from services.cli.session import Session
 from services.metadata.tables import TRANSACTION_INFO_KEY
 from services.plane import backups
 from services.plane.backups import Backup, ServiceCopy, find_backup, list_backups, restore_backup

@@ -1,4 +1,4 @@
-"""The parts of ``deepclean bench`` that need no broker: figures as table and JSON, made commands, the rule's rounds."""
+"""The parts of ``python -m bench`` that need no broker: figures as table and JSON, made commands, the rule's rounds."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schemas.codec import codec
-from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
-from services.client.main import app
-from services.log.clock import VirtualClock
-from services.plane.bench import bulk, small
-from services.plane.bench import compare as comparing
-from services.plane.bench.alone import Sample, parse_metrics, reached
-from services.plane.bench.ceilings import put_rate
-from services.plane.bench.conditions import Benchmark, Conditions
-from services.plane.bench.figures import (
+from bench import bulk, small
+from bench import compare as comparing
+from bench.__main__ import app
+from bench.alone import Sample, parse_metrics, reached
+from bench.ceilings import put_rate
+from bench.conditions import Benchmark, Conditions
+from bench.figures import (
     COLUMNS,
     Ceiling,
     Figure,
@@ -35,18 +32,21 @@ from services.plane.bench.figures import (
     report,
     table_row,
 )
-from services.plane.bench.growth import MOST_SLOPE, MOST_STEP, Growth, growth_figures, sizes_up_to
-from services.plane.bench.loaded_shard import LoadedShard
-from services.plane.bench.offered import Offered, percentile
-from services.plane.bench.passing_log import PassingLog
-from services.plane.bench.process_figures import session_cpu_seconds, session_peak_bytes
-from services.plane.bench.rule_cost import BUCKET_ID, SNAPSHOT_COUNTS, chain_of, flat_figures, judge_rates, questions
-from services.plane.bench.run import BENCHMARKS, run_benchmarks
-from services.plane.bench.shards import MODELLED, count_at, modelled_deletions, rate_together
-from services.plane.bench.shared_plane import Burst, pause_seconds
-from services.plane.bench.sizes import SizeError, Sizes
-from services.plane.bench.sustained import backlog_figure, offered_rate
-from services.plane.bench.tree_delete import tree_figures
+from bench.growth import MOST_SLOPE, MOST_STEP, Growth, growth_figures, sizes_up_to
+from bench.loaded_shard import LoadedShard
+from bench.offered import Offered, percentile
+from bench.passing_log import PassingLog
+from bench.process_figures import session_cpu_seconds, session_peak_bytes
+from bench.rule_cost import BUCKET_ID, SNAPSHOT_COUNTS, chain_of, flat_figures, judge_rates, questions
+from bench.run import BENCHMARKS, run_benchmarks
+from bench.shards import MODELLED, count_at, modelled_deletions, rate_together
+from bench.shared_plane import Burst, pause_seconds
+from bench.sizes import SizeError, Sizes
+from bench.sustained import backlog_figure, offered_rate
+from bench.tree_delete import tree_figures
+from schemas.codec import codec
+from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
+from services.log.clock import VirtualClock
 from services.plane.errors import StackError
 
 
@@ -211,8 +211,12 @@ def test_sizes_are_set_by_name() -> None:
 def test_what_is_no_size_is_refused_with_the_names_that_there_are(setting: str) -> None:
     with pytest.raises(SizeError, match="held-versions"):
         Sizes().with_settings([setting])
-    result = CliRunner().invoke(app, ["bench", "--only", "disk", "--size", setting])
+    result = CliRunner().invoke(app, ["--only", "disk", "--size", setting])
     assert result.exit_code == 2
+
+
+def test_an_option_that_would_be_ignored_is_refused() -> None:
+    assert CliRunner().invoke(app, ["--seconds", "2", "growth"]).exit_code == 2
 
 
 class _Sent(bulk.BulkProducer):
@@ -358,7 +362,7 @@ class TestGrowth:
 
     def test_every_operation_is_measured_and_the_outcome_is_the_exit_status(self, tmp_path: Path) -> None:
         file = tmp_path / "growth.json"
-        result = CliRunner().invoke(app, ["bench", "growth", "--max-keys", "400", "--json", str(file)])
+        result = CliRunner().invoke(app, ["growth", "--max-keys", "400", "--json", str(file)])
         assert result.exit_code == 0, result.output
         names = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
         of_a_key = {"put", "overwrite", "delete", "delete-with-files-on-disk", "claim", "finish"}
@@ -366,8 +370,8 @@ class TestGrowth:
 
     def test_a_bent_cost_fails_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         bent = Growth("explain", {100: 1.0, 1_000: 10.0})
-        monkeypatch.setattr("services.client.commands.bench.measure_growth", lambda *_: [bent])
-        result = CliRunner().invoke(app, ["bench", "growth"])
+        monkeypatch.setattr("bench.__main__.measure_growth", lambda *_: [bent])
+        result = CliRunner().invoke(app, ["growth"])
         assert result.exit_code == 1
         assert "Bent: explain" in result.output
 
@@ -441,7 +445,7 @@ def test_rows_run_in_their_own_order_however_they_are_named(monkeypatch: pytest.
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
-    result = CliRunner().invoke(app, ["bench", "--only", "speed"])
+    result = CliRunner().invoke(app, ["--only", "speed"])
     assert result.exit_code == 2
     assert "metadata-commands" in result.output
 
@@ -484,18 +488,18 @@ class TestCompare:
         files = tmp_path / "a.json", tmp_path / "b.json"
         for file, figures in zip(files, ([self.RATE, self.COST], [self.RATE]), strict=True):
             file.write_text(json.dumps(report(figures, {})))
-        outcome = CliRunner().invoke(app, ["bench", "compare", *map(str, files)])
+        outcome = CliRunner().invoke(app, ["compare", *map(str, files)])
         assert outcome.exit_code == 0
         assert "cost is in one of them only" in outcome.output
         assert "rate" in outcome.output
-        as_json = CliRunner().invoke(app, ["bench", "compare", *map(str, files), "--json"])
+        as_json = CliRunner().invoke(app, ["compare", *map(str, files), "--json"])
         assert [one["gain"] for one in json.loads(as_json.output)] == [1.0]
 
     @pytest.mark.parametrize("content", ["", "{}", '{"figures": [{"name": "x"}]}', "[]"])
     def test_another_file_is_refused(self, content: str, tmp_path: Path) -> None:
         file = tmp_path / "other.json"
         file.write_text(content)
-        outcome = CliRunner().invoke(app, ["bench", "compare", str(file), str(file)])
+        outcome = CliRunner().invoke(app, ["compare", str(file), str(file)])
         assert outcome.exit_code == 1
         assert f"{file} is no report" in outcome.output
 
@@ -506,7 +510,7 @@ class TestCompare:
             alone = [Figure("alone", 1.0, "s")] if value == 100 else []
             file.write_text(json.dumps(report([rate, *alone], {})))
         whole = tmp_path / "whole.json"
-        outcome = CliRunner().invoke(app, ["bench", "merge", *map(str, files), "--json", str(whole)])
+        outcome = CliRunner().invoke(app, ["merge", *map(str, files), "--json", str(whole)])
         assert outcome.exit_code == 0, outcome.output
         assert "1 row of 3 runs" in outcome.output
         (row,) = json.loads(whole.read_text())["figures"]
@@ -520,7 +524,7 @@ class TestCompare:
         file.write_text(json.dumps(reported(self.RATE)))
         other.write_text(json.dumps({**reported(self.RATE), "commit": "another"}))
         for runs, said in (([file], "two runs or more are wanted"), ([file, other], "runs of different commits")):
-            outcome = CliRunner().invoke(app, ["bench", "merge", *map(str, runs), "--json", str(tmp_path / "c.json")])
+            outcome = CliRunner().invoke(app, ["merge", *map(str, runs), "--json", str(tmp_path / "c.json")])
             assert outcome.exit_code == 1
             assert said in outcome.output
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.client.commands.session import Session
-from services.client.main import app
+from services.cli.main import app
+from services.cli.session import Session
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 

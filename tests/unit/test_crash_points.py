@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from schemas.records import CollectorState
-from services.client.replay import Replay
 from services.log.clock import SystemClock
 from services.log.kafka import FLUSH_SECONDS
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
+from services.workloads.replay import Replay
 from tests.chaos.counts import POINTS, Counts
 from tests.chaos.run import expected_lines, operate
 from tests.chaos.schedule import KILLED_IN_TURN, POINTS_OF_SERVICES, TWINNED, CutKind, FaultKind, draw_schedule

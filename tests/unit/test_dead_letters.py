@@ -34,7 +34,7 @@ from schemas.topics import (
     TOPICS,
     Topic,
 )
-from services.client.dead_letter_advice import advice_for
+from services.cli.operate.dead_letter_advice import advice_for
 from services.domain.authorization import SIGNED_FOR_MS
 from services.domain.dead_letters import (
     FIRST_TIME,

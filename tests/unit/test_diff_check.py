@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.client import history_run
-from services.client.diff_check import ChangedKeys, flattened, listed_difference
-from services.client.main import app
+from services.cli.main import app
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.workloads import history_run
+from services.workloads.judge.diff_check import ChangedKeys, flattened, listed_difference
 from tests.git_builder import build_repository, files
 
 BEFORE = {"a/one": "1", "a/two": "2", "same": "3", "b": "4", "gone": "5"}

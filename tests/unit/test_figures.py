@@ -26,7 +26,7 @@ from schemas.records import (
     Undelete,
 )
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN
-from services.client.commands.collector_lines import trip_words
+from services.cli.collector_lines import trip_words
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import ascending_death_key, cell_key, descending_death_key, garbage_key

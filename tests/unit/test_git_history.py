@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.client.git_command import GitError, GitRepository
-from services.client.git_history import GitHistory, choose_interval
-from services.client.namespace_model import is_valid_snapshot_name
-from services.client.workload import (
+from services.workloads.git_command import GitError, GitRepository
+from services.workloads.git_history import GitHistory, choose_interval
+from services.workloads.judge.namespace_model import is_valid_snapshot_name
+from services.workloads.workload import (
     CreateSnapshot,
     DeleteDirectory,
     DeleteKey,

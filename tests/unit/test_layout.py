@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted(path for folder in ("schemas", "services", "streaming") for path in (ROOT / folder).rglob("*.py"))
+PACKAGES = ("bench", "schemas", "services", "streaming")
+MODULES = sorted(path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py"))
 SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
 PURE_MODULES = {
     "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
@@ -34,22 +35,31 @@ def _imports(path: Path) -> set[str]:
 
 BASE = ("schemas", "services.domain")
 SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
+CLIENT = (*BASE, "services.log", "services.client")
+CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collector_lines", "output", "session")))
+WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
 ALLOWED = {
-    "services.client.main": ("schemas", "services", "streaming"),
-    "services.client.commands": ("schemas", "services", "streaming"),
+    "bench": PACKAGES,
+    "services.cli.store": (*CLI, "services.cli.store"),
+    "services.cli.collector": (*CLI, "services.cli.collector"),
+    "services.cli.operate": (*CLI, "services.cli.operate", "services.plane", "services.verifier"),
+    "services.cli.workloads": (*CLI, "services.cli.workloads", "services.plane", "services.workloads"),
+    "services.cli": ("schemas", "services"),
     "services.plane": ("schemas", "services", "streaming"),
-    "schemas": ("schemas",),
-    "services.domain": ("schemas.records", "services.domain"),
-    "services.storage": (*BASE, "services.storage"),
-    "services.log": (*BASE, "services.log"),
-    "services.verifier": (*BASE, "services.log", "services.verifier"),
-    "services.runtime": SHARED,
-    "streaming": (*BASE, "streaming"),
+    "services.workloads.judge": (*BASE, *WORK, "services.workloads.judge"),
+    "services.workloads": (*CLIENT, "services.workloads"),
     **{f"services.{service}": (*SHARED, f"services.{service}") for service in SERVICES},
-    "services.client": (*BASE, "services.log", "services.client"),
+    "services.runtime": SHARED,
+    "services.verifier": (*BASE, "services.log", "services.verifier"),
+    "services.client": CLIENT,
+    "services.log": (*BASE, "services.log"),
+    "services.storage": (*BASE, "services.storage"),
+    "streaming": (*BASE, "streaming"),
+    "services.domain": ("schemas.records", "services.domain"),
+    "schemas": ("schemas",),
 }
-"""By the beginning of a module's name, the first that fits, what it may import of the project. Two rooms may import
-everything: the plane, which puts the services together, and the commands of the client, which start it."""
+"""By the beginning of a module's name, the first that fits, what it may import of the project. Only the plane, which
+puts the services together, and the door of the command may import everything."""
 
 
 def _allowed(module: str) -> tuple[str, ...]:
@@ -58,7 +68,9 @@ def _allowed(module: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_imports_point_one_way(path: Path) -> None:
-    ours = {name for name in _imports(path) if name.split(".")[0] in ("schemas", "services", "streaming", "tests")}
+    ours = {
+        name for name in _imports(path) if name.split(".")[0] in ("bench", "schemas", "services", "streaming", "tests")
+    }
     allowed = _allowed(_name(path))
     wrong = sorted(name for name in ours if not any(name == one or name.startswith(f"{one}.") for one in allowed))
     assert not wrong, f"{_name(path)} may import {allowed} only"

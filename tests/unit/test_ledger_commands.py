@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from schemas.codec import codec
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS
-from services.client.commands.session import Session
-from services.client.main import app
+from services.cli.main import app
+from services.cli.session import Session
 from tests.unit.test_space_commands import CommandLine
 
 

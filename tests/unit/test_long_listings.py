@@ -14,14 +14,14 @@ from typer.testing import CliRunner, Result
 
 from schemas.answers import DiffJob, DiffStatus
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKeys, PutKey, VolumeRow
-from services.client import http_reads, http_space_reads, paging
-from services.client.commands.session import Session
-from services.client.diffs import diff
+from services.cli.main import app
+from services.cli.session import Session
 from services.client.errors import PlaneError
-from services.client.http_reads import HttpMetadataReads, HttpShard, HttpSnapshotReads
-from services.client.http_space_reads import HttpSpaceReads
-from services.client.main import app
 from services.client.plane import NamespaceCommand
+from services.client.tasks.diffs import diff
+from services.client.wire import http_reads, http_space_reads, paging
+from services.client.wire.http_reads import HttpMetadataReads, HttpShard, HttpSnapshotReads
+from services.client.wire.http_space_reads import HttpSpaceReads
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
 
@@ -147,7 +147,6 @@ def test_a_diff_that_ends_too_soon_is_an_error(client: InMemoryClient, monkeypat
         ("ledger", "list", "vol/tree", "--bucket-id", "7"),
         ("audit", "--repair-rows", "10"),
         ("audit", "--bucket", "vol/tree", "--shard", "0"),
-        ("bench", "--seconds", "2", "growth"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(words: tuple[str, ...], client: InMemoryClient) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.plane.bench.longest_apply import away_counts, quantile
+from bench.longest_apply import away_counts, quantile
 
 INFINITE = float("inf")
 PAGE = """

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from schemas.records import BucketLayout
-from services.client.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name
-from services.client.workload import (
+from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name
+from services.workloads.workload import (
     CreateBucket,
     CreateSnapshot,
     CreateVolume,

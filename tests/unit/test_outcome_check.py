@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from services.client.closing import Closing, choose_closing, closing_operations
-from services.client.generated_history import GeneratedHistory
-from services.client.git_check import GitTruth
-from services.client.git_history import GitHistory
-from services.client.namespace_model import is_valid_snapshot_name
-from services.client.outcome_check import (
+from services.workloads.closing import Closing, choose_closing, closing_operations
+from services.workloads.generated_history import GeneratedHistory
+from services.workloads.git_history import GitHistory
+from services.workloads.judge.git_check import GitTruth
+from services.workloads.judge.namespace_model import is_valid_snapshot_name
+from services.workloads.judge.outcome_check import (
     CheckResult,
     ListedKey,
     Listing,
@@ -19,7 +19,7 @@ from services.client.outcome_check import (
     VersionLedger,
     listing_of,
 )
-from services.client.workload import DeleteKey, Operation
+from services.workloads.workload import DeleteKey, Operation
 from tests.git_builder import FILE, LINK, SUBMODULE, Tree, build_repository, files
 
 

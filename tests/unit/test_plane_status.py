@@ -19,9 +19,12 @@ from schemas.records import (
     StopClaims,
 )
 from schemas.topics import METADATA_COMMANDS
-from services.client.commands.output import time_text
-from services.client.commands.status import MOST_HELD_BACK, collector_fields
-from services.client.plane_status import (
+from services.cli.operate.status import MOST_HELD_BACK, collector_fields
+from services.cli.output import time_text
+from services.metadata import http_api
+from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory_client import InMemoryClient
+from services.plane.status import (
     Backlog,
     HeldBack,
     Reported,
@@ -33,9 +36,6 @@ from services.client.plane_status import (
     process_status,
     throughput,
 )
-from services.metadata import http_api
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
 from tests.contract.test_http_reads import serving
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.client.main import app
+from services.cli.main import app
 from services.metadata import changed_rows
 
 OPERATIONS: list[dict[str, Any]] = [

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from services.client.replay import Replay
-from services.client.workload import parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.replay import Replay
+from services.workloads.workload import parse_line
 from tests.retention_workload import CHAIN, HELD_BYTES, LINES, OPERATIONS
 from tests.unit.test_retention_rules import CASES, INFINITE, Case
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from services.client.commands.durations import duration_ms, duration_text
+from services.cli.amounts import duration_ms, duration_text
 from tests.unit.test_command_line import CommandLine
 
 

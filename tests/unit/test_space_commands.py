@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from schemas.records import Settle
 from schemas.space_answers import VersionStage
-from services.client.commands.explain import goes_when
-from services.client.commands.session import Session
-from services.client.commands.sizes import parse_size
-from services.client.main import app
+from services.cli.amounts import parse_size
+from services.cli.collector.explain import goes_when
+from services.cli.main import app
+from services.cli.session import Session
 from services.domain.table_keys import local_id
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient

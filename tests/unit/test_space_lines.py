@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from services.client.replay import Replay
-from services.client.workload import parse_line
 from services.plane.in_memory import InMemoryPlane
 from services.plane.in_memory_client import InMemoryClient
+from services.workloads.replay import Replay
+from services.workloads.workload import parse_line
 
 PLACE = {"volume": "v", "bucket": "b"}
 START = [

@@ -22,7 +22,7 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, NUMBERED, SCM_COMMANDS
-from services.client.commands.recovery import _rebuild_and_compare
+from services.cli.operate.recovery import _rebuild_and_compare
 from services.domain.errors import InvariantError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.records import BucketLayout
-from services.client.workload import (
+from services.workloads.workload import (
     CreateBucket,
     CreateSnapshot,
     CreateVolume,

@@ -1,0 +1,145 @@
+"""One service as a process of its own, with nothing beside it but the broker; watched by its own metrics."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from bench.conditions import Conditions
+from schemas.topics import TOPICS
+from services.plane.broker import EmbeddedBroker
+from services.plane.broker_topics import create_topics
+from services.plane.errors import StackError
+from services.plane.ports import HOST, free_ports
+from services.plane.processes import ChildProcess
+from services.plane.stack import TOPIC_SETTINGS
+from services.plane.stack_settings import PlaneSettings, child_command, child_environment
+
+POLL_SECONDS = 0.1
+ANSWER_SECONDS = 10.0
+STALLED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a process had done at a moment."""
+
+    at_seconds: float
+    count: float
+    cpu_seconds: float
+
+
+@contextmanager
+def bench_broker(conditions: Conditions, name: str, shards: int = 1) -> Iterator[EmbeddedBroker]:
+    """A broker with the plane's topics, all empty."""
+    conditions.say(f"{name}: starting a broker")
+    with EmbeddedBroker(conditions.scratch("broker"), java=conditions.java()) as broker:
+        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, shards)
+        yield broker
+
+
+class ServiceAlone:
+    """A service of the plane, started over a broker."""
+
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        broker: EmbeddedBroker,
+        conditions: Conditions,
+        shards: int = 1,
+        only_shard: int | None = None,
+    ) -> None:
+        """``only_shard`` leaves the other shards to other processes."""
+        plane = PlaneSettings(home, broker.bootstrap_servers, shards, conditions.java())
+        self.name = name
+        self.url = f"http://{HOST}:{free_ports(1)[0]}"
+        port = int(self.url.rpartition(":")[2])
+        only = {} if only_shard is None else {"DEEPCLEAN_SHARDS": str(only_shard)}
+        self._child = ChildProcess(
+            name,
+            child_command(name, plane, port),
+            {**os.environ, **child_environment(name, plane, port), **only},
+            home / "logs" / f"{name}.log",
+            f"{self.url}/readyz",
+        )
+        self._http = httpx.Client(timeout=ANSWER_SECONDS, trust_env=False)
+
+    def __enter__(self) -> ServiceAlone:
+        self._child.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+        self._child.stop()
+
+    def await_ready(self) -> None:
+        """Wait until it has caught up with its inputs."""
+        self._child.await_ready()
+
+    def require_running(self) -> None:
+        """Raise StackError when it has ended."""
+        self._child.require_running()
+
+    def metrics(self) -> dict[str, float]:
+        """Its metrics, each by its name with labels; none while it starts."""
+        self.require_running()
+        try:
+            return parse_metrics(self._http.get(f"{self.url}/metrics").text)
+        except httpx.HTTPError:
+            return {}
+
+    def applied(self, topic: str, shard: int = 0) -> Sample | None:
+        """How many messages of a topic it has applied; None while it starts."""
+        asked = time.perf_counter()
+        metrics = self.metrics()
+        name = f'deepclean_messages_applied_total{{service="{self.name}",shard="{shard}",topic="{topic}"}}'
+        if name not in metrics:
+            return None
+        at_seconds = (asked + time.perf_counter()) / 2
+        return Sample(at_seconds, metrics[name], metrics["process_cpu_seconds_total"])
+
+    def watch(self, topic: str, until: int, on_sample: Callable[[float], None], shard: int = 0) -> list[Sample]:
+        """Samples until so many messages of a topic are applied; raises StackError when it stands still."""
+        pause, samples = threading.Event(), list[Sample]()
+        moved = time.monotonic()
+        while not samples or samples[-1].count < until:
+            sample = self.applied(topic, shard)
+            if sample is not None:
+                if not samples or sample.count > samples[-1].count:
+                    moved = time.monotonic()
+                samples.append(sample)
+                on_sample(sample.count)
+            if time.monotonic() - moved > STALLED_SECONDS:
+                raise StackError(f"{self.name} has not gone on for {STALLED_SECONDS:g} seconds: {self._child.log_file}")
+            pause.wait(POLL_SECONDS)
+        return samples
+
+
+def parse_metrics(text: str) -> dict[str, float]:
+    """The samples of a page of metrics."""
+    lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def reached(samples: list[Sample], count: float) -> Sample:
+    """The moment at which a count was passed, between two samples on a straight line."""
+    before = samples[0]
+    for sample in samples:
+        if sample.count >= count:
+            grown = sample.count - before.count
+            share = (count - before.count) / grown if grown > 0 and count > before.count else 0.0
+            return Sample(
+                before.at_seconds + share * (sample.at_seconds - before.at_seconds),
+                count,
+                before.cpu_seconds + share * (sample.cpu_seconds - before.cpu_seconds),
+            )
+        before = sample
+    raise ValueError(f"{count} was never reached")

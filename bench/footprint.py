@@ -1,0 +1,79 @@
+"""What millions of held versions take: memory of the processes, and room on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.conditions import Conditions
+from bench.figures import Figure, Target
+from bench.held_versions import plane_with_held_versions
+from bench.process_figures import session_peak_bytes
+from services.plane.shard_databases import database_directory
+from services.plane.stack_settings import SERVICES, STREAMING
+from services.storage.rocks_backups import DATABASE
+
+MEMORY, DISK = "memory", "disk"
+MEGABYTE = 1_000_000
+SERVICE_MEMORY = Target(300, is_upper=True)
+SPARK_MEMORY = Target(2_000, is_upper=True)
+PER_VERSION = Target(400, is_upper=True)
+
+
+def measure_memory(conditions: Conditions) -> Sequence[Figure]:
+    """The most memory that each process ever had resident, when 1,000 snapshots hold 10 million versions.
+
+    Of a plane that has lived through all of it: every version was put, overwritten, told and judged since its start.
+    Spark is driver and executor in one JVM, with the Python process that started it.
+    """
+    plane, held = plane_with_held_versions(conditions)
+    details = {"versions": float(held.versions), "snapshots": float(held.snapshots), "made_in_seconds": held.seconds}
+    ids = plane.process_ids()
+    return [
+        Figure(
+            f"{MEMORY}/{name}",
+            session_peak_bytes(ids[name]) / MEGABYTE,
+            "MB",
+            SPARK_MEMORY if name == STREAMING else SERVICE_MEMORY,
+            None,
+            details,
+        )
+        for name in (*SERVICES, STREAMING)
+    ]
+
+
+def measure_disk(conditions: Conditions) -> Sequence[Figure]:
+    """Bytes on disk for each held version in all services' databases, and what a checkpoint costs beside them.
+
+    Everything in the databases is counted, write-ahead logs and live keys (one to a hundred held versions) as well. A
+    checkpoint shares its files with the database until compaction has rewritten them: its cost is what only
+    checkpoints still have, by snapshot, after a tenth of the keys was overwritten between each two.
+    """
+    plane, held = plane_with_held_versions(conditions)
+    databases, checkpoints, apart = dict[str, int](), 0, set[int]()
+    for service in SERVICES:
+        directory = database_directory(plane.stack.home, service, 0)
+        own = dict(_files(directory / DATABASE))
+        databases[service] = sum(own.values())
+        only = {inode: size for inode, size in _files(directory / "checkpoints") if inode not in own}
+        checkpoints += sum(only.values())
+        apart |= only.keys()
+    versions, snapshots = max(1, held.versions), max(1, held.snapshots)
+    details = {f"{service}_bytes": size / versions for service, size in databases.items()}
+    beside = {"snapshots": float(snapshots), "files": float(len(apart)), "all_megabytes": checkpoints / MEGABYTE}
+    return [
+        Figure(f"{DISK}/held-version", sum(databases.values()) / versions, "bytes", PER_VERSION, None, details),
+        Figure(f"{DISK}/checkpoint", checkpoints / snapshots, "bytes", None, None, beside),
+    ]
+
+
+def _files(directory: Path) -> Iterator[tuple[int, int]]:
+    """Inode and size of every file below a directory; what compaction removes meanwhile is left out."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                status = os.stat(os.path.join(parent, name))  # noqa: PTH116, PTH118  a hundred thousand files
+            except FileNotFoundError:
+                continue
+            yield status.st_ino, status.st_size

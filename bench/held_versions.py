@@ -1,0 +1,67 @@
+"""A bucket whose snapshots hold millions of deleted versions, made on the running plane.
+
+A hundred thousand keys are overwritten again and again, ten thousand or so between two snapshots, each at most once:
+so every version that is overwritten was seen by at least one snapshot, and most by a handful, as lifetimes differ. Half
+way one snapshot is taken of a large number of keys more, which are deleted before the next: it holds them alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+
+from bench.bulk import KEY_BYTES, VOLUME, flat_deletes, flat_name, flat_puts
+from bench.conditions import Conditions
+from bench.shared_plane import HeldVersions, SharedPlane, shared_plane
+from schemas.records import PutKey
+from services.client.plane import NamespaceCommand
+
+NAME = "held-versions"
+KEYS_OVERWRITTEN_AT_ONCE = 10
+"""In how many parts the keys are overwritten between two snapshots, one of them each time."""
+ALONE_FROM = 500_000_000
+"""First number of the keys that one snapshot holds alone."""
+ALONE = "snapshot-alone"
+
+
+def plane_with_held_versions(conditions: Conditions) -> tuple[SharedPlane, HeldVersions]:
+    """A plane of its own, filled once: all rows about held versions share it.
+
+    It is filled through Kafka, by commands, since what its processes keep of it in memory and on disk is what rows ask
+    for; the plane does all its work meanwhile.
+    """
+    plane = shared_plane(conditions, is_for_held=True)
+    if plane.held is None:
+        plane.held = _fill(conditions, plane)
+    return plane, plane.held
+
+
+def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
+    sizes = conditions.sizes
+    bucket, started = plane.make_bucket(NAME), time.monotonic()
+    at_once = max(1, (sizes.held_versions - sizes.alone_versions) // sizes.held_snapshots)
+    keys = at_once * KEYS_OVERWRITTEN_AT_ONCE
+    plane.send(flat_puts(bucket, keys))
+    random = Random(keys)  # noqa: S311  the same at each run
+    for number in range(sizes.held_snapshots - 1):
+        conditions.say(f"{NAME}: {number * at_once:,} of {sizes.held_versions:,} versions held")
+        if number == sizes.held_snapshots // 2:
+            plane.send(flat_puts(bucket, sizes.alone_versions, ALONE_FROM))
+            plane.snapshot(bucket, ALONE)
+            plane.send(flat_deletes(bucket, sizes.alone_versions, ALONE_FROM))
+        plane.snapshot(bucket, snapshot_name(number))
+        plane.send(_overwrites(bucket, random.sample(range(keys), at_once)))
+    plane.settle(NAME)
+    versions = (sizes.held_snapshots - 1) * at_once + sizes.alone_versions
+    seconds = time.monotonic() - started
+    return HeldVersions(bucket, versions, sizes.held_snapshots, keys, sizes.alone_versions, seconds)
+
+
+def snapshot_name(number: int) -> str:
+    """The name of one of them, in the order in which they are taken; all but one have such a name."""
+    return f"snapshot-{number:05}"
+
+
+def _overwrites(bucket: str, numbers: list[int]) -> Iterator[NamespaceCommand]:
+    return (PutKey(VOLUME, bucket, flat_name(number), KEY_BYTES) for number in numbers)

@@ -1,0 +1,139 @@
+"""metadata's own loop over a database on disk and a log in memory: a shard that is filled as fast as it applies.
+
+What it writes is as durable as in production (write-ahead log, synced). Only Kafka is left out, and with it all other
+services: for rows about metadata's own tables and rules, which would else wait for a broker ten million times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from io import RawIOBase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bench.bulk import VOLUME, CommandMaker, made_places
+from bench.passing_log import PassingLog
+from schemas.codec import codec
+from schemas.records import BucketLayout, DropSnapshot, MetadataCommand, TakeSnapshot
+from schemas.topics import METADATA_COMMANDS, Topic
+from services.client.plane import NamespaceCommand
+from services.log.clock import VirtualClock
+from services.metadata.after_write import remove_unneeded
+from services.metadata.service import MetadataService
+from services.metadata.tables import CHECKPOINTED
+from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.storage.rocks import RocksStore
+from services.storage.rocks_options import RocksOptions
+from services.storage.tables import TablesReader
+
+COMMANDS_AT_ONCE = 20_000
+READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class LoadedShard:
+    """One shard of metadata in this process. What it says is kept until the next commands, and then forgotten.
+
+    What it looks up it looks up in the thread that calls it, so that this thread's processor time is what it costs.
+    """
+
+    directory: Path
+    store: RocksStore = field(init=False)
+    _service: MetadataService = field(init=False, default_factory=MetadataService)
+    _log: PassingLog = field(init=False)
+    _runner: Runner = field(init=False)
+    _maker: CommandMaker = field(init=False, default_factory=CommandMaker)
+
+    def __post_init__(self) -> None:
+        clock = VirtualClock()
+        self._log = PassingLog(METADATA_COMMANDS.name, 0, clock)
+        tables, options = (*MetadataService.tables, *RUNTIME_TABLES), RocksOptions(is_looking_up_beside=False)
+        self.store = RocksStore(self.directory / "db", tables, CHECKPOINTED, options)
+        after_write = partial(remove_unneeded, self._service, self.store)
+        self._runner = Runner(self._service, 0, self.store, self._log, clock, after_write=after_write)
+
+    @property
+    def tables(self) -> TablesReader:
+        """What is written."""
+        return TablesReader(self.store)
+
+    def make_bucket(self, bucket: str, layout: BucketLayout) -> None:
+        """Make the volume of the measurements, unless it is there, and a bucket in it."""
+        self.apply(iter(made_places({bucket: layout})))
+
+    def load(self, commands: Iterator[NamespaceCommand]) -> Iterator[int]:
+        """Apply very many commands, and say now and then how many are done."""
+        done = 0
+        while chunk := list(islice(commands, COMMANDS_AT_ONCE)):
+            self.apply(iter(chunk))
+            done += len(chunk)
+            yield done
+
+    def apply(self, commands: Iterator[NamespaceCommand]) -> None:
+        """Apply commands of a client."""
+        self.append(commands)
+        self.step()
+
+    def append(self, commands: Iterator[NamespaceCommand]) -> None:
+        """Put commands of a client into the log, to be applied by ``step``: what is timed is then nothing else."""
+        encoder = codec(MetadataCommand)
+        for body in self._maker.encoded(commands):
+            self._log.append(body, encoder.fingerprint)
+
+    def append_from(self, sender: str, bodies: Sequence[Any]) -> None:
+        """Put commands of a service into the log."""
+        encoder = codec(MetadataCommand)
+        for body in bodies:
+            command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
+            self._log.append(encoder.encode(command), encoder.fingerprint)
+
+    def snapshot(self, snapshot_id: str, bucket: str) -> None:
+        """Take a snapshot."""
+        self.append_from("snapshots", [TakeSnapshot(VOLUME, bucket, snapshot_id)])
+        self.step()
+
+    def drop(self, snapshot_id: str) -> None:
+        """Drop a snapshot."""
+        self.append_from("snapshots", [DropSnapshot(snapshot_id)])
+        self.step()
+
+    def step(self) -> None:
+        """Apply all that is in the log; the messages of those before are forgotten."""
+        self._log.said.partitions.clear()
+        while self._runner.step():
+            pass
+
+    def read_files(self) -> None:
+        """Read the database's files once: the machine then has them in memory."""
+        for file in self._open_files():
+            while file.read(READ_BYTES):
+                pass
+
+    def forget_files(self) -> None:
+        """Have the machine drop the database's files from its memory: what RocksDB's own cache lacks is then on disk.
+
+        A file system without a disk (tmpfs) keeps them; any other one keeps what is not synced yet.
+        """
+        for file in self._open_files():
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _open_files(self) -> Iterator[RawIOBase]:
+        """Its SST files, but for those that compaction takes away meanwhile."""
+        for path in sorted((self.directory / "db").glob("*.sst")):
+            with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+                yield file
+
+    def said(self, topic: Topic) -> Iterator[Any]:
+        """What the last step has published on a topic."""
+        for record in self._log.said.records(topic.name, 0):
+            yield codec(topic.record).decode_message(record.value, record.fingerprint)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._runner.close()
+        self.store.close()

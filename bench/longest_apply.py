@@ -1,0 +1,121 @@
+"""How long metadata is away from its log while it has all at once to do."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+import httpx
+
+from bench.alone import parse_metrics
+from bench.bulk import KEY_BYTES, VOLUME, flat_name
+from bench.conditions import Conditions
+from bench.figures import Figure, Target
+from bench.held_versions import ALONE, plane_with_held_versions, snapshot_name
+from bench.offered import writing
+from bench.shared_plane import HeldVersions, SharedPlane
+from schemas.records import DeleteSnapshot, PutKey
+from services.client.plane import NamespaceCommand
+from services.plane.errors import StackError
+from services.runtime.metrics import AWAY_METRIC
+
+NAME = "longest-apply"
+DROPS_PER_SECOND, LEAST_DROPS = 2, 3
+DROPPED_SHARE = 4
+"""One in so many snapshots is dropped at most: in a longer run there are longer pauses."""
+ANSWER_SECONDS = 10.0
+QUARTER = Target(250, is_upper=True)
+_UP_TO = re.compile(r'le="([^"]+)"')
+Counts = Mapping[float, float]
+"""How many times it was away for at most so many seconds."""
+
+
+def measure_longest_apply(conditions: Conditions) -> Sequence[Figure]:
+    """Milliseconds that metadata is away from its log, all but one time in a thousand, amid writers, drops and sweeps.
+
+    The whole plane runs, and its bucket holds 10 million versions in 1,000 snapshots. Keys of that bucket are
+    overwritten, 2,000 a second, while its snapshots are dropped, two a second at most: first the one that alone holds a
+    million versions, if it is there, then others in the order in which they were taken. Each lets some versions go, so
+    that sweeps, claims and finishes run beside. metadata's histogram of the times from one look into its log until it
+    is back there is read before and after all is freed. Between two bounds of the histogram a straight line is drawn;
+    the longest time is given by the bound above it.
+    """
+    plane, held = plane_with_held_versions(conditions)
+    drops = min(conditions.count(DROPS_PER_SECOND, at_least=LEAST_DROPS), held.snapshots // DROPPED_SHARE)
+    names = [ALONE, *(snapshot_name(number) for number in range(drops))]
+    before, swept = away_counts(_metrics(plane, "metadata")), _swept(plane)
+    bodies, pause = plane.maker.encoded(_overwrites(held)), threading.Event()
+    started, pace_seconds = time.perf_counter(), max(1 / DROPS_PER_SECOND, conditions.seconds / len(names))
+    with writing(plane.stack.address.bootstrap_servers, bodies, conditions.sizes.offered_per_second) as offered:
+        for number, name in enumerate(names):
+            conditions.say(f"{NAME}: {number} of {len(names)} snapshots dropped")
+            pause.wait(max(0.0, started + number * pace_seconds - time.perf_counter()))
+            _drop(plane, held.bucket, name)
+    plane.settle(NAME)
+    away = away_counts(_metrics(plane, "metadata"))
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in away.items()}
+    details = {
+        "p50_ms": 1_000 * quantile(counts, 0.5),
+        "p99_ms": 1_000 * quantile(counts, 0.99),
+        "max_ms_at_most": 1_000 * quantile(counts, 1.0),
+        "times": max(counts.values()),
+        "versions": float(held.versions),
+        "snapshots": float(held.snapshots),
+        "drops": float(len(names)),
+        "sweeps": _swept(plane) - swept,
+        "overwrites": float(offered.count),
+        "seconds": time.perf_counter() - started,
+    }
+    return [Figure(NAME, 1_000 * quantile(counts, 0.999), "ms", QUARTER, None, details)]
+
+
+def _overwrites(held: HeldVersions) -> Iterator[NamespaceCommand]:
+    random = Random(held.keys)  # noqa: S311  the same at each run
+    while True:
+        yield PutKey(VOLUME, held.bucket, flat_name(random.randrange(held.keys)), KEY_BYTES)
+
+
+def _drop(plane: SharedPlane, bucket: str, name: str) -> None:
+    """Drop a snapshot; one that another row has dropped is gone already."""
+    reply = plane.client.request(0, DeleteSnapshot(VOLUME, bucket, name))
+    if reply.error and name != ALONE:
+        raise StackError(f"A snapshot could not be dropped ({reply.error}: {reply.message}).")
+
+
+def _metrics(plane: SharedPlane, service: str) -> str:
+    return httpx.get(f"{plane.stack.url(service)}/metrics", timeout=ANSWER_SECONDS, trust_env=False).text
+
+
+def _swept(plane: SharedPlane) -> float:
+    """How many sweeps have ended so far."""
+    lines = _metrics(plane, "key_deletion").splitlines()
+    return sum(
+        float(line.rpartition(" ")[2]) for line in lines if line.startswith("deepclean_key_deletion_sweeps_total")
+    )
+
+
+def away_counts(page: str) -> Counts:
+    """The histogram of a page of metrics, over all shards."""
+    counts: dict[float, float] = {}
+    for name, value in parse_metrics(page).items():
+        bound = _UP_TO.search(name)
+        if name.startswith(f"{AWAY_METRIC}_bucket{{") and bound is not None:
+            counts[float(bound[1])] = counts.get(float(bound[1]), 0.0) + value
+    return counts
+
+
+def quantile(counts: Counts, share: float) -> float:
+    """The time that such a share of all does not exceed: on a straight line between two bounds, or infinite."""
+    bounds = sorted(counts)
+    wanted = share * counts[bounds[-1]] if bounds else 0.0
+    below, until = 0.0, 0.0
+    for bound in bounds:
+        here = counts[bound]
+        if here >= wanted and here > until:
+            part = (wanted - until) / (here - until)
+            return bound if bound == float("inf") else below + part * (bound - below)
+        below, until = bound, here
+    return 0.0

@@ -1,0 +1,90 @@
+"""All measurements by name, run one after the other in a scratch directory.
+
+It is removed at the end; only when something did not start or did not go on is it kept, with the logs that say why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.ceilings import measure_ceilings
+from bench.conditions import Benchmark, Conditions
+from bench.deletions import measure_deletions
+from bench.diff import measure_diff
+from bench.drops import measure_drops
+from bench.figures import Figure
+from bench.footprint import measure_disk, measure_memory
+from bench.latency import measure_latency
+from bench.longest_apply import measure_longest_apply
+from bench.metadata_commands import measure_metadata_commands
+from bench.rule_cost import measure_rule_cost
+from bench.rule_lookup import measure_rule_lookup
+from bench.shards import measure_shards
+from bench.sizes import Sizes
+from bench.snapshot_time import measure_snapshot_among_many, measure_snapshot_time
+from bench.space_reads import measure_explain, measure_what_if
+from bench.sustained import measure_sustained, measure_sustained_bulk
+from bench.tree_delete import measure_tree_delete
+from bench.verdicts import measure_verdicts
+from services.plane.errors import StackError
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("ceilings", measure_ceilings),
+        Benchmark("metadata-commands", measure_metadata_commands),
+        Benchmark("verdicts", measure_verdicts),
+        Benchmark("rule-cost", measure_rule_cost),
+        Benchmark("rule-lookup", measure_rule_lookup),
+        Benchmark("snapshot-time", measure_snapshot_time),
+        Benchmark("diff", measure_diff),
+        # Before the plane that the others share, which would run beside its processes.
+        Benchmark("shards", measure_shards),
+        Benchmark("deletions", measure_deletions),
+        Benchmark("latency", measure_latency),
+        Benchmark("sustained", measure_sustained),
+        Benchmark("sustained-bulk", measure_sustained_bulk),
+        Benchmark("tree-delete", measure_tree_delete),
+        # Rows about millions of held versions: the first of them makes them, the last two let some go.
+        Benchmark("memory", measure_memory),
+        Benchmark("disk", measure_disk),
+        Benchmark("what-if", measure_what_if),
+        Benchmark("explain", measure_explain),
+        Benchmark("snapshot-among-many", measure_snapshot_among_many),
+        Benchmark("drop", measure_drops),
+        Benchmark("longest-apply", measure_longest_apply),
+    )
+}
+
+
+def run_benchmarks(
+    names: Sequence[str], seconds: float, say: Callable[[str], None], sizes: Sizes | None = None
+) -> Iterator[Figure]:
+    """Measure, and hand out the figures of each as soon as it is done; whatever was started is stopped.
+
+    In the order of ``BENCHMARKS``, however they are named: the last of those that share something lets it go.
+    """
+    with prepared(seconds, say, sizes or Sizes()) as conditions:
+        for benchmark in BENCHMARKS.values():
+            if benchmark.name in names:
+                yield from benchmark.measure(conditions)
+
+
+@contextmanager
+def prepared(seconds: float, say: Callable[[str], None], sizes: Sizes) -> Iterator[Conditions]:
+    """The conditions of a run in a scratch directory."""
+    directory = Path(tempfile.mkdtemp(prefix="deepclean-bench-"))
+    conditions, is_kept = Conditions(directory, seconds, sizes, say=say), False
+    try:
+        yield conditions
+    except StackError:
+        is_kept = True
+        raise
+    finally:
+        conditions.close()
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)

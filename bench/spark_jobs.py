@@ -1,0 +1,188 @@
+"""The measurements within Spark, each run as ``python -m bench.spark_jobs NAME OPTIONS``.
+
+Prints its outcome as JSON on the last line of standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.functions import col, lit
+
+from bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
+from services.domain.chain_view import ChainView
+from streaming.metrics import ReclaimMetrics
+from streaming.outcome import BatchOutcome
+from streaming.reclaim import ReclaimJob, ReclaimOptions
+from streaming.rule import CHAIN_COLUMNS, verdict
+from streaming.session import SessionOptions, spark_session
+from streaming.view_table import ViewTable
+
+WARM_ROUNDS = 1
+RULE_ROUNDS = 5
+STALLED_SECONDS = 300.0
+
+
+class _BatchTimes(ReclaimMetrics):
+    """Notes when each batch of the job was done, and how much it held."""
+
+    def __init__(self) -> None:
+        super().__init__(CollectorRegistry())
+        self.changed = threading.Condition()
+        self.ends: list[tuple[float, int]] = []
+
+    def batch_judged(self, outcome: BatchOutcome, seconds: float) -> None:
+        """A batch is done."""
+        super().batch_judged(outcome, seconds)
+        with self.changed:
+            self.ends.append((time.perf_counter(), outcome.entries))
+            self.changed.notify_all()
+
+
+def measure_verdicts(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    """Rates of the reclaim job and of a bare copy over the same entries, in turns; the first of each only warms up."""
+    directory, rates = Path(options["directory"]), {"judged": list[float](), "copied": list[float]()}
+    for number in range(options["rounds"] + WARM_ROUNDS):
+        judged = _judged_rate(session, options, directory / f"judge-{number}")
+        copied = _copied_rate(session, options, directory / f"copy-{number}")
+        if number >= WARM_ROUNDS:
+            rates["judged"].append(judged)
+            rates["copied"].append(copied)
+    return rates
+
+
+def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
+    """Entries a second, from the end of the first batch to the end of the last."""
+    times = _BatchTimes()
+    per_batch: int = options["messages_per_batch"]
+    job = ReclaimJob(
+        session,
+        ReclaimOptions(options["bootstrap_servers"], 1, checkpoint, max_messages_per_batch=per_batch),
+        times,
+    )
+    job.start()
+    try:
+        with times.changed:
+            is_done = times.changed.wait_for(
+                lambda: sum(n for _, n in times.ends) >= options["entries"], STALLED_SECONDS
+            )
+    finally:
+        job.stop()
+        job.close()
+    if not is_done:
+        raise TimeoutError(f"the job judged {times.ends} and then stood still")
+    return _rate(times.ends)
+
+
+def _copied_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
+    """The same for a query that sends every message on as it is, where each entry is a message of its own."""
+    ends: list[tuple[float, int]] = []
+    changed = threading.Condition()
+    per_batch: int = options["entries_per_batch"]
+
+    def copy(batch: DataFrame, _: int) -> None:
+        sent = batch.select("partition", "value", "headers", lit(options["copy_topic"]).alias("topic")).write.format(
+            "kafka"
+        )
+        sent.mode("append").option("kafka.bootstrap.servers", options["bootstrap_servers"]).save()
+        with changed:
+            ends.append((time.perf_counter(), per_batch))
+            changed.notify_all()
+
+    source = {
+        "kafka.bootstrap.servers": options["bootstrap_servers"],
+        "subscribe": options["entry_topic"],
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(per_batch),
+        "kafka.fetch.max.wait.ms": "10",
+    }
+    entries = session.readStream.format("kafka").options(**source).load()
+    query = entries.writeStream.foreachBatch(copy).option("checkpointLocation", str(checkpoint)).start()
+    try:
+        with changed:
+            is_done = changed.wait_for(lambda: len(ends) * per_batch >= options["entries"], STALLED_SECONDS)
+    finally:
+        query.stop()
+    if not is_done:
+        raise TimeoutError(f"the copy made {len(ends)} batches and then stood still")
+    return _rate(ends)
+
+
+def _rate(ends: list[tuple[float, int]]) -> float:
+    (first, _), *others = ends
+    return sum(entries for _, entries in others) / (others[-1][0] - first)
+
+
+def measure_rule(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    """Verdicts a second of the column alone, by number of snapshots."""
+    plans = {count: _judged_rows(session, count, options["rows"]) for count in options["snapshot_counts"]}
+    measured: dict[int, list[float]] = {count: [] for count in plans}
+    for number in range(RULE_ROUNDS + WARM_ROUNDS):
+        for count, plan in plans.items():
+            started = time.perf_counter()
+            plan.write.format("noop").mode("overwrite").save()
+            if number >= WARM_ROUNDS:
+                measured[count].append(options["rows"] / (time.perf_counter() - started))
+    return {"rates": {count: median(rates) for count, rates in measured.items()}}
+
+
+def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
+    table = ViewTable(session)
+    view = functions.broadcast(table.frame([chain_of(snapshots)], {(0, BUCKET_ID)}))
+    before = functions.pmod(functions.hash("id"), lit(snapshots + 1)).cast("long")
+    made = session.range(rows).select(lit(0).alias("shard"), lit(BUCKET_ID).cast("long").alias("bucket_id"), "id")
+    deaths = made.withColumn("before", before).withColumn(
+        "death", col("before") * TXNS_PER_SNAPSHOT + TXNS_PER_SNAPSHOT // 2 + col("id") % (TXNS_PER_SNAPSHOT // 2)
+    )
+    births = functions.greatest(lit(1), col("death") - TXNS_PER_SNAPSHOT // 4 - col("id") % 2 * TXNS_PER_SNAPSHOT)
+    joined = deaths.withColumn("birth", births).join(view, ["shard", "bucket_id"], "left")
+    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
+    return joined.select("id", judged.alias("verdict"))
+
+
+def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    """Verdicts a second of the column alone over entries of a file, each many times over: the median of some rounds."""
+    view, bucket_id = ChainView(), options["bucket_id"]
+    for number, txn in enumerate(options["snapshot_txns"], start=1):
+        view.take(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
+    cells = functions.broadcast(ViewTable(session).frame([view], {(0, bucket_id)}))
+    columns = "bucket_id long, birth long, death long, before long"
+    entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()
+    copied = session.range(options["copies"]).crossJoin(functions.broadcast(entries))
+    joined = copied.join(cells, ["shard", "bucket_id"], "left")
+    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
+    plan, rows, rates = joined.select("id", judged.alias("verdict")), options["entries"] * options["copies"], []
+    for number in range(RULE_ROUNDS + WARM_ROUNDS):
+        started = time.perf_counter()
+        plan.write.format("noop").mode("overwrite").save()
+        if number >= WARM_ROUNDS:
+            rates.append(rows / (time.perf_counter() - started))
+    return {"rate": median(rates)}
+
+
+JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
+    "verdicts": measure_verdicts,
+    "rule": measure_rule,
+    "lifetimes": measure_lifetimes,
+}
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    job, options = sys.argv[1], json.loads(sys.argv[2])
+    with spark_session(SessionOptions(Path(options["jars_directory"]), name=f"deepclean-bench-{job}")) as session:
+        print(json.dumps(JOBS[job](session, options)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Whether the plane keeps up with deletions for as long as the run lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from bench.bulk import KEYS_AT_ONCE, flat_bulk_deletes, flat_deletes, flat_puts
+from bench.ceilings import slowest
+from bench.conditions import Conditions
+from bench.deletions import KEYS_PER_SECOND
+from bench.figures import Ceiling, Figure, Target
+from bench.offered import Offered
+from bench.shared_plane import DeletesOf, SharedPlane, shared_plane
+
+NAME = "sustained"
+BULK_NAME = "sustained-bulk"
+LOAD = 0.9
+"""What is offered, of what the plane does in a burst that is well below the target."""
+NEAR = 0.95
+"""Of the target: a burst of seconds begins and ends with a wait for Spark's next batch, which a long run does not."""
+BEYOND = 1.01
+"""What is offered, of the target, where a burst comes near it: the last ones are freed after the last was sent."""
+PUT_AT_ONCE = 200_000
+RATE = Target(20_000)
+BOUNDED = Target(1.2, is_of_ratio=True, is_upper=True)
+"""Of medians. A backlog that grows as it began comes to 1.67."""
+_THIRDS = ("first", "middle", "last")
+Backlog = list[tuple[float, int]]
+"""Seconds since the start, and deletions sent but not freed then."""
+
+
+def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
+    """Deletions a second freed for the whole run (``--seconds 300`` for five minutes), and whether a backlog grows.
+
+    The whole plane runs. First a burst tells how fast it frees. Then deletes of keys put before are offered by a
+    schedule that waits for nothing: just above the target if the burst was nearly as fast, else at nine tenths of its
+    rate, since a burst knows nothing of what piles up in minutes. Backlog is what was sent and is not freed; it is
+    bounded when its median over the last third of the run is at most 1.2 times that over the middle third, before
+    which the plane finds its pace. What piles up too late to move a median costs the rate, which counts until the last
+    deletion is freed: of five minutes the target leaves three seconds for it. One command deletes one key (DeleteKey).
+    """
+    return _sustain(conditions, NAME, flat_deletes, 1)
+
+
+def measure_sustained_bulk(conditions: Conditions) -> Sequence[Figure]:
+    """As ``sustained``, with a hundred keys to a command (DeleteKeys), as clients that delete much send them."""
+    return _sustain(conditions, BULK_NAME, flat_bulk_deletes, KEYS_AT_ONCE)
+
+
+def _sustain(conditions: Conditions, name: str, deletes_of: DeletesOf, keys_at_once: int) -> Sequence[Figure]:
+    ceiling = slowest(conditions)
+    plane = shared_plane(conditions)
+    plane.warm()
+    burst_rate = _burst_rate(conditions, plane, name, deletes_of)
+    per_second = offered_rate(burst_rate)
+    count = conditions.count(int(per_second))
+    bucket = plane.make_bucket(name)
+    for start in range(0, count, PUT_AT_ONCE):
+        conditions.say(f"{name}: {start:,} of {count:,} keys put")
+        plane.send(flat_puts(bucket, min(PUT_AT_ONCE, count - start), start))
+    plane.settle(name)
+    before = plane.deleted_blocks()
+    deletes = list(plane.maker.encoded(deletes_of(bucket, count)))
+    backlog: Backlog = []
+    started = time.perf_counter()
+    with Offered(plane.producer, deletes, per_second / keys_at_once) as offered:
+
+        def note(deleted: int) -> None:
+            if not offered.is_done:
+                backlog.append((time.perf_counter() - started, offered.count * keys_at_once - (deleted - before)))
+
+        plane.await_deleted(before + count, name, on_poll=note)
+    seconds = time.perf_counter() - started
+    details = {"deletes": count, "offered_per_second": per_second, "burst_per_second": burst_rate, "seconds": seconds}
+    return [
+        Figure(name, count / seconds, "deletions/s", RATE, ceiling, details),
+        backlog_figure(name, backlog, count / per_second),
+    ]
+
+
+def offered_rate(burst_rate: float) -> float:
+    """Deletes a second to offer to a plane that is so fast in a burst."""
+    return BEYOND * RATE.bound if burst_rate >= NEAR * RATE.bound else LOAD * burst_rate
+
+
+def _burst_rate(conditions: Conditions, plane: SharedPlane, name: str, deletes_of: DeletesOf) -> float:
+    count = min(conditions.count(KEYS_PER_SECOND), PUT_AT_ONCE)
+    bucket = plane.make_bucket(f"{name}-burst")
+    plane.send(flat_puts(bucket, count))
+    plane.settle(name)
+    return count / plane.burst(name, bucket, count, deletes_of=deletes_of).seconds
+
+
+def backlog_figure(name: str, backlog: Backlog, seconds: float) -> Figure:
+    """The median of the backlog over the last third of the run, beside that over the middle third.
+
+    Each third's peak is told, not bounded: it is one look of two hundred, and a short stall of the machine makes it. In
+    four runs whose medians came to 0.95 to 1.02, peaks came to 1.07 to 1.24.
+    """
+    thirds = [
+        [left for at, left in backlog if third <= at * 3 / seconds < third + 1] or [0] for third in range(len(_THIRDS))
+    ]
+    first, middle, last = (float(median(lefts)) for lefts in thirds)
+    ceiling = Ceiling(max(1.0, middle), "median of the middle third")
+    peaks = {f"{third}_third_peak": float(max(lefts)) for third, lefts in zip(_THIRDS, thirds, strict=True)}
+    details = {"first_third_median": first, **peaks}
+    return Figure(f"{name}/backlog", max(1.0, last), "deletions", BOUNDED, ceiling, details)

@@ -1,0 +1,1 @@
+"""The `deepclean` command: words in, tables out."""

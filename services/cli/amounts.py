@@ -1,0 +1,61 @@
+"""Durations and sizes as people write them: ``90s``, ``1d12h``; ``10GiB``, ``1.5 MB``, ``4096``."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import typer
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+BEYOND_MS = 2.0**63
+SHOWN_LETTERS = 40
+_WRITTEN = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of ``1d12h``, ``90s`` or ``0``."""
+    compact = text.strip().lower()
+    if compact == "0":
+        return 0
+    if not _WRITTEN.fullmatch(compact):
+        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 15m, 1h, 7d or 1d12h")
+    milliseconds = sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(compact))
+    if milliseconds >= BEYOND_MS:
+        raise typer.BadParameter(f"{text[:SHOWN_LETTERS]!r} is too long: 2^63-1 milliseconds are the most")
+    return round(milliseconds)
+
+
+def duration_text(milliseconds: int) -> str:
+    """A duration in its own units, as ``duration_ms`` reads it."""
+    if milliseconds == 0:
+        return "0s"
+    parts = []
+    for unit, unit_ms in _UNITS_MS.items():
+        if unit == "s" and milliseconds:
+            parts.append(f"{milliseconds / unit_ms:g}s")
+        elif milliseconds >= unit_ms:
+            parts.append(f"{milliseconds // unit_ms}{unit}")
+            milliseconds %= unit_ms
+    return "".join(parts)
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+MOST_BYTES = 2**63 - 1
+MOST_DIGITS = 40
+"""Of a number; Python reads no more than some thousand."""
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def parse_size(text: str) -> int:
+    """Bytes: KiB, MiB, … are powers of 1,024, KB, MB, … of 1,000; no unit means bytes."""
+    matched = _SIZE.fullmatch(text.strip())
+    if matched is None or (matched[3] and not matched[2]):
+        raise typer.BadParameter(f"{text!r} is no size; write 10GiB, 1.5MB or 4096")
+    number, unit, binary = matched.groups()
+    if len(number) <= MOST_DIGITS:
+        size = int(Fraction(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+        if size <= MOST_BYTES:
+            return size
+    raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is too much: 2^63-1 bytes are the most")

@@ -1,0 +1,1 @@
+"""Sub-commands on garbage collection: what holds rows, what frees them, retention."""

@@ -1,0 +1,72 @@
+"""``deepclean consumer``: named readers of a bucket's snapshots; what one has still to read does not expire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.records import DeleteConsumer, SetConsumer
+from services.cli.output import print_json, print_table, say, time_text
+from services.cli.session import JsonOption, bucket_path, session_of
+
+app = typer.Typer(no_args_is_help=True, help="Say which snapshots a named reader has still to read.")
+BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+ConsumerArgument = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the reader, unique in the bucket.")]
+
+
+@app.command("set")
+def set_consumer(
+    context: typer.Context,
+    bucket: BucketArgument,
+    consumer: ConsumerArgument,
+    next_snapshot: Annotated[str, typer.Option("--next", help="The snapshot that it reads next.")] = "",
+    read_snapshot: Annotated[
+        str, typer.Option("--after", help="The snapshot that it has read: the next one is next.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Note where a reader is; also says that it is still there."""
+    if bool(next_snapshot) == bool(read_snapshot):
+        raise typer.BadParameter("give --next SNAPSHOT or --after SNAPSHOT, one of the two")
+    volume_name, bucket_name = bucket_path(bucket)
+    snapshot = next_snapshot or read_snapshot
+    request = SetConsumer(volume_name, bucket_name, consumer, snapshot, is_behind=bool(read_snapshot))
+    with session_of(context) as session:
+        reply = session.request(session.volumes().shard_of(volume_name), request)
+    if as_json:
+        print_json({"consumer": consumer, "snapshot": snapshot, "snapshot_id": reply.snapshot_id})
+    else:
+        say(f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on")
+
+
+@app.command()
+def delete(
+    context: typer.Context, bucket: BucketArgument, consumer: ConsumerArgument, as_json: JsonOption = False
+) -> None:
+    """Forget a reader: it holds nothing any more."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        session.request(shard, DeleteConsumer(volume_name, bucket_name, consumer))
+    if as_json:
+        print_json({"consumer": consumer})
+    else:
+        say(f"consumer {consumer} deleted")
+
+
+@app.command("list")
+def list_consumers(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
+    """List the readers of a bucket, by name."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
+        consumers = session.connected().snapshots(shard).consumers(volume_name, bucket_name)
+    if as_json:
+        print_json(consumers)
+        return
+    print_table(
+        ["CONSUMER", "READS NEXT", "HEARD OF"],
+        ((one.consumer, one.next_snapshot or "has read all", time_text(one.seen_time_ms)) for one in consumers),
+    )

@@ -1,0 +1,279 @@
+"""``deepclean retention``: a bucket's policy, what it would expire and why not the rest, and a run of it now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from schemas.answers import ExpiringSnapshot, HeldSnapshot, RetentionPreview, SnapshotHold
+from schemas.records import (
+    ExecutionMode,
+    ExpireSnapshots,
+    RetentionPolicy,
+    RetentionRow,
+    SetRetention,
+    UnsetRetention,
+)
+from services.cli.amounts import duration_ms, duration_text
+from services.cli.output import amount_in_words, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.client.errors import PlaneError
+
+app = typer.Typer(
+    no_args_is_help=True, help="Say which snapshots of a bucket expire, see what would go, and let it go."
+)
+BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+_DEFAULT = RetentionPolicy()
+
+
+class Mode(StrEnum):
+    """Whether expiry goes with a take or after it."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+MinimumOption = Annotated[
+    int | None, typer.Option("--num-retained-min", help="So many of the newest always stay [10].")
+]
+MaximumOption = Annotated[
+    int | None,
+    typer.Option("--num-retained-max", help="Older ones than so many go whatever their age; 0: no such bound [0]."),
+]
+AgeOption = Annotated[
+    str | None, typer.Option("--time-retained", help="A snapshot may go once the next one is older than this [1h].")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--expire-limit", help="Only the oldest so many are looked at in a run [50].")
+]
+ForgetOption = Annotated[
+    str | None,
+    typer.Option("--consumer-expiration", help="Consumers not heard of for so long are dropped; 0: never [0]."),
+]
+
+
+@app.command("set")
+def set_policy(
+    context: typer.Context,
+    bucket: BucketArgument,
+    num_retained_min: MinimumOption = None,
+    num_retained_max: MaximumOption = None,
+    time_retained: AgeOption = None,
+    expire_limit: LimitOption = None,
+    consumer_expiration: ForgetOption = None,
+    mode: Annotated[Mode, typer.Option(help="Expire with each snapshot that is taken, or after it.")] = Mode.SYNC,
+    snapshot_every: Annotated[str, typer.Option(help="Take a snapshot once in each such period; 0: none.")] = "0",
+    tag_every: Annotated[str, typer.Option(help="Tag the first snapshot of each such period; 0: none.")] = "0",
+    tag_num_retained_max: Annotated[int, typer.Option(help="So many automatic tags stay; 0: all.")] = 0,
+    tag_time_retained: Annotated[str, typer.Option(help="Time to live of an automatic tag; 0: for ever.")] = "0",
+    as_json: JsonOption = False,
+) -> None:
+    """Give a bucket a policy, in place of the one it has; what is left out is as by default."""
+    figures = _figures(_DEFAULT, num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
+    policy = replace(
+        figures,
+        execution_mode=ExecutionMode(mode.name),
+        snapshot_every_ms=duration_ms(snapshot_every),
+        tag_every_ms=duration_ms(tag_every),
+        tag_num_retained_max=tag_num_retained_max,
+        tag_time_retained_ms=duration_ms(tag_time_retained),
+    )
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = _shard_of_bucket(session, volume_name, bucket_name)
+        session.request(shard, SetRetention(volume_name, bucket_name, policy))
+    if as_json:
+        print_json({"volume": volume_name, "bucket": bucket_name, "policy": policy})
+    else:
+        say(f"{bucket}: {_sentence(policy)}")
+
+
+@app.command("unset")
+def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
+    """Take a bucket's policy away: nothing expires by itself there any more."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        session.request(session.volumes().shard_of(volume_name), UnsetRetention(volume_name, bucket_name))
+    if as_json:
+        print_json({"volume": volume_name, "bucket": bucket_name, "policy": None})
+    else:
+        say(f"{bucket} has no retention policy any more")
+
+
+@app.command()
+def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
+    """Show a bucket's policy, and how its last run went."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        row = session.connected().snapshots(shard).retention(volume_name, bucket_name)
+    if as_json:
+        print_json(row)
+    else:
+        print_fields(_fields(row))
+
+
+@app.command()
+def preview(
+    context: typer.Context,
+    bucket: BucketArgument,
+    num_retained_min: MinimumOption = None,
+    num_retained_max: MaximumOption = None,
+    time_retained: AgeOption = None,
+    expire_limit: LimitOption = None,
+    consumer_expiration: ForgetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a run would expire now, what that frees, and why each other snapshot stays. Nothing is changed.
+
+    With options the figures that they name are tried in place of the policy's.
+    """
+    volume_name, bucket_name = bucket_path(bucket)
+    given = (num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
+    with session_of(context) as session:
+        shard = _shard_of_bucket(session, volume_name, bucket_name)
+        policy = None if all(one is None for one in given) else _figures(_base(session, shard, bucket), *given)
+        plan = session.connected().snapshots(shard).retention_preview(volume_name, bucket_name, policy=policy)
+    if as_json:
+        print_json(plan)
+    else:
+        _print_preview(plan)
+
+
+@app.command()
+def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
+    """Expire by the bucket's policy now; with mode sync it ends when what expired is gone."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, ExpireSnapshots(volume_name, bucket_name))
+    outcome = reply.expired
+    if as_json:
+        print_json(outcome)
+        return
+    names = outcome.snapshots if outcome else ()
+    say(f"expired: {', '.join(names)}" if names else "nothing expires now (deepclean retention preview says why)")
+    if outcome and outcome.previous_failure:
+        say(f"the run before had failed: {outcome.previous_failure}", err=True)
+
+
+def _shard_of_bucket(session: Session, volume: str, bucket: str) -> int:
+    """The shard of a bucket that is there; raises PlaneError when there is none."""
+    shard = session.volumes().shard_of(volume)
+    session.connected().metadata(shard).bucket(volume, bucket)
+    return shard
+
+
+def _base(session: Session, shard: int, bucket: str) -> RetentionPolicy:
+    """The bucket's policy, or the default when it has none."""
+    try:
+        return session.connected().snapshots(shard).retention(*bucket_path(bucket)).policy
+    except PlaneError as error:
+        if error.code != "RETENTION_NOT_FOUND":
+            raise
+        return _DEFAULT
+
+
+def _figures(
+    base: RetentionPolicy,
+    num_retained_min: int | None,
+    num_retained_max: int | None,
+    time_retained: str | None,
+    expire_limit: int | None,
+    consumer_expiration: str | None,
+) -> RetentionPolicy:
+    """A policy with the figures that the command line names."""
+    return replace(
+        base,
+        num_retained_min=base.num_retained_min if num_retained_min is None else num_retained_min,
+        num_retained_max=base.num_retained_max if num_retained_max is None else num_retained_max,
+        time_retained_ms=base.time_retained_ms if time_retained is None else duration_ms(time_retained),
+        expire_limit=base.expire_limit if expire_limit is None else expire_limit,
+        consumer_expiration_ms=(
+            base.consumer_expiration_ms if consumer_expiration is None else duration_ms(consumer_expiration)
+        ),
+    )
+
+
+def _sentence(policy: RetentionPolicy) -> str:
+    maximum = f", at most {policy.num_retained_max}" if policy.num_retained_max else ""
+    minimum = policy.num_retained_min
+    newest = "the newest snapshot stays" if minimum == 1 else f"the newest {counted(minimum, 'snapshot')} stay"
+    return f"{newest}{maximum}; others go when the next one is older than {duration_text(policy.time_retained_ms)}"
+
+
+def _fields(row: RetentionRow) -> list[tuple[str, object]]:
+    policy = row.policy
+    return [
+        ("bucket", f"{row.volume}/{row.bucket}"),
+        ("minimum", policy.num_retained_min),
+        ("maximum", policy.num_retained_max or "none"),
+        ("time retained", duration_text(policy.time_retained_ms)),
+        ("limit of a run", policy.expire_limit),
+        ("mode", policy.execution_mode.lower()),
+        ("consumers dropped after", _duration_or(policy.consumer_expiration_ms, "never")),
+        ("snapshot every", _duration_or(policy.snapshot_every_ms, "none is taken")),
+        ("tag every", _duration_or(policy.tag_every_ms, "none is made")),
+        ("automatic tags", policy.tag_num_retained_max or "all stay"),
+        ("they live for", _duration_or(policy.tag_time_retained_ms, "ever")),
+        (
+            "last run",
+            f"{time_text(row.last_run_ms)}, {row.last_expired} expired" if row.last_run_ms >= 0 else "none yet",
+        ),
+        ("next run", time_text(row.next_run_ms)),
+        ("failure", f"{time_text(row.failure_time_ms)}: {row.failure}" if row.failure else "none"),
+    ]
+
+
+def _duration_or(milliseconds: int, otherwise: str) -> str:
+    return duration_text(milliseconds) if milliseconds else otherwise
+
+
+def _print_preview(plan: RetentionPreview) -> None:
+    listed: list[ExpiringSnapshot | HeldSnapshot] = [*plan.expired, *plan.kept]
+    chain = sorted(listed, key=lambda one: one.create_txn)
+    print_table(
+        ["SNAPSHOT", "CREATED", "", "WHY"],
+        (
+            (one.snapshot, time_text(one.creation_time_ms), "stays", _why(one))
+            if isinstance(one, HeldSnapshot)
+            else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
+            for one in chain
+        ),
+    )
+    for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
+        if names:
+            say(f"{kind} that go: {', '.join(names)}")
+    about = "" if plan.is_exact else "about "
+    say(
+        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
+        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions)}"
+    )
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{number:,} {verb}{'s' if number == 1 else ''}"
+
+
+def _why(held: HeldSnapshot) -> str:
+    return "; ".join(map(reason_text, held.holds))
+
+
+def reason_text(hold: SnapshotHold) -> str:
+    """A reason for which a snapshot stays, as people say it."""
+    match hold.reason:
+        case "MINIMUM":
+            return f"one of the newest {hold.bound}"
+        case "CONSUMER":
+            return f"still to be read by {', '.join(hold.names)}"
+        case "TAG":
+            return f"tagged {', '.join(hold.names)}"
+        case "LIMIT":
+            return f"behind the oldest {hold.bound}, which a run looks at"
+        case _ if hold.until_ms < 0:
+            return "no later one is there whose age counts"
+        case _:
+            return f"the next one is not old enough until {time_text(hold.until_ms)}"

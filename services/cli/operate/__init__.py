@@ -1,0 +1,1 @@
+"""Sub-commands that run, watch, back up, repair and audit a plane."""

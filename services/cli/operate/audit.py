@@ -1,0 +1,208 @@
+"""``deepclean audit``: recount everything from the tables themselves, and hold it against the block store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import zip_longest
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Finding, FindingKind
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.session import JsonOption, bucket_path, session_of
+from services.client.kafka_plane import KafkaPlane
+from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
+from services.plane.audit_run import AuditError, Auditor, FinishedAudit
+
+LOSS_STATUS, LEAK_STATUS = 3, 4
+MAX_SHOWN = 20
+_MEANING = {
+    FindingKind.DANGLING: "referred to and gone: lost",
+    FindingKind.DAMAGED: "referred to, and in the block store otherwise",
+    FindingKind.CLAIMED_TOO_EARLY: "on their way out though somebody sees them",
+    FindingKind.CONTRADICTION: "rows that contradict each other",
+    FindingKind.FORGOTTEN: "held by a snapshot, and nobody will free them after it",
+    FindingKind.STRAY: "rows that no path leads to",
+    FindingKind.ORPHANED: "there, and neither referred to nor owed",
+}
+
+
+def audit(
+    context: typer.Context,
+    shard: Annotated[list[int] | None, typer.Option(help="Audit this shard; may be repeated. By default all.")] = None,
+    bucket: Annotated[
+        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit this bucket alone: what is counted as its own.")
+    ] = "",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
+    ] = False,
+    repair_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"With --repair: versions that metadata looks through at most [{DEFAULT_REPAIR_ROWS:,}].",
+        ),
+    ] = None,
+    heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    as_json: JsonOption = False,
+) -> None:
+    """Recount what is live, held and owed by reading every table and checkpoint, and compare with the block store.
+
+    Exit status: 0 nothing found; 1 the audit could not be made; 2 wrong options; 3 something is lost, or about to be;
+    4 only leaks, or figures that a recount does not confirm. It tells what was found, repaired or not.
+    """
+    if repair and bucket:
+        raise typer.BadParameter(
+            "one bucket alone does not tell who else refers to a block: repair after an audit of the shard",
+            param_hint="--repair",
+        )
+    if repair_rows is not None and not repair:
+        raise typer.BadParameter("nothing is repaired without --repair", param_hint="--repair-rows")
+    if bucket and shard:
+        raise typer.BadParameter("a bucket has its shard: leave --shard out", param_hint="--shard")
+    with session_of(context) as session:
+        plane = session.connected()
+        if not isinstance(plane, KafkaPlane):
+            raise AuditError("a plane in memory has no files to be read: audit one that runs (deepclean up)")
+        name, shards = "", _wanted(shard, plane.shards)
+        if bucket:
+            volume, own_name = bucket_path(bucket)
+            name, shards = f"{volume}/{own_name}", [session.volumes().shard_of(volume)]
+        auditor = Auditor(plane.address, session.home, heap)
+        finished = [_audited(auditor, one, name) for one in shards]
+        repaired = (
+            [requeue(plane, one.report, repair_rows or DEFAULT_REPAIR_ROWS) for one in finished] if repair else []
+        )
+        _show(finished, repaired, as_json=as_json)
+    reports = [one.report for one in finished]
+    if any(report.has_losses for report in reports):
+        raise typer.Exit(LOSS_STATUS)
+    if not all(report.is_clean for report in reports):
+        raise typer.Exit(LEAK_STATUS)
+
+
+def _wanted(shards: Sequence[int] | None, count: int) -> list[int]:
+    wrong = [shard for shard in shards or () if not 0 <= shard < count]
+    if wrong:
+        raise typer.BadParameter(f"shard {wrong[0]} is not one of the {count} of this plane", param_hint="--shard")
+    return sorted(set(shards)) if shards else list(range(count))
+
+
+def _audited(auditor: Auditor, shard: int, bucket: str) -> FinishedAudit:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return auditor.audit(shard, bucket, _lines_of_progress(shard))
+    with console.status(f"shard {shard}") as status:
+        return auditor.audit(
+            shard, bucket, lambda percent, doing: status.update(f"shard {shard}: {doing} ({percent} %)")
+        )
+
+
+def _lines_of_progress(shard: int) -> Any:
+    said: set[str] = set()
+
+    def tell(percent: int, doing: str) -> None:
+        line = f"shard {shard}: {doing} ({percent // 25 * 25} %)"
+        if line not in said:
+            said.add(line)
+            print(line, file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(one) | {"repair": repair} for one, repair in zip_longest(finished, repaired)])
+        return
+    for one, repair in zip_longest(finished, repaired):
+        _print(one)
+        if repair is not None:
+            say(f"Given to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
+            for reason in repair.reasons:
+                say(f"  {reason}")
+
+
+def _print(finished: FinishedAudit) -> None:
+    report = finished.report
+    say(
+        f"Shard {report.shard} as of txn {report.txn}, {time_text(finished.started_ms)}: "
+        f"{counted(len(report.buckets), 'bucket')} and {counted(report.snapshots, 'live snapshot')}, "
+        f"read in {finished.seconds:.1f} s.",
+        "",
+    )
+    print_table(
+        ["BUCKET", "LIVE", "HELD", "EXCLUSIVE", "PENDING", "CLAIMED", "UNEXPANDED", "ROWS: FREE / EXCLUSIVE / SHARED"],
+        (_bucket_cells(bucket) for bucket in report.buckets),
+        numbers=["LIVE", "HELD", "EXCLUSIVE", "PENDING", "CLAIMED", "UNEXPANDED"],
+    )
+    say("")
+    print_fields(
+        [
+            ("in the block store", amount_text(report.inventory)),
+            ("came or went meanwhile, not judged", amount_text(report.too_young)),
+            *((kind.value.lower().replace("_", " "), _found_text(report, kind)) for kind in FindingKind),
+            ("figures not confirmed", f"{report.difference_count:,}"),
+        ]
+    )
+    if report.examples:
+        say("")
+        print_table(
+            ["FINDING", "BUCKET", "PATH", "OBJECT", "CONTAINER", "BLOCK", "BYTES", "WHY"],
+            (_finding_cells(finding) for finding in report.examples[:MAX_SHOWN]),
+            numbers=["OBJECT", "CONTAINER", "BLOCK", "BYTES"],
+        )
+        if len(report.examples) > MAX_SHOWN:
+            say(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
+    if report.differences:
+        say("")
+        print_table(
+            ["BUCKET", "FIGURE", "KEPT", "RECOUNTED"],
+            ((one.bucket, one.figure, one.kept, one.recounted) for one in report.differences[:MAX_SHOWN]),
+            numbers=["KEPT", "RECOUNTED"],
+        )
+    say("", verdict_text(report), "")
+
+
+def _bucket_cells(bucket: BucketAudit) -> list[str]:
+    keys = bucket.keys + bucket.directories
+    amounts = (bucket.live, bucket.held, bucket.exclusive, bucket.pending, bucket.claimed, bucket.unexpanded)
+    judged = f"{keys.reclaimable:,} / {keys.exclusive_to_previous:,} / {keys.shared:,}"
+    name = f"{bucket.bucket} (rolling back)" if bucket.is_rolling_back else bucket.bucket
+    return [name, *(f"{bytes_text(one.bytes)} in {one.versions:,}" for one in amounts), judged]
+
+
+def amount_text(amount: Amount) -> str:
+    """Versions and bytes for people."""
+    return f"{amount.versions:,} ({bytes_text(amount.bytes)})"
+
+
+def _found_text(report: AuditReport, kind: FindingKind) -> str:
+    found = report.findings.get(kind)
+    return "none" if found is None else f"{amount_text(found)}, {_MEANING[kind]}"
+
+
+def _finding_cells(finding: Finding) -> list[object]:
+    return [
+        finding.kind.value,
+        finding.bucket or finding.bucket_id,
+        finding.path,
+        finding.object_id or "",
+        finding.container_id,
+        finding.first_local_id,
+        finding.size_bytes,
+        finding.reason,
+    ]
+
+
+def verdict_text(report: AuditReport) -> str:
+    """One sentence on what an audit means, and what to do."""
+    if report.is_clean:
+        return "Everything that is referred to is there, and everything that is there is referred to or owed."
+    if report.has_losses:
+        kinds = ", ".join(kind.value for kind in LOSSES if kind in report.findings)
+        return f"Something is wrong that frees or has freed what is needed ({kinds}): stop claims and find out why."
+    return "Nothing is lost; some of what is there will not be freed by itself, or is not counted right."

@@ -1,0 +1,358 @@
+"""``deepclean dead-letters``: messages that could not be read or applied, and what is done about them."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from schemas.answers import DeadLetterBytes, DeadLetterCount
+from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, ResolveDeadLetter
+from schemas.topics import BY_NAME
+from services.cli.amounts import duration_ms
+from services.cli.operate.dead_letter_advice import Advice, advice_for_record
+from services.cli.output import (
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    printable,
+    say,
+    time_text,
+)
+from services.cli.session import JsonOption, Session, session_of
+from services.client.errors import PlaneError
+from services.client.wire.paging import first_rows
+from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
+from services.log.clock import SystemClock
+
+app = typer.Typer(no_args_is_help=True, help="Look at messages that could not be read or applied, and deal with them.")
+PAGE_ROWS = 1_000
+SHOWN_CHARACTERS = 100
+SHOWN_BYTES = 4_096
+
+LetterArgument = Annotated[str, typer.Argument(metavar="SHARD:NUMBER", help="The letter, as list prints it.")]
+ByOption = Annotated[str, typer.Option("--by", help="Who deals with it; by default the user of this machine.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A letter as ``show`` prints it for programs."""
+
+    shard: int
+    letter: DeadLetterRow
+    consequence: str
+    action: str
+    has_bytes: bool
+    fingerprint_hex: str
+    key_hex: str
+    headers: tuple[Any, ...]
+    value_hex: str
+    decoded: Any
+    """The record, when the schema that the fingerprint names is known here and the bytes are of it."""
+    why_not_decoded: str
+
+
+@app.command("list")
+def list_letters(
+    context: typer.Context,
+    service: Annotated[str, typer.Option(help="Only letters of this service.")] = "",
+    reason: Annotated[str, typer.Option(help="Only letters with this error.")] = "",
+    topic: Annotated[str, typer.Option(help="Only letters about messages of this topic.")] = "",
+    since: Annotated[
+        int | None,
+        typer.Option(parser=duration_ms, metavar="DURATION", help="Only letters no older than this, as in 2h."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were dealt with.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many of each shard at most.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the dead letters, newest first, and count them by kind."""
+    since_ms = 0 if since is None else max(0, SystemClock().now_ms() - since)
+    wanted: dict[str, Any] = {
+        "service": service,
+        "topic": topic,
+        "error": reason,
+        "since_ms": since_ms,
+        "with_resolved": everything,
+    }
+    with session_of(context) as session:
+        shards = range(session.connected().shards)
+        listed = {shard: first_rows(_pages(session, shard, wanted), limit) for shard in shards}
+        counts = [
+            (shard, count)
+            for shard in shards
+            for count in session.connected().snapshots(shard).dead_letter_counts(**wanted)
+        ]
+    letters = [(shard, row) for shard in shards for row in listed[shard].rows]
+    letters.sort(key=lambda placed: -placed[1].time_ms)
+    if any(one.has_more for one in listed.values()):
+        say(f"There are more than {limit} letters of a shard: --limit shows more of them.", err=True)
+    if as_json:
+        print_json(
+            {
+                "letters": [{"shard": shard, **msgspec.to_builtins(row)} for shard, row in letters],
+                "counts": [{"shard": shard, **msgspec.to_builtins(count)} for shard, count in counts],
+            }
+        )
+        return
+    _print_letters(letters)
+    _print_counts(counts)
+
+
+def _pages(session: Session, shard: int, wanted: dict[str, Any]) -> Iterator[DeadLetterRow]:
+    reads = session.connected().snapshots(shard)
+    start_after = None
+    while True:
+        page = reads.dead_letters(**wanted, start_after=start_after, limit=PAGE_ROWS)
+        yield from page
+        if len(page) < PAGE_ROWS:
+            return
+        start_after = page[-1].number
+
+
+def _print_letters(letters: list[tuple[int, DeadLetterRow]]) -> None:
+    print_table(
+        ["LETTER", "WHEN (UTC)", "SERVICE", "MESSAGE OF", "REASON", "RETRIES", "STATE", "ERROR"],
+        (
+            (
+                f"{shard}:{row.number}",
+                time_text(row.time_ms),
+                _line(row.service),
+                _line(f"{row.topic} {row.partition}:{row.offset}"),
+                _line(row.error),
+                row.attempts,
+                row.state.lower(),
+                _line(row.message),
+            )
+            for shard, row in letters
+        ),
+        numbers=["RETRIES"],
+    )
+
+
+def _print_counts(counts: list[tuple[int, DeadLetterCount]]) -> None:
+    if not counts:
+        return
+    say("")
+    print_table(
+        ["SHARD", "SERVICE", "TOPIC", "REASON", "STATE", "LETTERS"],
+        (
+            (shard, _line(one.service), _line(one.topic), _line(one.error), one.state.lower(), one.count)
+            for shard, one in counts
+        ),
+        numbers=["SHARD", "LETTERS"],
+    )
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    letter: LetterArgument,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one letter: what it means, what to do, and the message as it came, in hex and decoded."""
+    shard, number = _letter(letter)
+    with session_of(context) as session:
+        shown = _shown(shard, session.connected().snapshots(shard).dead_letter(number))
+    if as_json:
+        print_json(shown)
+        return
+    row = shown.letter
+    print_fields(
+        [
+            ("letter", f"{shard}:{row.number} of {time_text(row.time_ms)} UTC"),
+            ("put aside by", row.service),
+            ("message", f"{row.topic}, partition {row.partition}, offset {row.offset}"),
+            ("reason", f"{row.error}: {row.message}"),
+            ("size", bytes_text(row.size_bytes) + (", not all of it here" if row.is_cut else "")),
+            ("retries", f"{row.attempts}, last from {shard}:{row.retry_of}" if row.attempts else "none"),
+            ("state", _state(row)),
+            ("fingerprint", shown.fingerprint_hex or "none: the first schema of the topic"),
+            ("key", shown.key_hex or "none"),
+            *((f"header {_line(header.name)}", header.value_hex) for header in shown.headers),
+            ("consequence", shown.consequence),
+            ("what to do", shown.action),
+        ]
+    )
+    if not shown.has_bytes:
+        say(
+            "",
+            f"It was dealt with: its bytes are in dead-letters, partition {shard}, offset {row.number}, and where "
+            f"the message came from.",
+        )
+        return
+    say("", *_hex_dump(bytes.fromhex(shown.value_hex)))
+    if shown.decoded is None:
+        say("", f"not decoded: {shown.why_not_decoded}")
+    else:
+        say("")
+        print_json(shown.decoded)
+
+
+def _shown(shard: int, read: DeadLetterBytes) -> Shown:
+    row = read.letter
+    advice = _advice(read)
+    record, why_not = _decoded(read)
+    decoded = None if record is None else {type(record).__name__: msgspec.to_builtins(record)}
+    return Shown(
+        shard,
+        row,
+        advice.consequence,
+        advice.action,
+        read.has_bytes,
+        read.fingerprint_hex,
+        read.key_hex,
+        read.headers,
+        read.value_hex,
+        decoded,
+        why_not,
+    )
+
+
+def _advice(read: DeadLetterBytes) -> Advice:
+    record, _ = _decoded(read)
+    return advice_for_record(read.letter.topic, record, SystemClock().now_ms())
+
+
+def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
+    """The record that a letter is about, or None and why not."""
+    if not read.has_bytes:
+        return None, "its bytes are not here any more"
+    topic = BY_NAME.get(read.letter.topic)
+    if topic is None:
+        return None, f"{read.letter.topic} is no topic of this plane"
+    try:
+        return codec(topic.record).decode_message(
+            bytes.fromhex(read.value_hex), bytes.fromhex(read.fingerprint_hex) or None
+        ), ""
+    except DecodeError as error:
+        return None, str(error)
+
+
+@app.command()
+def retry(
+    context: typer.Context,
+    letter: LetterArgument,
+    by: ByOption = "",
+    reason: Annotated[str, typer.Option(help="Why it should work now.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Even though it was sent again before and failed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a message again, as it came, to where it came from. If it fails again, a new letter says so."""
+    shard, number = _letter(letter)
+    with session_of(context) as session:
+        plane = session.connected()
+        read = plane.snapshots(shard).dead_letter(number)
+        row = read.letter
+        _check_retry(read, shard, plane.shards, _advice(read), is_forced=again)
+        mark = RetryMark(row.attempts + 1, row.number)
+        plane.send_again(
+            row.topic,
+            row.partition,
+            bytes.fromhex(read.value_hex),
+            bytes.fromhex(read.key_hex),
+            [*_original_headers(read), mark_header(mark)],
+        )
+        # Behind the message: whoever dies in between has sent it and finds the letter open.
+        session.request(shard, ResolveDeadLetter(number, DeadLetterState.RETRIED, by or _user(), reason))
+    if as_json:
+        print_json({"letter": letter, "topic": row.topic, "partition": row.partition, "attempt": mark.attempts})
+    else:
+        say(f"letter {letter} was sent again to {row.topic}, partition {row.partition} (retry {mark.attempts})")
+
+
+def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice, *, is_forced: bool) -> None:
+    row, name = read.letter, f"{shard}:{read.letter.number}"
+    if not read.has_bytes:
+        raise PlaneError("DEAD_LETTER_RESOLVED", f"dead letter {name} was {row.state.lower()} by {row.who} before")
+    if not advice.is_retry_allowed or not 0 <= row.partition < shards:
+        raise PlaneError("INVALID_REQUEST", f"a message of {_line(row.topic)} is not sent again: {advice.action}")
+    if row.is_cut:
+        raise PlaneError(
+            "INVALID_REQUEST",
+            f"letter {name} does not have all of its message: read the original from {_line(row.topic)}, partition "
+            f"{row.partition}, offset {row.offset}, send that, then drop the letter",
+        )
+    if row.attempts and not is_forced:
+        raise PlaneError(
+            "INVALID_REQUEST",
+            f"letter {name} was sent again {counted(row.attempts, 'time')} and has failed each time, now with "
+            f"{_line(row.error)}: find out what has changed since, then add --again",
+        )
+
+
+def _original_headers(read: DeadLetterBytes) -> list[MessageHeader]:
+    """The headers as they came, without an older mark; the fingerprint also where a letter names it alone."""
+    headers = [
+        MessageHeader(header.name, bytes.fromhex(header.value_hex))
+        for header in read.headers
+        if header.name != RETRY_HEADER
+    ]
+    if read.fingerprint_hex and not any(header.name == FINGERPRINT_HEADER for header in headers):
+        headers.append(MessageHeader(FINGERPRINT_HEADER, bytes.fromhex(read.fingerprint_hex)))
+    return headers
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    letter: LetterArgument,
+    reason: Annotated[str, typer.Option(help="Why it may stay undone.")],
+    by: ByOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Mark a letter as dealt with: the message stays undone, and what it was about is not looked at again."""
+    shard, number = _letter(letter)
+    who = by or _user()
+    with session_of(context) as session:
+        session.request(shard, ResolveDeadLetter(number, DeadLetterState.DROPPED, who, reason))
+    if as_json:
+        print_json({"letter": letter, "who": who, "reason": reason})
+    else:
+        say(f"letter {letter} dropped")
+
+
+def _letter(text: str) -> tuple[int, int]:
+    shard, separator, number = text.partition(":")
+    if not (separator and shard.isdecimal() and number.isdecimal() and len(shard) <= 4 and len(number) <= 18):
+        raise typer.BadParameter(f"{text!r} is not SHARD:NUMBER, as in 0:17")
+    return int(shard), int(number)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user on this machine, as in some containers
+        return "unknown"
+
+
+def _state(row: DeadLetterRow) -> str:
+    if row.state is DeadLetterState.OPEN:
+        return "open"
+    why = f": {row.reason}" if row.reason else ""
+    return f"{row.state.lower()} by {row.who} on {time_text(row.resolved_time_ms)} UTC{why}"
+
+
+def _line(text: str) -> str:
+    """The beginning of a text of strangers, in one line."""
+    shown = printable(text[: SHOWN_CHARACTERS + 1])
+    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}…"
+
+
+def _hex_dump(value: bytes) -> list[str]:
+    """Sixteen bytes a line; of a long message the beginning."""
+    lines = []
+    for start in range(0, min(len(value), SHOWN_BYTES), 16):
+        part = value[start : start + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
+    if len(value) > SHOWN_BYTES:
+        lines.append(f"… {counted(len(value) - SHOWN_BYTES, 'more byte')}; --json has all of them")
+    return lines or ["(no bytes)"]

@@ -1,0 +1,170 @@
+"""``deepclean ledger``: why a version was freed, and when: what is freed leaves a record that nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemas.access import group_prefix
+from schemas.topics import CLIENTS
+from services.cli.operate.plane_log import log_of
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.client.kafka_plane import KafkaPlane
+from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
+from services.domain.ledger_rows import LedgerRow
+from services.plane.ledger_export import ExportError, export_ledger
+
+app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")
+CLIENT_ID = f"{group_prefix(CLIENTS)}ledger"
+DEFAULT_LIMIT = 100
+
+
+@app.command("list")
+def list_rows(
+    context: typer.Context,
+    bucket: Annotated[str, typer.Argument(metavar="[VOLUME/BUCKET]", help="Of this bucket alone.")] = "",
+    shard: Annotated[
+        int | None, typer.Option(min=0, help="Of which shard [0]; a bucket's own when one is named.")
+    ] = None,
+    bucket_id: Annotated[int | None, typer.Option(help="Of the bucket with this id, also when it is deleted.")] = None,
+    since: Annotated[str, typer.Option(help="Freed at this moment or later: 2026-11-21T16:00, in UTC.")] = "",
+    before: Annotated[str, typer.Option(help="Freed before this moment.")] = "",
+    start: Annotated[str, typer.Option("--from", help="Go on here: what the page before has named.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Rows at most.")] = DEFAULT_LIMIT,
+    as_json: JsonOption = False,
+) -> None:
+    """List freed versions, oldest first, page by page."""
+    if bucket and not (shard is None and bucket_id is None):
+        raise typer.BadParameter("VOLUME/BUCKET has its own: leave --shard and --bucket-id out, or name no bucket")
+    with session_of(context) as session:
+        if bucket:
+            shard, bucket_id = _bucket(session, bucket)
+        wanted = LedgerFilter(
+            bucket_id or 0, since_ms=_moment(since, "--since") or 0, before_ms=_moment(before, "--before")
+        )
+        rows = read_ledger(log_of(session, CLIENT_ID), _shard(session, shard or 0), wanted, _place(start))
+        page = list(islice(rows, limit + 1))
+    following = str(page[limit][0]) if len(page) > limit else ""
+    if as_json:
+        print_json({"rows": [_fields(*row) for row in page[:limit]], "next": following})
+        return
+    print_table(
+        ["FREED (UTC)", "BUCKET", "OBJECT", "BIRTH", "DEATH", "SNAPSHOT BEFORE", "SNAPSHOT AFTER", "BYTES", "ROW"],
+        (_cells(place, row) for place, row in page[:limit]),
+        numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "SNAPSHOT BEFORE", "SNAPSHOT AFTER", "BYTES"],
+    )
+    if following:
+        say("", f"There is more: --from {following}")
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="ID", help="An object's id; with --block a block's.")],
+    is_block: Annotated[bool, typer.Option("--block", help="The id is the local id of a block.")] = False,
+    shard: Annotated[int, typer.Option(min=0, help="Of which shard.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why the versions of an object were freed, or the one that had a block, and when."""
+    wanted = LedgerFilter(block_id=number) if is_block else LedgerFilter(object_id=number)
+    with session_of(context) as session:
+        rows = list(read_ledger(log_of(session, CLIENT_ID), _shard(session, shard), wanted))
+    if as_json:
+        print_json([_fields(*row) for row in rows])
+        return
+    if not rows:
+        say(f"Nothing of it was freed in shard {shard}. Who holds it: deepclean explain.")
+    for place, row in rows:
+        print_fields(_story(place, row))
+        say("")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="Where the files are, or are to be; it is the export's own.")],
+    heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is new in the ledger into Parquet files, a row for each version, once; the next run goes on there."""
+    with session_of(context) as session:
+        plane = session.connected()
+        if not isinstance(plane, KafkaPlane):
+            raise ExportError("Spark reads the ledger from a broker: export that of a plane that runs (deepclean up)")
+        written = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
+    if as_json:
+        print_json({"rows": written.rows, "unreadable": written.unreadable})
+    else:
+        say(f"{counted(written.rows, 'new row')} in {directory / 'rows'}.")
+        if written.unreadable:
+            unreadable = counted(written.unreadable, "message")
+            say(f"{unreadable} could not be read, and lie in {directory / 'unreadable'}: see what has written them.")
+
+
+def _bucket(session: Session, bucket: str) -> tuple[int, int]:
+    volume, name = bucket_path(bucket)
+    shard = session.volumes().shard_of(volume)
+    return shard, session.connected().metadata(shard).bucket(volume, name).object_id
+
+
+def _shard(session: Session, shard: int) -> int:
+    shards = session.connected().shards
+    if shard >= shards:
+        raise typer.BadParameter(f"shard {shard} is not one of the {shards} of this plane", param_hint="--shard")
+    return shard
+
+
+def _moment(text: str, option: str) -> int | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no moment: write 2026-11-21T16:00", param_hint=option) from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _place(text: str) -> Place:
+    try:
+        return place_of(text) if text else BEGINNING
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no row of a ledger: write 4711:0", param_hint="--from") from error
+
+
+def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
+    """A row for programs: the claim's fields beside the others."""
+    fields = asdict(row)
+    return {"row": str(place), **fields.pop("claim"), **fields}
+
+
+def _cells(place: Place, row: LedgerRow) -> list[object]:
+    return [
+        time_text(row.finish_time_ms),
+        *(row.bucket_id, row.object_id, row.birth, row.death),
+        *(row.claim.previous_txn or "none", row.claim.next_txn or "none", bytes_text(row.size_bytes), place),
+    ]
+
+
+def _story(place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
+    claim = row.claim
+    yield "version", f"born at txn {row.birth} of object {row.object_id}, bucket {row.bucket_id}"
+    yield "died", f"at txn {row.death}"
+    yield "held by", "nobody: no snapshot that was live at the claim lay between the two"
+    yield "snapshot before the death", f"txn {claim.previous_txn}" if claim.previous_txn else "none was live"
+    yield "snapshot after the birth", f"txn {claim.next_txn}" if claim.next_txn else "none was live"
+    first = claim.first_judge_version or "unknown"
+    yield "judged with chain version", f"{first} (streaming), {claim.second_judge_version} (key_deletion)"
+    asked = f"chain version {claim.chain_version}, asked by task {claim.task} of key_deletion"
+    yield "claimed", f"at txn {claim.claim_txn}, {time_text(claim.claim_time_ms)}, {asked}"
+    yield "confirmed by", f"{time_text(row.finish_time_ms)}, txn {row.finish_txn}"
+    last = row.first_local_id + row.block_count - 1
+    blocks = f"{row.first_local_id} to {last}" if row.block_count > 1 else str(row.first_local_id)
+    yield "blocks", f"{blocks} of container {row.container_id}, {bytes_text(row.size_bytes)}"
+    yield "row", place

@@ -1,0 +1,82 @@
+"""``deepclean accept-lost-tail``: goes on after the broker has lost records that services had read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.topics import CHANGELOGS
+from services.cli.operate.recovery import BOOTSTRAP_SERVERS
+from services.cli.output import print_table, say
+from services.cli.session import made_session
+from services.plane.lost_tail import Losses, accept_losses, find_losses
+from services.plane.plane_lock import log_of_stopped_plane
+
+_CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
+
+
+def accept(
+    context: typer.Context,
+    shard: Annotated[int, typer.Argument(min=0, help="Number of the shard.")],
+    is_confirmed: Annotated[
+        bool, typer.Option("--yes", help="Do it; without this, only what was lost is shown.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why, for whoever reads the log later.")] = "",
+    bootstrap_servers: BOOTSTRAP_SERVERS = "",
+) -> None:
+    """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
+    session = made_session(context)
+    with log_of_stopped_plane(session.home, bootstrap_servers) as log:
+        losses = find_losses(log, session.home, shard)
+        if not losses:
+            say(
+                f"No service of shard {shard} has read what its topics do not hold, and metadata knows of all that it "
+                f"has told others."
+            )
+            return
+        _show(losses)
+        if not is_confirmed:
+            say("", "If the lost records can be restored, restore them. Otherwise call this again with --yes.")
+            return
+        accepted = accept_losses(log, session.home, shard, losses, reason)
+    if accepted is None:
+        say(
+            "",
+            "The commands of metadata are whole: each service goes on where its topics do, and nothing else is "
+            "changed. Start the plane (deepclean up).",
+        )
+        _warn_of_older_copies(losses)
+        return
+    say(
+        "",
+        f"Shard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
+        f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
+        f"(deepclean backup): from the log alone this shard cannot be made again any more.",
+    )
+    _warn_of_older_copies(losses)
+
+
+def _warn_of_older_copies(losses: Losses) -> None:
+    if any(one.topic in _CHANGELOGS for one in losses.tails):
+        say("Make a backup (deepclean backup) at once: no copy of snapshots from before this can catch up.")
+
+
+def _show(losses: Losses) -> None:
+    if losses.tails:
+        print_table(
+            ["SERVICE", "TOPIC", "READ TO", "GOES ON AT", "LOST"],
+            (
+                (one.service, one.topic, f"{one.read_to:,}", f"{one.end:,}", f"{one.read_to - one.end:,}")
+                for one in losses.tails
+            ),
+            numbers=["READ TO", "GOES ON AT", "LOST"],
+        )
+    if losses.numbers:
+        known, sent = losses.numbers.known, losses.numbers.sent
+        say(
+            f"With all that metadata.commands holds, metadata is at txn {known.txn:,} and chain version "
+            f"{known.chain_version:,}; it has told others of txn {sent.txn:,} and chain version {sent.chain_version:,}."
+        )
+    if not losses.is_chain_whole:
+        say("gc.snapshot-chain does not lead to metadata's chain version: markers are lost.")

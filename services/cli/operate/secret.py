@@ -1,0 +1,48 @@
+"""``deepclean secret``: who may sign commands on a plane that refuses strangers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.records import SecretRole
+from services.cli.output import say
+from services.cli.session import Session, session_of
+from services.domain.authorization import SERVICES
+from services.plane.broker_security import BrokerSecurity
+from services.plane.enrolment import change_secret, remove_secret
+from services.plane.errors import StackError
+from services.plane.plane_secrets import plane_security
+
+app = typer.Typer(no_args_is_help=True, help="Say who may sign commands, on a plane that refuses strangers.")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a service.")]
+
+
+@app.command("set")
+def set_secret(
+    context: typer.Context,
+    name: NameArgument,
+    is_administrator: Annotated[bool, typer.Option("--administrator", help="A user who may do everything.")] = False,
+) -> None:
+    """Make somebody known, or change a secret; the one before stays good until the next one is set."""
+    with session_of(context) as session:
+        security = _security(session)
+        role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
+        change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
+    say(f"{name} signs with {security.signing_file(name)}: give it to nobody else")
+
+
+@app.command()
+def remove(context: typer.Context, name: NameArgument) -> None:
+    """Have a user or a service sign no more."""
+    with session_of(context) as session:
+        remove_secret(session.connected(), _security(session), name)
+    say(f"{name} signs no more")
+
+
+def _security(session: Session) -> BrokerSecurity:
+    security = plane_security(session.home)
+    if security is None:
+        raise StackError(f"The plane on {session.home} asks nobody who he is: start it with deepclean up --secure.")
+    return security

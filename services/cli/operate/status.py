@@ -1,0 +1,198 @@
+"""``deepclean status``: processes, throughput, backlog by age and bytes, lag, dead letters, disk."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.records import CollectorState
+from services.cli.output import (
+    amount_in_words,
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    time_text,
+)
+from services.cli.session import JsonOption, made_session
+from services.plane.audit_run import FinishedAudit, last_audits
+from services.plane.backups import backups_directory, list_backups
+from services.plane.errors import StackError
+from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
+from services.plane.plane_secrets import http_token
+from services.plane.status import (
+    OPEN_DEAD_LETTERS,
+    HeldBack,
+    LastAudit,
+    PlaneStatus,
+    ProcessStatus,
+    backlog,
+    disk_use,
+    held_back,
+    observe_processes,
+    process_status,
+    throughput,
+)
+
+MOST_HELD_BACK = 10
+END_OF_STOP = "deepclean gc resume --chain-is-mended"
+
+
+def status(
+    context: typer.Context,
+    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Measure rates over so many seconds.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
+    session = made_session(context)
+    plane = read_plane_file(session.home)
+    if plane is None:
+        raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or name another home (--home).")
+    observed = observe_plane(plane, seconds)
+    if as_json:
+        print_json(observed)
+    else:
+        _print(observed)
+    if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
+        raise typer.Exit(1)
+
+
+def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
+    """How a plane does; rates are measured over some seconds."""
+    urls = {name: process.url for name, process in plane.processes.items() if process.url}
+    token = http_token(Path(plane.home))
+    reported = observe_processes(urls, seconds, token)
+    processes = tuple(
+        process_status(
+            name,
+            process.identity.pid,
+            process.url or plane.bootstrap_servers,
+            reported,
+            is_alive=process.identity.is_alive(),
+        )
+        for name, process in plane.processes.items()
+    )
+    backup = next(iter(reversed(list_backups(backups_directory(Path(plane.home))))), None)
+    is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
+    return PlaneStatus(
+        state="abandoned" if is_lost else plane.state,
+        reason="whoever ran it was killed: stop what is left of it (deepclean down)" if is_lost else plane.reason,
+        home=plane.home,
+        shards=plane.shards,
+        processes=processes,
+        throughput=throughput(reported),
+        backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
+        disk=disk_use(reported, Path(plane.home)),
+        dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
+        newest_backup=backup.name if backup else "",
+        newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
+        audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
+        held_back=held_back(urls.get("metadata", ""), plane.shards, token),
+    )
+
+
+def _last_audit(finished: FinishedAudit) -> LastAudit:
+    report = finished.report
+    findings = {kind.value: amount.versions for kind, amount in report.findings.items()}
+    return LastAudit(report.shard, report.txn, finished.started_ms, findings, report.difference_count)
+
+
+def _print(plane: PlaneStatus) -> None:
+    shards = counted(plane.shards, "shard")
+    say(f"The plane on {plane.home} is {plane.state} ({shards}).")
+    if plane.reason:
+        say(plane.reason)
+    say("")
+    print_table(
+        ["PROCESS", "PID", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
+        (
+            (
+                process.name,
+                process.pid,
+                _process_state(process),
+                f"{process.messages_per_second:,.0f}",
+                f"{process.lag_messages:,}",
+                f"{process.lag_seconds:.1f} s",
+                process.dead_letters,
+                process.url,
+            )
+            for process in plane.processes
+        ),
+        numbers=["PID", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"],
+    )
+    rates, waiting, disk = plane.throughput, plane.backlog, plane.disk
+    for title, fields in {
+        "throughput, per second": [
+            ("commands applied", f"{rates.commands_applied:,.0f}"),
+            ("deleted entries judged", f"{rates.entries_judged:,.0f}"),
+            ("versions deleted from the store", f"{rates.groups_deleted:,.0f} ({bytes_text(rates.bytes_deleted)})"),
+        ],
+        "backlog": [
+            ("oldest message not taken in", f"{waiting.oldest_seconds:.1f} s"),
+            ("held by nobody, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
+            ("claimed, not confirmed", amount_in_words(waiting.claimed_bytes, waiting.claimed_versions)),
+            ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
+            ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
+            ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
+            ("messages held back by hours or rate", f"{waiting.purges_held_back:,}"),
+        ],
+        "collector": collector_fields(plane.held_back),
+        "deleted so far": [
+            ("held by snapshots", amount_in_words(waiting.held_bytes, waiting.held_versions)),
+            ("freed", amount_in_words(waiting.freed_bytes, waiting.freed_versions)),
+        ],
+        "disk": [
+            ("log", bytes_text(disk.log_bytes)),
+            ("databases", bytes_text(disk.database_bytes)),
+            (f"checkpoints ({disk.checkpoints:,})", bytes_text(disk.checkpoint_bytes)),
+            ("Spark's state", bytes_text(disk.spark_bytes)),
+            ("logs of the processes", bytes_text(disk.process_log_bytes)),
+            ("free", bytes_text(disk.free_bytes)),
+            ("newest backup here", _backup_text(plane)),
+        ],
+        "last audit": [(f"shard {one.shard}", _audit_text(one)) for one in plane.audits] or [("none yet", "")],
+    }.items():
+        say("", title)
+        print_fields((f"  {name}", value) for name, value in fields)
+
+
+def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]]:
+    """What is held back and how it goes on, as status prints it."""
+    if lines is None:
+        return [("not known", "metadata does not answer")]
+    if not lines:
+        return [("running", "")]
+    shown = [(line.bucket or f"all of shard {line.shard}", _held_back_text(line)) for line in lines[:MOST_HELD_BACK]]
+    more = len(lines) - len(shown)
+    return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how it goes on")]
+
+
+def _held_back_text(line: HeldBack) -> str:
+    text = f"{line.state} since {time_text(line.since_ms)}" if line.since_ms >= 0 else line.state
+    text += f": {line.reason}" if line.reason else ""
+    return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectorState.STOPPED.lower() else text
+
+
+def _backup_text(plane: PlaneStatus) -> str:
+    if not plane.newest_backup:
+        return "none"
+    hours, seconds = divmod(int(plane.newest_backup_age_seconds), 3_600)
+    return f"{plane.newest_backup}, {hours} h {seconds // 60} min old"
+
+
+def _audit_text(audit: LastAudit) -> str:
+    found = [f"{count:,} {kind.lower().replace('_', ' ')}" for kind, count in audit.findings.items()]
+    if audit.figures_not_confirmed:
+        found.append(f"{counted(audit.figures_not_confirmed, 'figure')} not confirmed")
+    return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
+
+
+def _process_state(process: ProcessStatus) -> str:
+    if not process.is_alive:
+        return "gone"
+    return "running" if process.is_answering or process.name == "broker" else "silent"

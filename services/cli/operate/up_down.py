@@ -1,0 +1,123 @@
+"""``deepclean up`` and ``deepclean down``: the plane that stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from services.cli.output import say
+from services.cli.session import made_session
+from services.plane.errors import StackError, disk_error
+from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
+from services.plane.stack_settings import BROKER, STREAMING
+from services.plane.supervisor import run_plane
+
+DEFAULT_BASE_PORT = 9700
+STOP_SECONDS = 120.0
+PROCESS_STOP_SECONDS = 30.0
+POLL_SECONDS = 0.2
+
+
+def up(
+    context: typer.Context,
+    shards: Annotated[int, typer.Option(min=1, max=1024, help="Number of shards; it can only grow.")] = 1,
+    base_port: Annotated[
+        int,
+        typer.Option(min=0, max=65_000, help="First port: the broker's, then those of /metrics; 0 takes free ones."),
+    ] = DEFAULT_BASE_PORT,
+    is_foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or SIGTERM.")
+    ] = False,
+    is_secured: Annotated[
+        bool, typer.Option("--secure", help="Refuse strangers (TLS, passwords, rights, a token); once on, it stays on.")
+    ] = False,
+) -> None:
+    """Start a plane that stays: broker, services, Spark. On the same home it goes on where it was."""
+    home = made_session(context).home
+    if is_foreground:
+        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured))
+    log_file = home / "logs" / "plane.log"
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as log:
+            said_before = log.tell()
+            supervisor = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "services.plane.supervisor", str(home)),
+                    *("--shards", str(shards), "--base-port", str(base_port)),
+                    *(("--secure",) if is_secured else ()),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise disk_error(log_file, error) from error
+    try:
+        plane = _await_running(home, supervisor)
+    except KeyboardInterrupt:
+        supervisor.terminate()
+        supervisor.wait()
+        raise
+    if plane is None:
+        with log_file.open("rb") as log:
+            log.seek(said_before)
+            raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
+    for name, process in plane.processes.items():
+        say(f"{name:<20} {process.url or plane.bootstrap_servers}")
+    say(f"The plane runs on {home}. deepclean status shows how it does, deepclean down stops it.")
+
+
+def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile | None:
+    """The plane when all its processes are ready; None when it has ended."""
+    pause = threading.Event()
+    console = Console(stderr=True)
+    with console.status("starting") as shown:
+        while supervisor.poll() is None:
+            plane = read_plane_file(home)
+            if plane is not None and plane.supervisor.pid == supervisor.pid:
+                if plane.state is PlaneState.RUNNING:
+                    return plane
+                shown.update(f"starting: {', '.join(plane.processes) or BROKER}")
+            pause.wait(POLL_SECONDS)
+    return None
+
+
+def down(context: typer.Context) -> None:
+    """Stop the plane: Spark, the services, the broker. What it keeps stays."""
+    home = made_session(context).home
+    plane = read_plane_file(home)
+    if plane is None:
+        say(f"No plane runs on {home}.")
+        return
+    if plane.is_up():
+        plane.supervisor.send(signal.SIGTERM)
+        if not plane.supervisor.await_end(STOP_SECONDS):
+            raise StackError(
+                f"The plane did not stop within {STOP_SECONDS:g} seconds: read {home / 'logs'}, then end process "
+                f"{plane.supervisor.pid} and call deepclean down again."
+            )
+    _stop_left_behind(plane)
+    remove_plane_file(home)
+    say(f"The plane on {home} is stopped.")
+
+
+def _stop_left_behind(plane: PlaneFile) -> None:
+    """Stop, in order, what a supervisor that was killed has left running."""
+    left = plane.left_behind()
+    order = [STREAMING, *(name for name in left if name not in (STREAMING, BROKER)), BROKER]
+    for name in order:
+        process = left.get(name)
+        if process is None:
+            continue
+        process.identity.send(signal.SIGTERM)
+        if not process.identity.await_end(PROCESS_STOP_SECONDS):
+            process.identity.send(signal.SIGKILL)

@@ -1,0 +1,132 @@
+"""``deepclean verify``: is every freed version's record what the command log says?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.operate.plane_log import log_of
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say
+from services.cli.session import JsonOption, session_of
+from services.verifier.report import FindingKind, VerifyReport
+from services.verifier.run import verify_shard
+
+LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
+MAX_SHOWN = 20
+_MEANING = {
+    FindingKind.FREED_WHILE_LIVE: "freed, and the active namespace shows them",
+    FindingKind.FREED_WHILE_HELD: "freed, and a snapshot held them",
+    FindingKind.UNKNOWN_VERSION: "freed, and the log never made them",
+    FindingKind.BROUGHT_BACK: "undeletes that should have been refused",
+    FindingKind.NOT_CLAIMED: "freed, and that claim did not ask for them",
+    FindingKind.TWICE: "more than one record of a version",
+    FindingKind.NOT_FINISHED: "recorded, and no command finished them",
+    FindingKind.DIFFERENT: "fields of records that say other than the log",
+    FindingKind.UNREADABLE: "messages that are no records",
+    FindingKind.MISSING: "finished, and without a record",
+    FindingKind.BYTES: "the block store has deleted other than the ledger says",
+}
+
+
+def verify(
+    context: typer.Context,
+    shard: Annotated[list[int] | None, typer.Option(help="Verify this shard; may be repeated. By default all.")] = None,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Where to keep what is replayed meanwhile: some 300 bytes a command.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the command log with code of its own, and compare the ledger with what it says.
+
+    Exit status: 0 all as the log says; 1 it could not be verified; 2 wrong options; 3 something was freed that was
+    needed, or that never was; 4 the ledger differs otherwise.
+    """
+    with session_of(context) as session:
+        plane = session.connected()
+        wrong = [one for one in shard or () if not 0 <= one < plane.shards]
+        if wrong:
+            raise typer.BadParameter(
+                f"shard {wrong[0]} is not one of the {plane.shards} of this plane", param_hint="--shard"
+            )
+        log = log_of(session, "deepclean.verify", is_whole=True)
+        reports = [
+            verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _teller(one))  # type: ignore[misc]
+            for one in (sorted(set(shard)) if shard else range(plane.shards))
+        ]
+    _show(reports, as_json=as_json)
+    if any(report.has_losses for report in reports):
+        raise typer.Exit(LOSS_STATUS)
+    if not all(report.is_clean for report in reports):
+        raise typer.Exit(DIFFERENCE_STATUS)
+
+
+def _teller(shard: int) -> Callable[[int, int], None]:
+    def tell(done: int, end: int) -> None:
+        print(f"shard {shard}: {done:,} of {end:,} commands replayed", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _show(reports: Sequence[VerifyReport], *, as_json: bool) -> None:
+    if as_json:
+        print_json(reports)
+        return
+    for report in reports:
+        _print(report)
+
+
+def _print(report: VerifyReport) -> None:
+    commands = counted(report.commands, "command")
+    say(f"Shard {report.shard}: {commands}, from the beginning of the log up to txn {report.txn}.", "")
+    amounts = f"{counted(report.rows, 'version')}, {counted(report.blocks, 'block')}"
+    found = [(kind, report.findings[kind]) for kind in FindingKind if kind in report.findings]
+    print_fields(
+        [
+            ("in the ledger", f"{amounts}, {bytes_text(report.size_bytes)}"),
+            ("asked for, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
+            ("brought back by undelete", f"{report.undeletes:,}"),
+            ("deleted by the block store", bytes_text(report.deleted_bytes_after or 0)),
+            *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in found),
+        ]
+    )
+    if report.lost_tail_offset is not None:
+        say(
+            "",
+            f"The log lost its tail before offset {report.lost_tail_offset}: what followed cannot be replayed, and "
+            f"{counted(report.beyond_rows, 'row')} could not be verified.",
+        )
+    if report.examples:
+        _print_examples(report)
+    say("", verdict_text(report), "")
+
+
+def _print_examples(report: VerifyReport) -> None:
+    say("")
+    print_table(
+        ["FINDING", "BUCKET", "OBJECT", "BIRTH", "DEATH", "CLAIM", "FINISH", "WHY"],
+        (
+            (
+                *(one.kind.value, one.bucket_id, one.object_id, one.birth, one.death),
+                *(one.claim_txn, one.finish_txn, one.reason),
+            )
+            for one in report.examples[:MAX_SHOWN]
+        ),
+        numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "CLAIM", "FINISH"],
+    )
+    if len(report.examples) > MAX_SHOWN:
+        say(f"… {len(report.examples) - MAX_SHOWN:,} more with --json")
+    if any(one.object_id and one.kind is not FindingKind.MISSING for one in report.examples):
+        say("", f"The record of one: deepclean ledger show OBJECT --shard {report.shard}")
+
+
+def verdict_text(report: VerifyReport) -> str:
+    """One sentence on what it means, and what to do."""
+    if report.is_clean:
+        return "Whatever was freed was held by nobody, and the ledger says of it what the log says."
+    if report.has_losses:
+        return "Something was freed that should not have been: stop claims, audit (deepclean audit) and find out why."
+    return "Nothing was freed that was needed; the ledger is not what the log says: keep both, and find out why."

@@ -1,0 +1,1 @@
+"""Sub-commands on volumes, buckets, keys, directories and snapshots."""

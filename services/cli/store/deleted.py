@@ -1,0 +1,121 @@
+"""``deepclean undelete`` and ``deepclean deleted list``: bring back what was deleted, and see what can be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.answers import ListedDeletion, Returning
+from schemas.records import DeletedKind
+from services.cli.output import bytes_text, print_json, print_table, say, time_text
+from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.store.entries import AllOption, LimitOption, say_more
+from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
+from services.client.wire.paging import all_rows, deleted_position, first_rows
+
+app = typer.Typer(no_args_is_help=True, help="See what was deleted and can still be brought back.")
+_RETURNING = {
+    Returning.ITSELF: "yes",
+    Returning.NEW_OBJECT: "as a new object",
+    Returning.ONLY_A_COPY: "no: restore it from a snapshot",
+    Returning.ONLY_ITS_FILES: "only its files",
+}
+
+
+@app.callback()
+def _group() -> None:
+    """Keep ``list`` a command of its own, as in the other groups."""
+
+
+@app.command("list")
+def list_deleted(
+    context: typer.Context,
+    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    start_after: Annotated[
+        str, typer.Option(metavar="DEATH:OBJECT", help="Only what comes behind this entry: its death and objectID.")
+    ] = "",
+    limit: LimitOption = 1_000,
+    is_all: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List what was deleted and is not claimed yet, oldest first, and until when it can be brought back."""
+    volume, name = bucket_path(bucket)
+    with session_of(context) as session:
+        reads = session.connected().metadata(session.volumes().shard_of(volume))
+        rows = all_rows(
+            lambda after, page_rows: reads.deleted(volume, name, start_after=after, limit=page_rows),
+            deleted_position,
+            start_after=start_after,
+        )
+        listed = first_rows(rows, 0 if is_all else limit)
+    if as_json:
+        print_json(listed.rows)
+    else:
+        _print_deleted(listed.rows)
+    if listed.has_more:
+        say_more(deleted_position(listed.rows[-1]))
+
+
+def _print_deleted(entries: list[ListedDeletion]) -> None:
+    print_table(
+        ["PATH", "KIND", "SIZE", "DEATH", "DELETED", "CLAIMED NOT BEFORE", "COMES BACK"],
+        (
+            (
+                entry.path or f"…/{entry.name}",
+                entry.kind.lower(),
+                bytes_text(entry.size_bytes) if entry.kind is DeletedKind.KEY else "",
+                entry.death,
+                time_text(entry.deletion_time_ms),
+                _until(entry),
+                _RETURNING[entry.returning],
+            )
+            for entry in entries
+        ),
+        numbers=["SIZE", "DEATH"],
+    )
+
+
+def _until(entry: ListedDeletion) -> str:
+    return "held by a snapshot" if entry.is_held else time_text(entry.until_ms)
+
+
+def undelete(
+    context: typer.Context,
+    path: Annotated[
+        str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="What was deleted: a key, or a directory of a tree.")
+    ],
+    target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
+    death: Annotated[
+        int,
+        typer.Option(
+            "--death", metavar="TXN", min=0, help="Which deletion, if there were several; by default the last one."
+        ),
+    ] = 0,
+    is_by_file: Annotated[
+        bool, typer.Option("--files", help="Bring the files below a directory back one by one: all that is left.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring back a deleted key, an overwritten version or a whole directory, with its blocks, unless it is claimed."""
+    volume, bucket, name = key_path(path)
+    with session_of(context) as session:
+        plane, shard = session.connected(), session.volumes().shard_of(volume)
+        bring_back = undelete_files if is_by_file else undelete_path
+        done = bring_back(plane, shard, (volume, bucket), name, target or name, death)
+    if as_json:
+        print_json(done)
+    else:
+        _print(done, name, target or name)
+    if done.refused:
+        raise typer.Exit(1)
+
+
+def _print(done: Undeleted, name: str, target: str) -> None:
+    for one in done.returned:
+        sentence = f"{one.path} is back, as objectID {one.object_id}, from txn {one.txn} on"
+        say(sentence if one.is_itself else f"{sentence}: a new object with the same blocks")
+    for refused in done.refused:
+        say(f"{refused.code}: {refused.message}", err=True)
+    if not done.returned and not done.refused:
+        say(f"no file below {name} is left to bring back to {target}")

@@ -1,0 +1,95 @@
+"""``deepclean dir``: make, delete, rename and list the directories of a tree."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.records import DeleteDirectory, MakeDirectory, RenameDirectory
+from services.cli.output import print_json, print_reply, print_table, time_text
+from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.store.entries import (
+    AllOption,
+    LimitOption,
+    PrefixOption,
+    SnapshotOption,
+    StartAfterOption,
+    list_entries,
+    say_more,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Make, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
+DirectoryArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="The directory.")]
+
+
+@app.command()
+def make(context: typer.Context, directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Make a directory and its missing parents."""
+    volume, bucket, path = key_path(directory.removesuffix("/"))
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), MakeDirectory(volume, bucket, path))
+    print_reply(reply, f"directory {path} is there", as_json=as_json)
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    directory: DirectoryArgument,
+    is_recursive: Annotated[
+        bool, typer.Option("--recursive/--no-recursive", help="With everything below it, or only when it is empty.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a directory with everything below it, at one txn however much that is."""
+    volume, bucket, path = key_path(directory.removesuffix("/"))
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), DeleteDirectory(volume, bucket, path, is_recursive))
+    print_reply(reply, f"directory {path} deleted at txn {reply.txn}", as_json=as_json)
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    directory: DirectoryArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a directory, with everything below it, another path in its bucket."""
+    volume, bucket, path = key_path(directory.removesuffix("/"))
+    with session_of(context) as session:
+        reply = session.execute(
+            session.volumes().shard_of(volume), RenameDirectory(volume, bucket, path, target.removesuffix("/"))
+        )
+    print_reply(reply, f"directory {path} is now {target}, from txn {reply.txn} on", as_json=as_json)
+
+
+@app.command("list")
+def list_directories(
+    context: typer.Context,
+    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    snapshot: SnapshotOption = "",
+    prefix: PrefixOption = "",
+    start_after: StartAfterOption = "",
+    limit: LimitOption = 1_000,
+    is_all: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List directories, in the active namespace or in a snapshot."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        listed = list_entries(
+            session,
+            (volume_name, bucket_name),
+            snapshot=snapshot,
+            prefix=prefix,
+            start_after=start_after,
+            limit=0 if is_all else limit,
+            is_directory=True,
+        )
+    if as_json:
+        print_json(listed.rows)
+    else:
+        print_table(["DIRECTORY", "MODIFIED"], ((e.path, time_text(e.modification_time_ms)) for e in listed.rows))
+    if listed.has_more:
+        say_more(listed.rows[-1].path)

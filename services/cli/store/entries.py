@@ -1,0 +1,55 @@
+"""What listings of keys and of directories have in common."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from schemas.answers import ListedEntry
+from services.cli.output import say
+from services.cli.session import Session
+from services.client.wire.paging import FirstRows, all_rows, first_rows
+
+SnapshotOption = Annotated[str, typer.Option(metavar="NAME", help="As this snapshot holds it, instead of now.")]
+PrefixOption = Annotated[str, typer.Option(help="Only paths that begin with this.")]
+StartAfterOption = Annotated[str, typer.Option(metavar="PATH", help="Only what comes behind this path.")]
+LimitOption = Annotated[
+    int, typer.Option(min=1, help="At most so many; standard error says when there are more, and how to go on.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="However many there are.")]
+
+
+def say_more(last: str) -> None:
+    """Say where a listing goes on that has stopped at its limit: beside the output, which programs may read."""
+    say(f"There is more: --start-after {shlex.quote(last)} goes on, --all lists everything.", err=True)
+
+
+def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:
+    """The id of a bucket's snapshot; empty, which means now, for no name."""
+    return session.connected().snapshots(shard).snapshot(*bucket, name).snapshot_id if name else ""
+
+
+def list_entries(
+    session: Session,
+    bucket: tuple[str, str],
+    *,
+    snapshot: str,
+    prefix: str,
+    start_after: str,
+    limit: int,
+    is_directory: bool,
+) -> FirstRows[ListedEntry]:
+    """Keys or directories of a bucket, in the order of the walk; all for a limit of 0."""
+    shard = session.volumes().shard_of(bucket[0])
+    reads = session.connected().metadata(shard)
+    snapshot_id = snapshot_id_of(session, shard, bucket, snapshot)
+    entries = all_rows(
+        lambda after, page_rows: reads.entries(
+            *bucket, snapshot_id=snapshot_id, prefix=prefix, start_after=after, limit=page_rows
+        ),
+        lambda entry: entry.path,
+        start_after=start_after,
+    )
+    return first_rows((entry for entry in entries if entry.is_directory is is_directory), limit)

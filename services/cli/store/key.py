@@ -1,0 +1,180 @@
+"""``deepclean key``: put, delete, rename, list and show keys, now or as a snapshot holds them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from schemas.records import DeleteKey, KeyRow, PutKey, RenameKey
+from services.cli.output import (
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_reply,
+    print_table,
+    say,
+    time_text,
+)
+from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.store.entries import (
+    AllOption,
+    LimitOption,
+    PrefixOption,
+    SnapshotOption,
+    StartAfterOption,
+    list_entries,
+    say_more,
+    snapshot_id_of,
+)
+from services.client.tasks.bulk_deletes import delete_keys
+
+app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")
+KeyArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key.")]
+
+
+@app.command()
+def put(
+    context: typer.Context,
+    key: KeyArgument,
+    size: Annotated[int, typer.Option(min=0, help="Its bytes.")],
+    tag: Annotated[str, typer.Option(help="A word of yours that listings show for this version.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Commit a key, new or over an older version. Missing parent directories are made."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), PutKey(volume, bucket, name, size, tag))
+    print_reply(reply, f"key {name} put at txn {reply.txn}", as_json=as_json)
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key, or many.")] = None,
+    from_file: Annotated[
+        typer.FileText | None,
+        typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - for standard input."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete keys; their blocks are freed when no snapshot holds them.
+
+    Many keys are deleted up to 1,000 at a time. What cannot be deleted is left and named, and the exit status is 1.
+    """
+    keys = keys or []
+    if from_file is None and len(keys) < 2:
+        if not keys:
+            raise typer.BadParameter("name keys, or a file of keys (--from-file)")
+        _delete_one(context, keys[0], as_json=as_json)
+        return
+    lines = (line.rstrip("\n") for line in from_file or ())
+    named = [key_path(text) for text in chain(keys, filter(None, lines))]  # all, before the first is deleted
+    deleted, last_txn, left = 0, 0, list[tuple[str, str]]()
+    with session_of(context) as session:
+        places = (((volume, bucket), name) for volume, bucket, name in named)
+        try:
+            for done in delete_keys(session.connected(), session.volumes(), places):
+                deleted, last_txn = deleted + done.deleted, done.txn or last_txn
+                left += [("/".join((*done.bucket, key)), error) for key, error in done.left]
+        finally:  # what is known, if the plane has gone meanwhile
+            _print_deleted(deleted, last_txn, left, as_json=as_json)
+    if left:
+        raise typer.Exit(1)
+
+
+def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"deleted": deleted, "last_txn": last_txn, "left": [{"key": key, "error": e} for key, e in left]})
+    else:
+        say(*(f"{error}: {key}" for key, error in left), err=True)
+        say(f"{counted(deleted, 'key')} deleted, {len(left):,} left")
+
+
+def _delete_one(context: typer.Context, key: str, *, as_json: bool) -> None:
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), DeleteKey(volume, bucket, name))
+    print_reply(reply, f"key {name} deleted at txn {reply.txn}", as_json=as_json)
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    key: KeyArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a key another path in its bucket."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reply = session.execute(session.volumes().shard_of(volume), RenameKey(volume, bucket, name, target))
+    print_reply(reply, f"key {name} is now {target}, from txn {reply.txn} on", as_json=as_json)
+
+
+@app.command("list")
+def list_keys(
+    context: typer.Context,
+    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    snapshot: SnapshotOption = "",
+    prefix: PrefixOption = "",
+    start_after: StartAfterOption = "",
+    limit: LimitOption = 1_000,
+    is_all: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List keys, in the active namespace or in a snapshot."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        listed = list_entries(
+            session,
+            (volume_name, bucket_name),
+            snapshot=snapshot,
+            prefix=prefix,
+            start_after=start_after,
+            limit=0 if is_all else limit,
+            is_directory=False,
+        )
+    if as_json:
+        print_json(listed.rows)
+    else:
+        print_table(
+            ["KEY", "SIZE", "MODIFIED", "TAG"],
+            ((e.path, bytes_text(e.size_bytes), time_text(e.modification_time_ms), e.tag) for e in listed.rows),
+            numbers=["SIZE"],
+        )
+    if listed.has_more:
+        say_more(listed.rows[-1].path)
+
+
+@app.command()
+def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = "", as_json: JsonOption = False) -> None:
+    """Show one key or directory."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume)
+        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
+        row = session.connected().metadata(shard).stat(volume, bucket, name, snapshot_id=snapshot_id)
+    if as_json:
+        print_json(row)
+        return
+    shown: list[tuple[str, object]] = [
+        ("path", name),
+        ("kind", "key" if isinstance(row, KeyRow) else "directory"),
+        ("objectID", row.object_id),
+        ("updateID", row.update_id),
+        ("created", time_text(row.creation_time_ms)),
+        ("modified", time_text(row.modification_time_ms)),
+    ]
+    if isinstance(row, KeyRow):
+        shown += [("bytes", row.size_bytes), ("version's birth", f"txn {row.birth}"), ("tag", row.tag)]
+        if row.blocks is not None:
+            shown.append(
+                (
+                    "blocks",
+                    f"{row.blocks.block_count} in container {row.blocks.container_id} from {row.blocks.first_local_id}",
+                )
+            )
+    print_fields(shown)

@@ -1,0 +1,35 @@
+"""``deepclean restore``: copy a key or a directory out of a snapshot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from services.cli.output import bytes_text, counted, print_json, say
+from services.cli.session import JsonOption, key_path, session_of
+from services.cli.store.entries import snapshot_id_of
+from services.client.tasks.restore import restore as restore_path
+
+
+def restore(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="A key, or a directory of a tree.")],
+    snapshot: Annotated[str, typer.Option("--from", help="The snapshot that has it.")],
+    target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a key or a directory out of a snapshot, with new blocks, over what is there now."""
+    volume, bucket, name = key_path(path)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume)
+        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
+        restored = restore_path(session.connected(), shard, (volume, bucket), name, snapshot_id, target)
+    if as_json:
+        print_json(restored)
+    else:
+        directories = counted(restored.directories, "directory", "directories")
+        say(
+            f"{counted(restored.keys, 'key')} ({bytes_text(restored.size_bytes)}) and {directories} "
+            f"of {name} are back from {snapshot}{f', as {target}' if target else ''}"
+        )

@@ -1,0 +1,188 @@
+"""``deepclean snapshot``: take, delete, rename, list, compare and roll back to snapshots; what each refers to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.answers import SnapshotTag
+from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
+from services.cli.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.store.diff import cancel_diff, diff, list_diffs
+
+app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list, compare and roll back to snapshots.")
+app.command("diff")(diff)
+app.command("diffs")(list_diffs)
+app.command("cancel-diff")(cancel_diff)
+BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
+
+
+@app.command()
+def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Take a snapshot of a bucket."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, CreateSnapshot(volume_name, bucket_name, name))
+    if as_json:
+        print_json({"name": name, "snapshot_id": reply.snapshot_id})
+    else:
+        say(f"snapshot {name} taken ({reply.snapshot_id})")
+
+
+@app.command()
+def delete(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Delete a snapshot; what it alone holds is freed."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, DeleteSnapshot(volume_name, bucket_name, name))
+    if as_json:
+        print_json({"name": name, "snapshot_id": reply.snapshot_id})
+    else:
+        say(f"snapshot {name} deleted ({reply.snapshot_id})")
+
+
+@app.command()
+def rename(
+    context: typer.Context,
+    bucket: BucketArgument,
+    name: NameArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a snapshot another name, where the plane allows it."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, RenameSnapshot(volume_name, bucket_name, name, target))
+    if as_json:
+        print_json({"name": target, "snapshot_id": reply.snapshot_id})
+    else:
+        say(f"snapshot {name} is now {target}")
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    bucket: BucketArgument,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the snapshot.")] = "",
+    tag: Annotated[str, typer.Option(help="Roll back to the snapshot that this tag holds.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a snapshot the active namespace of its bucket again. Newer snapshots are deleted.
+
+    What only they and the present namespace hold is freed. Until it is done the bucket refuses changes (BUCKET_BUSY).
+    """
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reply = session.request(shard, RollBackBucket(volume_name, bucket_name, name, tag))
+    if as_json:
+        print_json({"name": name, "tag": tag, "snapshot_id": reply.snapshot_id})
+    else:
+        say(f"{bucket_name} is what it was at {name or f'tag {tag}'} ({reply.snapshot_id})")
+
+
+@app.command("list")
+def list_snapshots(
+    context: typer.Context,
+    bucket: BucketArgument,
+    with_deleted: Annotated[
+        bool, typer.Option("--with-deleted", help="Also those that are deleted and not yet gone.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the snapshots of a bucket, oldest first."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
+        reads = session.connected().snapshots(shard)
+        rows = reads.snapshots(volume_name, bucket_name, with_deleted=with_deleted)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ["NAME", "STATUS", "CREATED", "REFERENCED", "EXCLUSIVE", "CLEAN", "TAGS", "ID"],
+        (
+            (
+                row.name,
+                _status(row),
+                time_text(row.creation_time_ms),
+                _size(row.referenced_bytes, is_exact=row.is_referenced_exact),
+                _size(_exclusive(row), is_exact=row.is_exclusive_exact),
+                _clean(row),
+                ", ".join(tags.get(row.snapshot_id, ())),
+                row.snapshot_id,
+            )
+            for row in rows
+        ),
+        numbers=["REFERENCED", "EXCLUSIVE"],
+    )
+
+
+@app.command()
+def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Show one snapshot."""
+    volume_name, bucket_name = bucket_path(bucket)
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume_name)
+        reads = session.connected().snapshots(shard)
+        row = reads.snapshot(volume_name, bucket_name, name)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
+    if as_json:
+        print_json(row)
+        return
+    print_fields(
+        [
+            ("name", row.name),
+            ("id", row.snapshot_id),
+            ("bucket", f"{row.volume}/{row.bucket}"),
+            ("status", _status(row)),
+            ("created", time_text(row.creation_time_ms)),
+            ("deleted", time_text(row.deletion_time_ms) or "no"),
+            ("taken at", f"txn {row.create_txn}"),
+            ("previous in bucket", row.path_previous_snapshot_id or "none"),
+            ("previous in shard", row.global_previous_snapshot_id or "none"),
+            ("referenced", _size(row.referenced_bytes, is_exact=row.is_referenced_exact)),
+            ("exclusive", f"{_size(_exclusive(row), is_exact=row.is_exclusive_exact)} (freed when it is deleted)"),
+            ("clean", _clean(row)),
+            ("tags", ", ".join(tags.get(row.snapshot_id, ())) or "none"),
+        ]
+    )
+
+
+def _tags_by_snapshot(tags: list[SnapshotTag]) -> dict[str, list[str]]:
+    """Names of the tags that hold each snapshot, by its id."""
+    names: dict[str, list[str]] = {}
+    for tag in tags:
+        names.setdefault(tag.snapshot_id, []).append(tag.tag)
+    return names
+
+
+def _status(row: SnapshotInfo) -> str:
+    return row.status.removeprefix("SNAPSHOT_").lower()
+
+
+def _size(size_bytes: int, *, is_exact: bool) -> str:
+    """A size; ``~`` while a deleted directory is not yet expanded and the figure may still change."""
+    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
+
+
+def _exclusive(row: SnapshotInfo) -> int:
+    return row.exclusive_bytes + row.exclusive_delta_bytes
+
+
+def _clean(row: SnapshotInfo) -> str:
+    """Whether the rows of its store were all judged and nothing is left to reclaim."""
+    cleaned = [
+        kind
+        for kind, is_cleaned in (("keys", row.has_deep_cleaned_keys), ("directories", row.has_deep_cleaned_directories))
+        if is_cleaned
+    ]
+    return " and ".join(cleaned) or "not yet"

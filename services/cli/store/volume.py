@@ -1,0 +1,73 @@
+"""``deepclean volume``: make, remove and list volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from schemas.records import CreateVolume, DeleteVolume, VolumeRow
+from services.cli.output import print_json, print_table, say, time_text
+from services.cli.session import JsonOption, session_of
+from services.client.plane import Plane
+from services.client.wire.paging import all_rows
+
+app = typer.Typer(no_args_is_help=True, help="Make, remove and list volumes.")
+VolumeArgument = Annotated[str, typer.Argument(metavar="VOLUME", help="Name of the volume.")]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    volume: VolumeArgument,
+    owner: Annotated[str, typer.Option(help="Who owns it.")] = "",
+    shard: Annotated[
+        int | None, typer.Option(help="Shard to put it in, for ever; by default one that follows from the name.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a volume."""
+    with session_of(context) as session:
+        chosen = session.volumes().shard_for_new(volume, shard)
+        reply = session.execute(chosen, CreateVolume(volume, owner))
+    if as_json:
+        print_json({"volume": volume, "shard": chosen, "txn": reply.txn})
+    else:
+        say(f"volume {volume} made in shard {chosen}")
+
+
+@app.command()
+def delete(context: typer.Context, volume: VolumeArgument, as_json: JsonOption = False) -> None:
+    """Remove an empty volume."""
+    with session_of(context) as session:
+        shard = session.volumes().shard_of(volume)
+        reply = session.execute(shard, DeleteVolume(volume))
+    if as_json:
+        print_json({"volume": volume, "shard": shard, "txn": reply.txn})
+    else:
+        say(f"volume {volume} removed")
+
+
+@app.command("list")
+def list_volumes(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the volumes of all shards."""
+    with session_of(context) as session:
+        plane = session.connected()
+        found = [(shard, row) for shard in range(plane.shards) for row in _volumes_of(plane, shard)]
+    found.sort(key=lambda shard_and_row: shard_and_row[1].volume)
+    if as_json:
+        print_json([{"shard": shard, **asdict(row)} for shard, row in found])
+        return
+    print_table(
+        ["VOLUME", "SHARD", "OWNER", "CREATED"],
+        ((row.volume, shard, row.owner, time_text(row.creation_time_ms)) for shard, row in found),
+        numbers=["SHARD"],
+    )
+
+
+def _volumes_of(plane: Plane, shard: int) -> Iterator[VolumeRow]:
+    return all_rows(
+        lambda after, limit: plane.metadata(shard).volumes(start_after=after, limit=limit), lambda row: row.volume
+    )

@@ -1,1 +1,0 @@
-"""The sub-commands of ``deepclean``, one module each."""

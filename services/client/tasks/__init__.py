@@ -1,0 +1,1 @@
+"""What takes a client several calls: bulk deletes, restores, diffs, lookups."""

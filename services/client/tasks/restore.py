@@ -1,0 +1,77 @@
+"""Bringing a key or a tree back from a snapshot: a copy with blocks of its own, put over what is there now.
+
+Blocks are never shared by two versions whose lifetimes differ, so what comes back is a new version of the same size and
+tag. Keys that are there and not in the snapshot stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from schemas.records import KeyRow, MakeDirectory, PutKey
+from services.client.errors import PlaneError
+from services.client.plane import MetadataReads, NamespaceCommand, Plane
+from services.client.wire.paging import all_rows
+
+MAX_OUTSTANDING = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was brought back."""
+
+    keys: int
+    directories: int
+    size_bytes: int
+
+
+def restore(
+    plane: Plane,
+    shard: int,
+    bucket: tuple[str, str],
+    path: str,
+    snapshot_id: str,
+    target: str = "",
+    on_progress: Callable[[int], None] = lambda _count: None,
+) -> Restored:
+    """Copy a key, or a directory with all below it, out of a snapshot; ``target`` is another path for it.
+
+    Raises:
+        PlaneError: KEY_NOT_FOUND (the snapshot does not have it), or why a command was refused: those before it stay.
+    """
+    commands = list(_commands(plane.metadata(shard), bucket, path, snapshot_id, target or path))
+    for start in range(0, len(commands), MAX_OUTSTANDING):
+        page = commands[start : start + MAX_OUTSTANDING]
+        for number in [plane.submit(shard, command) for command in page]:
+            reply = plane.answer(shard, number)
+            if reply.error:
+                raise PlaneError(reply.error, reply.message)
+            on_progress(1)
+    keys = [command for command in commands if isinstance(command, PutKey)]
+    return Restored(len(keys), len(commands) - len(keys), sum(key.size_bytes for key in keys))
+
+
+def _commands(
+    reads: MetadataReads, bucket: tuple[str, str], path: str, snapshot_id: str, target: str
+) -> Iterator[NamespaceCommand]:
+    row = reads.stat(*bucket, path, snapshot_id=snapshot_id)
+    if isinstance(row, KeyRow):
+        if row.blocks is None:
+            yield PutKey(*bucket, target, row.size_bytes, row.tag)
+        else:
+            yield PutKey(*bucket, target, row.size_bytes, row.tag, row.blocks.block_size_bytes)
+        return
+    yield MakeDirectory(*bucket, target)
+    entries = all_rows(
+        lambda after, rows: reads.entries(
+            *bucket, snapshot_id=snapshot_id, prefix=f"{path}/", start_after=after, limit=rows
+        ),
+        lambda entry: entry.path,
+    )
+    for entry in entries:
+        place = f"{target}/{entry.path.removeprefix(f'{path}/')}"
+        if entry.is_directory:
+            yield MakeDirectory(*bucket, place)
+        else:
+            yield PutKey(*bucket, place, entry.size_bytes, entry.tag)

@@ -1,0 +1,104 @@
+"""Bringing back by path: which deleted row a path means, and the command that names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from schemas.answers import ListedDeletion
+from schemas.records import DeletedKind, Undelete
+from schemas.space_answers import VersionStage
+from services.client.errors import PlaneError
+from services.client.plane import Plane
+from services.client.wire.paging import all_rows, deleted_position
+
+_WITH_ROWS = (VersionStage.HELD, VersionStage.PENDING)
+Bucket = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Something that came back."""
+
+    path: str
+    object_id: int
+    txn: int
+    is_itself: bool
+    """Whether it has the objectID that it had; else it is a new object with the same blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReturned:
+    """Something that did not come back, and why."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undeleted:
+    """What became of a request to bring something back."""
+
+    returned: tuple[Returned, ...]
+    refused: tuple[NotReturned, ...]
+
+
+def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
+    """Bring back what died last at a path, or at one txn: a version, or a directory with all that is below.
+
+    Raises:
+        PlaneError: it is refused; TOO_LATE when nothing of the path is left to bring back.
+    """
+    found = plane.space(shard).explain_path(*bucket, path)
+    rows = [
+        (version.death, DeletedKind.KEY, version.object_id, version.birth)
+        for version in found.versions
+        if version.death and version.stage in _WITH_ROWS
+    ]
+    rows += [(one.death, DeletedKind.DIRECTORY, one.object_id, one.birth) for one in found.directories if one.death]
+    chosen = max((row for row in rows if death in (0, row[0])), default=None)
+    if chosen is None:
+        raise PlaneError(
+            "TOO_LATE",
+            f"nothing deleted of {path} is left to bring back; what is below a deleted directory comes back with it "
+            f"(deepclean deleted list), and what a snapshot holds can be copied (deepclean restore)",
+        )
+    died, kind, object_id, birth = chosen
+    command = Undelete(*bucket, target, kind, object_id, birth, died)
+    outcome = _carry_out(plane, shard, command)
+    if isinstance(outcome, NotReturned):
+        raise PlaneError(outcome.code, outcome.message)
+    return Undeleted((outcome,), ())
+
+
+def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
+    """Bring back, one by one, the deleted files whose paths lie below a directory, of the newest death of each path.
+
+    What is refused is told and keeps nobody else back. Directories on the way are made anew.
+    """
+    newest: dict[str, ListedDeletion] = {}
+    reads = plane.metadata(shard)
+    for entry in all_rows(
+        lambda after, page_rows: reads.deleted(*bucket, start_after=after, limit=page_rows), deleted_position
+    ):
+        is_meant = entry.kind is DeletedKind.KEY and death in (0, entry.death)
+        if is_meant and entry.path.startswith(f"{path}/"):
+            newest[entry.path] = entry  # oldest death first
+    carry_out = partial(_carry_out, plane, shard)
+    outcomes = [
+        carry_out(Undelete(*bucket, target + found[len(path) :], entry.kind, entry.object_id, entry.birth, entry.death))
+        for found, entry in sorted(newest.items())
+    ]
+    return Undeleted(
+        tuple(one for one in outcomes if isinstance(one, Returned)),
+        tuple(one for one in outcomes if isinstance(one, NotReturned)),
+    )
+
+
+def _carry_out(plane: Plane, shard: int, command: Undelete) -> Returned | NotReturned:
+    reply = plane.answer(shard, plane.submit(shard, command))
+    if reply.error or reply.committed is None:
+        return NotReturned(command.path, reply.error, reply.message)
+    object_id = reply.committed.object_id
+    return Returned(command.path, object_id, reply.txn, object_id == command.object_id)

@@ -1,0 +1,90 @@
+"""Reads about space of a running plane over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from schemas.space_answers import (
+    BlockExplanation,
+    FreedSpace,
+    PathExplanation,
+    PlanSpace,
+    SnapshotSpaces,
+    SpacePlan,
+    WhatIf,
+)
+from services.client.errors import PlaneError
+from services.client.wire.http_reads import MAX_PAGE_ROWS, HttpShard, Parameters
+
+MAX_ATTEMPTS = 5
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class HttpSpaceReads:
+    """Reads of one shard's metadata about space; implements ``services.client.plane.SpaceReads``."""
+
+    def __init__(self, shard: HttpShard) -> None:
+        self._shard = shard
+
+    def snapshot_spaces(
+        self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
+    ) -> SnapshotSpaces:
+        """Live snapshots with what each refers to and shares: a page of so many, or all, of one txn.
+
+        Raises:
+            PlaneError: also when there is more than a page has, and the shard changes between any two of them.
+        """
+        if limit is not None:
+            return self._snapshot_page(volume, bucket, start_after, limit)
+        for _ in range(MAX_ATTEMPTS):
+            pages = list(self._snapshot_pages(volume, bucket, start_after))
+            if len({(page.txn, page.chain_version) for page in pages}) == 1:
+                return replace(pages[0], snapshots=tuple(one for page in pages for one in page.snapshots))
+        raise PlaneError(
+            "NOT_OF_ONE_TXN",
+            f"{volume}/{bucket} has more than {MAX_PAGE_ROWS:,} snapshots, and the shard has changed each time before "
+            f"all were read: ask again when it is quieter, or page by page (GET …/space/snapshots)",
+        )
+
+    def _snapshot_pages(self, volume: str, bucket: str, start_after: int) -> Iterator[SnapshotSpaces]:
+        while True:
+            page = self._snapshot_page(volume, bucket, start_after, MAX_PAGE_ROWS)
+            yield page
+            if len(page.snapshots) < MAX_PAGE_ROWS:
+                return
+            start_after = page.snapshots[-1].txn
+
+    def _snapshot_page(self, volume: str, bucket: str, start_after: int, limit: int) -> SnapshotSpaces:
+        parameters: Parameters = {"volume": volume, "bucket": bucket, "start_after": start_after, "limit": limit}
+        page: SnapshotSpaces = self._shard.get("/space/snapshots", SnapshotSpaces, parameters)
+        return page
+
+    def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
+        """What dropping a set of snapshots would free."""
+        freed: FreedSpace = self._post("/space/what-if", FreedSpace, volume, bucket, question)
+        return freed
+
+    def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
+        """The least set of snapshots whose drop frees so many bytes."""
+        found: SpacePlan = self._post("/space/plan", SpacePlan, volume, bucket, question)
+        return found
+
+    def _post(self, path: str, answer_type: Any, volume: str, bucket: str, question: Any) -> Any:
+        parameters = {"volume": volume, "bucket": bucket}
+        return self._shard.post(path, answer_type, _ANYTHING.dump_json(question), parameters)
+
+    def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
+        """Every version that a path has."""
+        parameters = {"volume": volume, "bucket": bucket, "path": path}
+        found: PathExplanation = self._shard.get("/explain/path", PathExplanation, parameters)
+        return found
+
+    def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
+        """The version that owns a block, or where to go on looking."""
+        parameters: Parameters = {"local_id": local_id, "volume": volume, "bucket": bucket, "start": start}
+        found: BlockExplanation = self._shard.get("/explain/block", BlockExplanation, parameters)
+        return found

@@ -1,0 +1,316 @@
+"""How a running plane does, put together from what its processes report on /metrics and what lies on its disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from schemas.answers import CollectorStatus, ShardBacklog
+from schemas.http_token import bearer
+from schemas.records import CollectorState
+from services.client.errors import UnreachableError
+from services.client.wire.http_reads import HttpShard
+
+SCRAPE_SECONDS = 5.0
+LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
+LAG_SECONDS = "deepclean_input_lag_seconds"
+OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
+TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one process reports at one moment."""
+
+    at_seconds: float
+    samples: tuple[Sample, ...]
+
+    def total(self, *names: str, **labels: str) -> float:
+        """Sum of these metrics over all labels but the given ones."""
+        return sum(
+            sample.value
+            for sample in self.samples
+            if sample.name in names and all(sample.labels.get(name) == value for name, value in labels.items())
+        )
+
+    def largest(self, name: str) -> float:
+        """Largest value of a metric; 0 when there is none."""
+        return max((sample.value for sample in self.samples if sample.name == name), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What one process reports now and reported a little earlier; None when it did not answer."""
+
+    before: Scrape | None
+    now: Scrape | None
+
+    def rate(self, *names: str, **labels: str) -> float:
+        """Counters per second; 0 for a process that did not answer, or began anew."""
+        if self.before is None or self.now is None:
+            return 0.0
+        seconds = self.now.at_seconds - self.before.at_seconds
+        return max(0.0, self.now.total(*names, **labels) - self.before.total(*names, **labels)) / seconds
+
+    def total(self, *names: str, **labels: str) -> int:
+        """The present sum."""
+        return int(self.now.total(*names, **labels)) if self.now is not None else 0
+
+    def largest(self, name: str) -> float:
+        """The present largest value."""
+        return self.now.largest(name) if self.now is not None else 0.0
+
+
+_SILENT = Reported(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One process."""
+
+    name: str
+    pid: int
+    is_alive: bool
+    is_answering: bool
+    url: str
+    messages_per_second: float
+    lag_messages: int
+    lag_seconds: float
+    dead_letters: int
+    """What it has put aside and nobody has dealt with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What the plane does per second."""
+
+    commands_applied: float
+    entries_judged: float
+    groups_deleted: float
+    bytes_deleted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is deleted and not yet out of the store, and what somebody still holds."""
+
+    oldest_seconds: float
+    """Age of the oldest message that some process has not taken in."""
+    pending_bytes: int
+    pending_versions: int
+    claimed_bytes: int
+    claimed_versions: int
+    held_bytes: int
+    held_versions: int
+    freed_bytes: int
+    freed_versions: int
+    directories_on_their_way: int
+    stores_to_sweep: int
+    purges_in_undo_window: int = 0
+    """Messages to key_deletion whose rows can still be brought back."""
+    purges_held_back: int = 0
+    """Messages that wait for the hours or the rate that key_deletion was set to."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """What the plane takes on its disk."""
+
+    log_bytes: int
+    database_bytes: int
+    checkpoint_bytes: int
+    """What only checkpoints hold."""
+    checkpoints: int
+    spark_bytes: int
+    process_log_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What the last audit of a shard has found."""
+
+    shard: int
+    txn: int
+    started_ms: int
+    findings: dict[str, int]
+    """How many of each kind."""
+    figures_not_confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Of what nothing is claimed."""
+
+    shard: int
+    bucket: str
+    """``volume/bucket``, which is held back by itself; empty for all of the shard."""
+    state: str
+    reason: str
+    """What who did it has said; of a stop what is to be mended."""
+    since_ms: int = -1
+    """Log time at which that began; -1 when it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """How a plane does."""
+
+    state: str
+    reason: str
+    home: str
+    shards: int
+    processes: tuple[ProcessStatus, ...]
+    throughput: Throughput
+    backlog: Backlog
+    disk: DiskUse
+    dead_letters: int
+    newest_backup: str = ""
+    """Name of the newest complete backup in the home; empty when there is none."""
+    newest_backup_age_seconds: float = 0.0
+    audits: tuple[LastAudit, ...] = ()
+    held_back: tuple[HeldBack, ...] | None = ()
+    """Why the collector does not do all that it could; null when metadata does not answer."""
+
+
+def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
+    """What each process reports, twice, so many seconds apart."""
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+        before = {name: _scrape(http, url) for name, url in urls.items()}
+        threading.Event().wait(seconds)
+        return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
+
+
+def _scrape(http: httpx.Client, url: str) -> Scrape | None:
+    try:
+        response = http.get(f"{url}/metrics")
+        response.raise_for_status()
+    except httpx.HTTPError:
+        return None
+    families = text_string_to_metric_families(response.text)
+    return Scrape(time.monotonic(), tuple(sample for family in families for sample in family.samples))
+
+
+def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
+    """How many messages a service has put aside that nobody has dealt with: snapshots keeps count of all."""
+    return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
+
+
+def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
+    """One process, by its id and by what is reported."""
+    own = reported.get(name, _SILENT)
+    return ProcessStatus(
+        name=name,
+        pid=pid,
+        is_alive=is_alive,
+        is_answering=own.now is not None,
+        url=url,
+        messages_per_second=own.rate(*TAKEN_IN),
+        lag_messages=own.total(*LAG_MESSAGES),
+        lag_seconds=own.largest(LAG_SECONDS),
+        dead_letters=open_dead_letters(reported, name),
+    )
+
+
+def throughput(reported: Mapping[str, Reported]) -> Throughput:
+    """What the plane does per second."""
+    scm = reported.get("mock_scm", _SILENT)
+    return Throughput(
+        commands_applied=reported.get("metadata", _SILENT).rate("deepclean_messages_applied_total"),
+        entries_judged=reported.get("streaming", _SILENT).rate("deepclean_streaming_entries_judged_total"),
+        groups_deleted=scm.rate("deepclean_mock_scm_groups_total", outcome="deleted"),
+        bytes_deleted=scm.rate("deepclean_mock_scm_deleted_bytes_total"),
+    )
+
+
+def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
+    """What is on its way; sums that metadata cannot give now are 0."""
+    sums = _shard_backlogs(metadata_url, shards, token)
+    key_deletion = reported.get("key_deletion", _SILENT)
+    return Backlog(
+        oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
+        pending_bytes=sum(one.pending_bytes for one in sums),
+        pending_versions=sum(one.pending_versions for one in sums),
+        claimed_bytes=sum(one.claimed_bytes for one in sums),
+        claimed_versions=sum(one.claimed_versions for one in sums),
+        held_bytes=sum(one.held_bytes for one in sums),
+        held_versions=sum(one.held_versions for one in sums),
+        freed_bytes=sum(one.freed_bytes for one in sums),
+        freed_versions=sum(one.freed_versions for one in sums),
+        directories_on_their_way=reported.get("directory_deletion", _SILENT).total(
+            "deepclean_directory_deletion_directories"
+        ),
+        stores_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
+        purges_in_undo_window=key_deletion.total("deepclean_key_deletion_purges_in_undo_window"),
+        purges_held_back=key_deletion.total("deepclean_key_deletion_purges_held_back"),
+    )
+
+
+def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBacklog]:
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+        try:
+            return [
+                HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)
+                for shard in range(shards if metadata_url else 0)
+            ]
+        except UnreachableError:
+            return []
+
+
+def held_back(metadata_url: str, shards: int, token: str = "") -> tuple[HeldBack, ...] | None:
+    """What the collector may not claim, whole shards first; None when metadata cannot say it now."""
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+        try:
+            found = [
+                (shard, line)
+                for shard in range(shards)
+                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collector", list[CollectorStatus])
+            ]
+        except UnreachableError:
+            return None
+    lines = [
+        HeldBack(
+            shard,
+            f"{line.volume}/{line.bucket}" if line.bucket else "",
+            line.state.lower(),
+            line.reason,
+            line.since_ms(line.state),
+        )
+        for shard, line in found
+        if line.state is not CollectorState.RUNNING
+    ]
+    return tuple(sorted(lines, key=lambda line: (bool(line.bucket), line.shard, line.bucket)))
+
+
+def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:
+    """What the plane takes on its disk."""
+    return DiskUse(
+        log_bytes=_bytes_below(home / "broker" / "records"),
+        database_bytes=sum(process.total("deepclean_database_bytes") for process in reported.values()),
+        checkpoint_bytes=sum(process.total("deepclean_checkpoint_bytes") for process in reported.values()),
+        checkpoints=sum(process.total("deepclean_checkpoints") for process in reported.values()),
+        spark_bytes=_bytes_below(home / "data" / "streaming"),
+        process_log_bytes=_bytes_below(home / "logs"),
+        free_bytes=shutil.disk_usage(home).free,
+    )
+
+
+def _bytes_below(directory: Path) -> int:
+    """Bytes that the files below a directory take; broker's indexes are mostly holes, so blocks are counted."""
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += Path(parent, name).lstat().st_blocks * 512
+            except FileNotFoundError:  # removed meanwhile
+                continue
+    return total

@@ -1,0 +1,1 @@
+"""Sources of work, and what plays them on a plane."""

@@ -1,0 +1,284 @@
+"""Turns the first-parent history of a git repository into a workload for a bucket with directories."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from schemas.records import BucketLayout
+from services.workloads.git_command import BlobSizes, Change, Commit, GitError, GitRepository, key_of
+from services.workloads.source import SnapshotPoint
+from services.workloads.workload import (
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteDirectory,
+    DeleteKey,
+    MakeDirectory,
+    Operation,
+    PutKey,
+    RenameKey,
+)
+
+_MOST_SNAPSHOTS_COUNT: Final = 40
+_LONGEST_SNAPSHOT_NAME: Final = 63
+
+
+def choose_interval(commit_count: int) -> int:
+    """Every how many commits a snapshot is taken when nobody says: 20 to 40 come out, fewer of a short history."""
+    return max(1, -(-commit_count // _MOST_SNAPSHOTS_COUNT))
+
+
+@dataclass(slots=True)
+class _Directory:
+    children: dict[str, "_Directory | None"] = field(default_factory=dict)  # None: a file
+    file_count: int = 0  # in the whole tree below
+
+
+class _KnownTree:
+    """The tree as the plane has it, to see what stands in the way of a path and which directories ran empty."""
+
+    def __init__(self) -> None:
+        self._root = _Directory()
+
+    def add_file(self, key: str) -> None:
+        directory = self._root
+        *parents, name = key.split("/")
+        directory.file_count += 1
+        for part in parents:
+            child = directory.children.get(part)
+            if child is None:
+                child = directory.children[part] = _Directory()
+            directory = child
+            directory.file_count += 1
+        directory.children[name] = None
+
+    def remove_file(self, key: str) -> None:
+        directory = self._root
+        *parents, name = key.split("/")
+        directory.file_count -= 1
+        for part in parents:
+            child = directory.children[part]
+            assert child is not None  # noqa: S101 - a file is known by all directories above it
+            directory = child
+            directory.file_count -= 1
+        del directory.children[name]
+
+    def has_file(self, key: str) -> bool:
+        directory = self._root
+        *parents, name = key.split("/")
+        for part in parents:
+            child = directory.children.get(part)
+            if child is None:
+                return False
+            directory = child
+        return name in directory.children and directory.children[name] is None
+
+    def has_directory(self, path: str) -> bool:
+        return self._directory(path) is not None
+
+    def is_free(self, key: str) -> bool:
+        """Whether a file can come to be at ``key`` once an empty directory there is out of the way."""
+        directory = self._root
+        for part in key.split("/"):
+            if part not in directory.children:
+                return True
+            child = directory.children[part]
+            if child is None:
+                return False
+            directory = child
+        return directory.file_count == 0
+
+    def take_empty_directory(self, key: str) -> str | None:
+        """Forget and name the topmost empty directory on the way to ``key``, the last part included."""
+        directory = self._root
+        parts = key.split("/")
+        for depth, part in enumerate(parts, start=1):
+            child = directory.children.get(part)
+            if child is None:
+                return None
+            if child.file_count == 0:
+                del directory.children[part]
+                return "/".join(parts[:depth])
+            directory = child
+        return None
+
+    def take_directory(self, path: str) -> bool:
+        """Forget an empty directory at exactly this path; say whether there was one."""
+        parent_path, _, name = path.rpartition("/")
+        parent = self._directory(parent_path) if parent_path else self._root
+        if parent is None or parent.children.get(name) is None:
+            return False
+        del parent.children[name]
+        return True
+
+    def _directory(self, path: str) -> _Directory | None:
+        directory = self._root
+        for part in path.split("/"):
+            child = directory.children.get(part)
+            if child is None:
+                return None
+            directory = child
+        return directory
+
+
+@dataclass(slots=True)
+class _CommitPlan:
+    """A commit's changes sorted by what must happen to keys: first deletes, then renames, then puts."""
+
+    deletes: list[str] = field(default_factory=list)
+    renames: list[tuple[str, str, str]] = field(default_factory=list)  # from, to, the blob moved to there
+    puts: dict[str, str] = field(default_factory=dict)  # key → blob
+
+
+class GitHistory:
+    """A repository's history as a workload; see WorkloadSource.
+
+    ``every`` takes a snapshot after each that many commits, ``uses_tags`` after each tagged one;
+    ``max_commits`` ends the history early, counted from its beginning. Submodules, and paths that are no
+    UTF-8, are left out; how many changes concerned such a path is counted in ``skipped_changes_count``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        every: int | None = None,
+        uses_tags: bool = False,
+        max_commits: int | None = None,
+        volume: str = "git",
+        bucket: str = "history",
+    ) -> None:
+        for option, count in (("every", every), ("max_commits", max_commits)):
+            if count is not None and count < 1:
+                raise ValueError(f"{option} must be 1 or more, not {count}")
+        self.repository = GitRepository(path)
+        self.volume = volume
+        self.bucket = bucket
+        self._commits = self.repository.first_parent_commits()[:max_commits]
+        if not self._commits:
+            raise GitError(f"{path} has no commits yet; name a repository with a history")
+        self.snapshots: Sequence[SnapshotPoint] = self._tagged_points() if uses_tags else self._regular_points(every)
+        self.commits_read_count = 0
+        self.skipped_changes_count = 0
+
+    @property
+    def commit_count(self) -> int:
+        """How many commits there are to play."""
+        return len(self._commits)
+
+    @property
+    def last_commit(self) -> str:
+        """The commit whose tree the active namespace shows in the end."""
+        return self._commits[-1].commit
+
+    def operations(self) -> Iterator[Operation]:
+        """Yield everything that the plane is asked to do, from making the volume to the last commit."""
+        self.commits_read_count = self.skipped_changes_count = 0
+        yield CreateVolume(self.volume)
+        yield CreateBucket(self.volume, self.bucket, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+        known = _KnownTree()
+        snapshot_names = {point.commit_number: point.name for point in self.snapshots}
+        with self.repository.blob_sizes() as sizes:
+            for commit_number, (_, changes) in enumerate(self.repository.changes(self._commits), start=1):
+                yield from self._play(self._plan(changes), known, sizes)
+                self.commits_read_count = commit_number
+                if commit_number in snapshot_names:
+                    yield CreateSnapshot(self.volume, self.bucket, snapshot_names[commit_number])
+        if self.commits_read_count != self.commit_count:
+            raise GitError(f"git told of {self.commits_read_count} commits, not of {self.commit_count}")
+
+    # ---- which snapshots
+
+    def _regular_points(self, every: int | None) -> list[SnapshotPoint]:
+        interval = every or choose_interval(self.commit_count)
+        return [
+            SnapshotPoint(f"c{number:06d}-{commit.commit[:8]}", commit.commit, number)
+            for number, commit in enumerate(self._commits, start=1)
+            if number % interval == 0
+        ]
+
+    def _tagged_points(self) -> list[SnapshotPoint]:
+        tags = self.repository.tags()
+        points = [
+            SnapshotPoint(_tag_snapshot_name(number, commit, tags[commit.commit][0]), commit.commit, number)
+            for number, commit in enumerate(self._commits, start=1)
+            if commit.commit in tags
+        ]
+        if not points:
+            raise GitError("no tag lies on the first-parent history; take snapshots by number of commits instead")
+        return points
+
+    # ---- one commit
+
+    def _plan(self, changes: Iterable[Change]) -> _CommitPlan:
+        plan = _CommitPlan()
+        for change in changes:
+            old = key_of(change.old_path) if change.old_blob else None
+            new = key_of(change.new_path) if change.new_blob else None
+            if (change.old_blob and old is None) or (change.new_blob and new is None):
+                self.skipped_changes_count += 1
+            if change.is_rename and old is not None and new is not None and change.old_blob is not None:
+                plan.renames.append((old, new, change.old_blob))
+            elif old is not None and new is None:
+                plan.deletes.append(old)
+            has_content = old is not None and change.old_blob == change.new_blob
+            if new is not None and change.new_blob is not None and not has_content:
+                plan.puts[new] = change.new_blob
+        return plan
+
+    def _play(self, plan: _CommitPlan, known: _KnownTree, sizes: BlobSizes) -> Iterator[Operation]:
+        left_behind = [*plan.deletes, *(old for old, _, _ in plan.renames)]
+        for key in plan.deletes:
+            known.remove_file(key)
+            yield DeleteKey(self.volume, self.bucket, key)
+        yield from self._rename(plan, known)
+        size_bytes = sizes.of(plan.puts.values())
+        for key, blob in plan.puts.items():
+            yield from self._clear(key, known)
+            if not known.has_file(key):
+                known.add_file(key)
+            yield PutKey(self.volume, self.bucket, key, size_bytes[blob], blob)
+        # git knows no empty directories.
+        for key in left_behind:
+            if (empty := known.take_empty_directory(key)) is not None:
+                yield DeleteDirectory(self.volume, self.bucket, empty)
+
+    def _rename(self, plan: _CommitPlan, known: _KnownTree) -> Iterator[Operation]:
+        """Rename in an order in which each target is free; what only goes round in a circle is put anew."""
+        waiting = plan.renames
+        while waiting:
+            blocked = []
+            for old, new, blob in waiting:
+                if not known.is_free(new):
+                    blocked.append((old, new, blob))
+                    continue
+                yield from self._clear(new, known)
+                parent = new.rpartition("/")[0]
+                if parent and not known.has_directory(parent):
+                    yield MakeDirectory(self.volume, self.bucket, parent)
+                known.remove_file(old)
+                known.add_file(new)
+                yield RenameKey(self.volume, self.bucket, old, new)
+            if len(blocked) == len(waiting):
+                break
+            waiting = blocked
+        else:
+            return
+        for old, new, blob in waiting:
+            known.remove_file(old)
+            plan.puts.setdefault(new, blob)
+            yield DeleteKey(self.volume, self.bucket, old)
+
+    def _clear(self, key: str, known: _KnownTree) -> Iterator[Operation]:
+        if known.take_directory(key):
+            yield DeleteDirectory(self.volume, self.bucket, key)
+
+
+def _tag_snapshot_name(number: int, commit: Commit, tag: str) -> str:
+    readable = re.sub(r"[^0-9a-z.]+", "-", tag.lower())
+    readable = re.sub(r"[.-]{2,}", "-", readable)
+    prefix = f"c{number:06d}-"
+    readable = readable[: _LONGEST_SNAPSHOT_NAME - len(prefix)].strip(".-")
+    return prefix + (readable or commit.commit[:8])

@@ -1,0 +1,1 @@
+"""What the outcome of a workload must be, worked out without the product's rules."""

@@ -1,0 +1,560 @@
+"""A brute-force model of what the plane must show: nested dicts, every snapshot a full copy.
+
+It knows nothing of lifetimes, chains or garbage tables, so that it can be the judge of all three.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.records import BucketLayout
+from services.domain.errors import DeepcleanError
+from services.workloads.workload import (
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteBucket,
+    DeleteDirectory,
+    DeleteKey,
+    DeleteKeys,
+    DeleteSnapshot,
+    ExpireSnapshots,
+    Explain,
+    MakeDirectory,
+    MoveConsumer,
+    Observe,
+    Operation,
+    Plan,
+    PutKey,
+    RenameDirectory,
+    RenameKey,
+    RenameSnapshot,
+    RollBack,
+    Settle,
+    TagSnapshot,
+    UndeleteKey,
+    UntagSnapshot,
+    WhatIf,
+)
+
+
+class OperationRefusedError(DeepcleanError):
+    """The plane must refuse this operation with ``code``, and change nothing."""
+
+    def __init__(self, code: str, subject: str) -> None:
+        super().__init__(f"{code}: {subject}")
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What one put made. ``number`` is the put's operation number, ``key`` the name that it was put under."""
+
+    number: int
+    volume: str
+    bucket: str
+    key: str
+    tag: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that can be reached in the active namespace or in one snapshot."""
+
+    keys: Mapping[str, Version]
+    directories: tuple[str, ...]
+
+    @property
+    def referenced_bytes(self) -> int:
+        """The sum of what the view lists."""
+        return sum(version.size_bytes for version in self.keys.values())
+
+
+@dataclass(slots=True)
+class _Directory:
+    children: dict[str, "Version | _Directory"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """When a snapshot was taken: by which operation, and at which time by its own account."""
+
+    number: int
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """A version that an operation on its own path has taken out of the namespace."""
+
+    number: int
+    version: Version
+    is_overwritten: bool
+
+
+@dataclass(slots=True)
+class _Bucket:
+    layout: BucketLayout
+    root: _Directory = field(default_factory=_Directory)
+    snapshots: dict[str, View] = field(default_factory=dict)  # in the order of the chain
+    taken: dict[str, _Taken] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)  # the snapshot that each holds
+    consumers: dict[str, int] = field(default_factory=dict)  # the take of the snapshot that each reads next
+    deaths: dict[str, list[_Death]] = field(default_factory=dict)
+    rolled_back: int = -1
+    """The operation that rolled it back last."""
+
+    @property
+    def has_directories(self) -> bool:
+        return self.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+
+    def parts(self, path: str) -> list[str]:
+        """A flat bucket is a tree of one level."""
+        parts = path.split("/") if self.has_directories else [path]
+        if not all(parts):
+            raise OperationRefusedError("INVALID_KEY_NAME", repr(path))
+        return parts
+
+    def find(self, parts: list[str]) -> "Version | _Directory | None":
+        entry: Version | _Directory | None = self.root
+        for part in parts:
+            if not isinstance(entry, _Directory):
+                return None
+            entry = entry.children.get(part)
+        return entry
+
+    def make_directories(self, parts: list[str], code: str) -> _Directory:
+        """Make what is missing of a path; ``code`` is the refusal when a file stands in the way."""
+        # Looked through before anything is made: a refusal changes nothing.
+        for depth in range(1, len(parts) + 1):
+            if isinstance(self.find(parts[:depth]), Version):
+                raise OperationRefusedError(code, "/".join(parts[:depth]))
+        directory = self.root
+        for part in parts:
+            child = directory.children.setdefault(part, _Directory())
+            assert isinstance(child, _Directory)  # noqa: S101 - looked through above
+            directory = child
+        return directory
+
+    def directory_above(self, parts: list[str]) -> _Directory | None:
+        parent = self.find(parts[:-1])
+        return parent if isinstance(parent, _Directory) else None
+
+    def view(self) -> View:
+        keys: dict[str, Version] = {}
+        directories: list[str] = []
+        unread = [("", self.root)]
+        while unread:
+            prefix, directory = unread.pop()
+            for name, entry in directory.children.items():
+                if isinstance(entry, Version):
+                    keys[prefix + name] = entry
+                else:
+                    directories.append(prefix + name)
+                    unread.append((f"{prefix}{name}/", entry))
+        return View(keys, tuple(sorted(directories)))
+
+    def require_snapshot(self, name: str) -> View:
+        if name not in self.snapshots:
+            raise OperationRefusedError("FILE_NOT_FOUND", name)
+        return self.snapshots[name]
+
+    def forget_snapshot(self, name: str) -> None:
+        if name in self.tags.values():
+            raise OperationRefusedError("TAGGED_SNAPSHOT", name)
+        del self.snapshots[name], self.taken[name]
+
+    def note_death(self, number: int, path: str, *, is_overwritten: bool) -> None:
+        """Remember the version at a path, which this operation takes away; one without bytes leaves nothing behind."""
+        version = self.find(self.parts(path))
+        if isinstance(version, Version) and version.size_bytes:
+            self.deaths.setdefault(path, []).append(_Death(number, version, is_overwritten))
+
+    def roll_back(self, number: int, name: str) -> None:
+        """List what a snapshot lists, and forget the newer ones."""
+        view = self.require_snapshot(name)
+        newer = list(self.snapshots)[list(self.snapshots).index(name) + 1 :]
+        if held := next((one for one in newer if one in self.tags.values()), None):
+            raise OperationRefusedError("TAGGED_SNAPSHOT", held)
+        self.rolled_back = number
+        self.root = _Directory()
+        for directory in view.directories:
+            self.make_directories(self.parts(directory), code="NOT_A_FILE")
+        for path, version in view.keys.items():
+            parts = self.parts(path)
+            self.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
+        for one in newer:
+            self.forget_snapshot(one)
+
+
+MOST_KEYS_AT_ONCE: Final = 1_000
+_SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
+
+
+def is_valid_snapshot_name(name: str) -> bool:
+    """Say whether the plane takes this name: up to 63 of [0-9a-z.-], alphanumeric at both ends, not a number.
+
+    No lower limit: Ozone's rule asks for three characters, but its recorded cases use two.
+    """
+    if len(name) > 63 or _SNAPSHOT_NAME.fullmatch(name) is None:
+        return False
+    return not (name.isdigit() or re.fullmatch(r"[0-9]+(?:\.[0-9]+){3}", name))
+
+
+class NamespaceModel:
+    """Plays operations and answers what every view lists and which versions must exist.
+
+    A deleted snapshot's name is free at once; a plane may refuse it until the snapshot is purged, so a
+    workload settles before it uses such a name again. The model knows no claims: a workload that brings keys back
+    pauses the collector before they are deleted. It knows no clock: where snapshots expire, all times are given.
+    """
+
+    def __init__(self) -> None:
+        self._volumes: set[str] = set()
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self._versions: dict[int, Version] = {}
+
+    # ---- playing
+
+    def lines(self, number: int, operation: Operation) -> list[dict[str, object]]:
+        """Do what the operation says; the lines that a plane writes about it."""
+        try:
+            answer = self.apply(number, operation)
+        except OperationRefusedError as refusal:
+            return [{"op": number, "error": refusal.code}]
+        if isinstance(operation, Observe):
+            return [self.observe(number, operation.label)]
+        return [{"op": number, **answer}] if answer else []
+
+    def apply(self, number: int, operation: Operation) -> dict[str, object]:
+        """Do what the operation says, or raise OperationRefusedError and change nothing; says what it answers."""
+        match operation:
+            case CreateVolume(volume):
+                if volume in self._volumes:
+                    raise OperationRefusedError("VOLUME_ALREADY_EXISTS", volume)
+                self._volumes.add(volume)
+            case CreateBucket(volume, bucket, layout):
+                self._create_bucket(volume, bucket, layout)
+            case DeleteBucket(volume, bucket):
+                self._delete_bucket(volume, bucket)
+            case Settle() | Observe() | WhatIf() | Plan() | Explain():
+                pass  # they change nothing
+            case _:
+                return self._apply_in_bucket(self._bucket(operation.volume, operation.bucket), number, operation)
+        return {}
+
+    def _apply_in_bucket(self, bucket: _Bucket, number: int, operation: Operation) -> dict[str, object]:
+        match operation:
+            case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
+                self._change_snapshots(bucket, number, operation)
+            case TagSnapshot() | UntagSnapshot() | MoveConsumer():
+                _change_holds(bucket, operation)
+            case ExpireSnapshots():
+                return {"expired": _expire(bucket, operation)}
+            case RollBack():
+                bucket.roll_back(number, operation.snapshot)
+            case PutKey():
+                self._put(bucket, number, operation)
+            case DeleteKeys():
+                return self._delete_keys(bucket, number, operation)
+            case UndeleteKey():
+                _undelete(bucket, operation.key)
+            case DeleteKey() | RenameKey():
+                self._change_key(bucket, number, operation)
+            case RenameDirectory() | MakeDirectory() | DeleteDirectory():
+                self._change_directory(bucket, operation)
+            case _:
+                raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
+        return {}
+
+    def _create_bucket(self, volume: str, bucket: str, layout: BucketLayout) -> None:
+        if volume not in self._volumes:
+            raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
+        if (volume, bucket) in self._buckets:
+            raise OperationRefusedError("BUCKET_ALREADY_EXISTS", f"{volume}/{bucket}")
+        self._buckets[volume, bucket] = _Bucket(layout)
+
+    def _delete_bucket(self, volume: str, name: str) -> None:
+        bucket = self._bucket(volume, name)
+        if bucket.root.children:
+            raise OperationRefusedError("BUCKET_NOT_EMPTY", name)
+        if bucket.snapshots:
+            raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
+        del self._buckets[volume, name]
+
+    def _bucket(self, volume: str, bucket: str) -> _Bucket:
+        if volume not in self._volumes:
+            raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
+        if (volume, bucket) not in self._buckets:
+            raise OperationRefusedError("BUCKET_NOT_FOUND", f"{volume}/{bucket}")
+        return self._buckets[volume, bucket]
+
+    def _put(self, bucket: _Bucket, number: int, put: PutKey) -> None:
+        if number in self._versions:
+            raise ValueError(f"operation number {number} was used by another put; number operations uniquely")
+        parts = bucket.parts(put.key)
+        if isinstance(bucket.find(parts), _Directory):
+            raise OperationRefusedError("NOT_A_FILE", put.key)
+        parent = bucket.make_directories(parts[:-1], code="NOT_A_FILE")
+        bucket.note_death(number, put.key, is_overwritten=True)
+        version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes)
+        parent.children[parts[-1]] = self._versions[number] = version
+
+    def _delete_keys(self, bucket: _Bucket, number: int, operation: DeleteKeys) -> dict[str, object]:
+        if not 1 <= len(operation.keys) <= MOST_KEYS_AT_ONCE:
+            raise OperationRefusedError("INVALID_REQUEST", f"{len(operation.keys)} keys")
+        left = []
+        for key in operation.keys:
+            try:
+                self._change_key(bucket, number, DeleteKey(operation.volume, operation.bucket, key))
+            except OperationRefusedError as refusal:
+                left.append([key, refusal.code])
+        return {"left": left} if left else {}
+
+    def _change_key(self, bucket: _Bucket, number: int, operation: DeleteKey | RenameKey) -> None:
+        if isinstance(operation, RenameKey):
+            _rename(bucket, operation.from_key, operation.to_key)
+            return
+        parts = bucket.parts(operation.key)
+        entry = bucket.find(parts)
+        if isinstance(entry, _Directory) and entry.children:
+            raise OperationRefusedError("DIRECTORY_NOT_EMPTY", operation.key)
+        bucket.note_death(number, operation.key, is_overwritten=False)
+        _remove(bucket, parts)
+
+    def _change_directory(self, bucket: _Bucket, operation: RenameDirectory | MakeDirectory | DeleteDirectory) -> None:
+        if not bucket.has_directories:
+            raise OperationRefusedError("NOT_SUPPORTED_OPERATION", f"{bucket.layout} bucket")
+        match operation:
+            case RenameDirectory():
+                _rename(bucket, operation.from_directory, operation.to_directory)
+            case MakeDirectory():
+                bucket.make_directories(bucket.parts(operation.directory), code="FILE_ALREADY_EXISTS")
+            case DeleteDirectory():
+                _remove(bucket, bucket.parts(operation.directory))
+
+    def _change_snapshots(
+        self, bucket: _Bucket, number: int, operation: CreateSnapshot | DeleteSnapshot | RenameSnapshot
+    ) -> None:
+        match operation:
+            case CreateSnapshot(snapshot=name, at_ms=at_ms):
+                _check_new_snapshot_name(bucket, name)
+                bucket.snapshots[name], bucket.taken[name] = bucket.view(), _Taken(number, at_ms)
+            case DeleteSnapshot(snapshot=name):
+                bucket.require_snapshot(name)
+                bucket.forget_snapshot(name)
+            case RenameSnapshot(from_snapshot=old, to_snapshot=new):
+                _check_new_snapshot_name(bucket, new)
+                bucket.require_snapshot(old)
+                bucket.snapshots = {new if name == old else name: view for name, view in bucket.snapshots.items()}
+                bucket.taken[new] = bucket.taken.pop(old)
+                bucket.tags = {tag: new if name == old else name for tag, name in bucket.tags.items()}
+
+    # ---- asking
+
+    @property
+    def versions(self) -> Mapping[int, Version]:
+        """Every version ever put, by the number of its put, in that order."""
+        return self._versions
+
+    def buckets(self) -> Iterable[tuple[str, str]]:
+        """All (volume, bucket), in the order in which they were made."""
+        return self._buckets.keys()
+
+    def active(self, volume: str, bucket: str) -> View:
+        """What the active namespace of a bucket lists."""
+        return self._bucket(volume, bucket).view()
+
+    def snapshots(self, volume: str, bucket: str) -> Mapping[str, View]:
+        """What each live snapshot of a bucket lists, oldest first."""
+        return self._bucket(volume, bucket).snapshots
+
+    def _views(self, bucket: _Bucket) -> Iterator[View]:
+        yield bucket.view()
+        yield from bucket.snapshots.values()
+
+    def held_versions(self) -> frozenset[int]:
+        """The numbers of all versions that an active namespace or a live snapshot lists."""
+        return frozenset(
+            version.number
+            for bucket in self._buckets.values()
+            for view in self._views(bucket)
+            for version in view.keys.values()
+        )
+
+    def reclaimed_versions(self) -> list[Version]:
+        """All versions whose blocks a settled plane has told SCM to delete, in the order of puts."""
+        held = self.held_versions()
+        return [v for v in self._versions.values() if v.size_bytes and v.number not in held]
+
+    def exclusive_bytes(self, volume: str, bucket: str) -> dict[str, int]:
+        """For each live snapshot, the bytes of the versions that it alone holds."""
+        of_bucket = self._bucket(volume, bucket)
+        holders = Counter(v.number for view in self._views(of_bucket) for v in view.keys.values())
+        return {
+            name: sum(v.size_bytes for v in view.keys.values() if holders[v.number] == 1)
+            for name, view in of_bucket.snapshots.items()
+        }
+
+    def observe(self, number: int, label: str) -> dict[str, object]:
+        """The whole observation that a settled plane writes down."""
+        return {
+            "op": number,
+            "label": label,
+            "buckets": {f"{pair[0]}/{pair[1]}": self._observe_bucket(*pair) for pair in self._buckets},
+            "reclaimed": [version.tag for version in self.reclaimed_versions()],
+        }
+
+    def _observe_bucket(self, volume: str, name: str) -> dict[str, object]:
+        bucket = self._buckets[volume, name]
+        views = {"active": bucket.view(), **bucket.snapshots}
+        chain = list(bucket.snapshots)
+        exclusive = self.exclusive_bytes(volume, name)
+        held = {version for view in views.values() for version in view.keys.values()}
+        return {
+            "layout": "FSO" if bucket.has_directories else "OBS",
+            "chain": chain,
+            "snapshots": {
+                snapshot: {
+                    "previous": previous,
+                    "exclusive_bytes": exclusive[snapshot],
+                    "referenced_bytes": bucket.snapshots[snapshot].referenced_bytes,
+                    "deep_cleaned_keys": True,
+                    "deep_cleaned_directories": True,
+                }
+                for previous, snapshot in zip([None, *chain], chain, strict=False)
+            },
+            "listing": {
+                view_name: {path: {"tag": v.tag, "bytes": v.size_bytes} for path, v in view.keys.items()}
+                for view_name, view in views.items()
+            },
+            "directories": (
+                {view_name: list(view.directories) for view_name, view in views.items()}
+                if bucket.has_directories
+                else {}
+            ),
+            "unreclaimed_bytes": sum(version.size_bytes for version in held),
+        }
+
+
+def _check_new_snapshot_name(bucket: _Bucket, name: str) -> None:
+    if not is_valid_snapshot_name(name):
+        raise OperationRefusedError("INVALID_SNAPSHOT_ERROR", repr(name))
+    if name in bucket.snapshots:
+        raise OperationRefusedError("FILE_ALREADY_EXISTS", name)
+
+
+def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | MoveConsumer) -> None:
+    match operation:
+        case TagSnapshot(snapshot=name, tag=tag):
+            bucket.require_snapshot(name)
+            if tag in bucket.tags:
+                raise OperationRefusedError("FILE_ALREADY_EXISTS", tag)
+            bucket.tags[tag] = name
+        case UntagSnapshot(snapshot=name, tag=tag):
+            if bucket.tags.get(tag) != name:
+                raise OperationRefusedError("FILE_NOT_FOUND", tag)
+            del bucket.tags[tag]
+        case MoveConsumer(consumer=consumer, next_snapshot=None):
+            if consumer not in bucket.consumers:
+                raise OperationRefusedError("FILE_NOT_FOUND", consumer)
+            del bucket.consumers[consumer]
+        case MoveConsumer(consumer=consumer, next_snapshot=str(name)):
+            bucket.require_snapshot(name)
+            bucket.consumers[consumer] = bucket.taken[name].number
+
+
+def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
+    """Let go, from the oldest on, what these rules let go; the first one that has to stay ends it, but for tags."""
+    least, most = _or(rules.num_retained_min, 10), rules.num_retained_max or 0
+    retained_ms, limit = _or(rules.time_retained_ms, 3_600_000), _or(rules.expire_limit, 50)
+    if least < 1 or limit < 1 or 0 < most < least:
+        raise OperationRefusedError("INVALID_REQUEST", str(rules))
+    if rules.now_ms is None:
+        raise TypeError("the model has no clock: say at which moment snapshots expire")
+    chain, expired = list(bucket.snapshots), []
+    unread = min(bucket.consumers.values(), default=None)
+    for position, name in enumerate(chain[: max(0, len(chain) - least)][:limit]):
+        if unread is not None and bucket.taken[name].number >= unread:
+            break
+        may_stay = not most or len(chain) - position <= most
+        following_ms = bucket.taken[chain[position + 1]].at_ms
+        if following_ms is None:
+            raise TypeError("the model has no clock: say when each snapshot was taken")
+        if may_stay and rules.now_ms - following_ms <= retained_ms:
+            break
+        if name not in bucket.tags.values():
+            expired.append(name)
+    for name in expired:
+        bucket.forget_snapshot(name)
+    return expired
+
+
+def _or(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
+
+
+def _undelete(bucket: _Bucket, path: str) -> None:
+    """List the version again that died last at a path, if no snapshot would then contradict what it has listed."""
+    living = {version.number for version in bucket.view().keys.values()}
+    deaths = [death for death in bucket.deaths.get(path, []) if death.version.number not in living]
+    if not deaths:
+        raise OperationRefusedError("TOO_LATE", path)
+    death = deaths[-1]
+    is_snapshot_since = any(taken.number > death.number for taken in bucket.taken.values())
+    is_held = any(death.version in view.keys.values() for view in bucket.snapshots.values())
+    if is_held and is_snapshot_since:
+        raise OperationRefusedError("SNAPSHOT_IN_BETWEEN", path)
+    if is_held and (death.is_overwritten or death.number < bucket.rolled_back):
+        raise OperationRefusedError("HELD_BY_SNAPSHOT", path)
+    parts = bucket.parts(path)
+    found = bucket.find(parts)
+    if isinstance(found, _Directory):
+        raise OperationRefusedError("NOT_A_FILE", path)
+    if found is not None:
+        raise OperationRefusedError("FILE_ALREADY_EXISTS" if bucket.has_directories else "KEY_ALREADY_EXISTS", path)
+    bucket.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = death.version
+    bucket.deaths[path].remove(death)
+
+
+def _remove(bucket: _Bucket, parts: list[str]) -> None:
+    parent = bucket.directory_above(parts)
+    if parent is None or parts[-1] not in parent.children:
+        raise OperationRefusedError("KEY_NOT_FOUND", "/".join(parts))
+    del parent.children[parts[-1]]
+
+
+def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
+    """Move a file or a directory; onto an existing directory means into it."""
+    from_parts, to_parts = bucket.parts(from_path), bucket.parts(to_path)
+    entry = bucket.find(from_parts)
+    if entry is None:
+        raise OperationRefusedError("KEY_NOT_FOUND", from_path)
+    if isinstance(entry, _Directory) and len(to_parts) > len(from_parts) == _shared(from_parts, to_parts):
+        raise OperationRefusedError("KEY_RENAME_ERROR", f"{to_path} lies below {from_path}")
+    target = bucket.find(to_parts)
+    if target is entry and isinstance(entry, Version) and bucket.has_directories:
+        return  # a file onto itself
+    if isinstance(target, _Directory) and target is not entry:
+        to_parts = [*to_parts, from_parts[-1]]
+        target = bucket.find(to_parts)
+    if target is not None:
+        raise OperationRefusedError("KEY_ALREADY_EXISTS", "/".join(to_parts))
+    parent = bucket.directory_above(to_parts)
+    if parent is None:
+        raise OperationRefusedError("KEY_RENAME_ERROR", f"the parent of {to_path} is not a directory")
+    _remove(bucket, from_parts)
+    parent.children[to_parts[-1]] = entry
+
+
+def _shared(left: list[str], right: list[str]) -> int:
+    """How many parts two paths have in common from the start."""
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

@@ -1,0 +1,423 @@
+"""Executes a workload on a plane and writes down what can be seen of it.
+
+Lines are those of the workload format: one for each refused operation, each observation and each answer that the
+format knows. Operations on keys are sent without waiting for one another; all others wait for those before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from schemas import records
+from schemas.answers import ListedEntry
+from schemas.records import BlockRun, BucketLayout, BucketRow, Settle, SnapshotInfo
+from services.client.errors import PlaneError
+from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.tasks.diffs import diff
+from services.client.tasks.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
+from services.client.tasks.space_view import BucketView
+from services.client.tasks.undelete import undelete_path
+from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.workloads import workload
+from services.workloads.space_lines import SpaceLines, SpaceOperation
+
+MIN_NAME_LENGTH = 3
+MAX_OUTSTANDING = 10_000
+PAGE = 5_000
+NOT_FOUND = "FILE_NOT_FOUND"
+Line = dict[str, Any]
+_LAYOUT_NAMES = {
+    BucketLayout.OBJECT_STORE: "OBS",
+    BucketLayout.LEGACY: "LEGACY",
+    BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
+}
+
+
+def physical_name(kind: str, name: str) -> str:
+    """A name that the plane accepts: workloads may use shorter ones than Ozone does."""
+    return name if len(name) >= MIN_NAME_LENGTH else f"{kind}-{name}"
+
+
+def logical_name(kind: str, name: str) -> str:
+    """The workload's word for a name of the plane."""
+    short = name.removeprefix(f"{kind}-")
+    return short if len(short) < MIN_NAME_LENGTH else name
+
+
+@dataclass(frozen=True, slots=True)
+class PutVersion:
+    """A version that the workload has put, as the plane answered it."""
+
+    number: int
+    volume: str
+    bucket: str
+    tag: str
+    size_bytes: int
+    blocks: BlockRun | None
+
+
+@dataclass(slots=True)
+class _Sent:
+    """An operation whose answer is still on its way."""
+
+    operation_number: int
+    shard: int
+    number: int
+    operation: workload.Operation
+
+
+@dataclass(slots=True)
+class Replay:
+    """One run of a workload on a plane."""
+
+    plane: Plane
+    on_progress: Callable[[int], None] = lambda _count: None
+    first_shard: int = 0
+    """Shard of the first volume; the others follow in turn."""
+    versions: list[PutVersion] = field(default_factory=list)
+    refusals: int = 0
+    _shards: dict[str, int] = field(default_factory=dict)
+    _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
+    _sent: list[_Sent] = field(default_factory=list)
+    _settles: int = 0
+    _name: str = field(default_factory=lambda: uuid4().hex)
+    """Part of what its settles are called: a late answer about another run's must not count for this one's."""
+
+    def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
+        """Execute operations in order; yields a line for each refusal, observation and answer, in order."""
+        for number, operation in operations:
+            yield from self.execute(number, operation)
+        yield from self.collect()
+
+    def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
+        """Execute one operation; yields the lines that are due."""
+        command = _namespace_command(operation)
+        if command is not None:
+            shard = self._shard(operation)
+            self._sent.append(_Sent(number, shard, self.plane.submit(shard, command), operation))
+            if len(self._sent) >= MAX_OUTSTANDING:
+                yield from self.collect()
+            return
+        yield from self.collect()
+        if isinstance(operation, workload.Settle):
+            self.settle()
+        elif isinstance(operation, workload.Observe):
+            yield self.observe(number, operation.label)
+        elif isinstance(operation, SpaceOperation):
+            yield {"op": number, **self._space_line(operation)}
+        elif isinstance(operation, workload.Diff):
+            yield self._diff(number, operation)
+        elif isinstance(operation, workload.UndeleteKey):
+            yield from self._undelete(number, operation)
+        else:
+            reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
+            if reply.error:
+                self.refusals += 1
+                yield {"op": number, "error": reply.error}
+            elif reply.expired is not None:
+                yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
+        self.on_progress(1)
+
+    def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
+        """Bring a version back; yields the code with which that is refused."""
+        try:
+            path = operation.key
+            undelete_path(self.plane, self._shard(operation), _names(operation), path, path)
+        except PlaneError as error:
+            self.refusals += 1
+            yield {"op": number, "error": error.code}
+
+    def _space_line(self, operation: SpaceOperation) -> Line:
+        """The answer to a question about space, or the code with which it is refused."""
+        names = SpaceLines(partial(physical_name, "snap"), partial(logical_name, "snap"), self.settle)
+        try:
+            return names.answer(BucketView(self.plane, self._shard(operation), *_names(operation)), operation)
+        except PlaneError as error:
+            self.refusals += 1
+            return {"error": error.code}
+
+    def hold(self, volume: str, bucket: str, state: records.CollectorState) -> None:
+        """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
+        names = _physical_names(volume, bucket)
+        self._order(volume, records.SetCollector(*names, state, "as the workload was told"))
+
+    def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
+        """Limit what of a bucket may be claimed within an hour, or take its limits away."""
+        names = _physical_names(volume, bucket)
+        self._order(volume, records.SetBreaker(*names, limits))
+
+    def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
+        """Let a bucket go on if its breaker has tripped; says why it had."""
+        names = _physical_names(volume, bucket)
+        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
+        self._order(volume, records.ResetBreaker(*names, "as the workload was told"))
+        return trip
+
+    def _order(self, volume: str, command: records.SetCollector | records.SetBreaker | records.ResetBreaker) -> None:
+        shard = self._shards[volume]
+        self.plane.answer(shard, self.plane.submit(shard, command))
+
+    def _shard(self, operation: Any) -> int:
+        """Shard of an operation's volume; volumes take the shards in turn."""
+        following = (self.first_shard + len(self._shards)) % self.plane.shards
+        return self._shards.setdefault(operation.volume, following)
+
+    def collect(self) -> Iterator[Line]:
+        """Wait for all answers that are on their way; yields the refusals."""
+        sent, self._sent = self._sent, []
+        for command in sent:
+            reply = self.plane.answer(command.shard, command.number)
+            if reply.error:
+                self.refusals += 1
+                yield {"op": command.operation_number, "error": reply.error}
+            else:
+                self._note(command, reply)
+                yield from _left_line(command, reply)
+            self.on_progress(1)
+
+    def _note(self, command: _Sent, reply: records.MetadataReply) -> None:
+        operation = command.operation
+        if isinstance(operation, workload.PutKey):
+            blocks = reply.committed.blocks if reply.committed else None
+            self.versions.append(
+                PutVersion(
+                    command.operation_number,
+                    operation.volume,
+                    operation.bucket,
+                    operation.tag,
+                    operation.size_bytes,
+                    blocks,
+                )
+            )
+        elif isinstance(operation, workload.CreateBucket):
+            self._buckets[operation.volume, operation.bucket] = None
+        elif isinstance(operation, workload.DeleteBucket):
+            del self._buckets[operation.volume, operation.bucket]
+
+    def settle(self) -> int:
+        """Wait until there is nothing more that the plane can do; says how many rounds that took."""
+        self._settles += 1
+        return max(
+            self.plane.request(shard, Settle(f"settle-{self._name}-{self._settles}-shard-{shard}")).rounds
+            for shard in range(self.plane.shards)
+        )
+
+    def _diff(self, number: int, operation: workload.Diff) -> Line:
+        """The differences of two states, or why there are none to tell."""
+        shard, names = self._shard(operation), _names(operation)
+        try:
+            ids = [
+                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else physical_name("snap", one))
+                for one in (operation.from_snapshot, operation.to_snapshot)
+            ]
+            entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
+        except PlaneError as error:
+            self.refusals += 1
+            # How far a deletion has come is nothing that a workload can tell: a snapshot is there or it is not.
+            return {"op": number, "error": NOT_FOUND if error.code == EXPIRED else error.code}
+        return {"op": number, "diff": [_diff_line(entry) for entry in entries]}
+
+    def existing_versions(self) -> list[bool]:
+        """For each version put whether its blocks are still in the store."""
+        existing = [False] * len(self.versions)
+        for shard in range(self.plane.shards):
+            indexes = [
+                index
+                for index, version in enumerate(self.versions)
+                if version.blocks is not None and self._shards[version.volume] == shard
+            ]
+            for start in range(0, len(indexes), PAGE):
+                page = indexes[start : start + PAGE]
+                runs = [run for index in page if (run := self.versions[index].blocks) is not None]
+                for index, is_there in zip(page, self.plane.scm(shard).exist(runs), strict=True):
+                    existing[index] = is_there
+        return existing
+
+    def observe(self, number: int, label: str) -> Line:
+        """What can be seen of every bucket."""
+        existing = self.existing_versions()
+        buckets = {}
+        for volume, bucket in sorted(self._buckets):
+            observation = observe_bucket(self.plane, self._shards[volume], volume, bucket)
+            observation["unreclaimed_bytes"] = sum(
+                version.size_bytes
+                for version, is_there in zip(self.versions, existing, strict=True)
+                if is_there and (version.volume, version.bucket) == (volume, bucket)
+            )
+            buckets[f"{volume}/{bucket}"] = observation | self._held_back(volume, bucket)
+        reclaimed = [
+            version.tag
+            for version, is_there in zip(self.versions, existing, strict=True)
+            if version.blocks is not None and not is_there
+        ]
+        return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+    def _held_back(self, volume: str, bucket: str) -> Line:
+        """How much of a bucket waits because the collector may not claim it; nothing when it may."""
+        names = _physical_names(volume, bucket)
+        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
+        if line.effective_state is records.CollectorState.RUNNING:
+            return {}
+        waiting = {
+            "by": line.effective_state.lower(),
+            "bytes": line.pending_bytes,
+            "versions": line.pending_versions,
+            "unexpanded_directories": line.unexpanded_directories,
+        }
+        return {"held_back": waiting}
+
+
+def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:
+    """What a bulk delete has left, in the order of its keys; nothing when it has deleted all of them."""
+    operation = command.operation
+    if not isinstance(operation, workload.DeleteKeys) or reply.committed is None or reply.committed.keys is None:
+        return
+    codes = dict.fromkeys(reply.committed.keys.not_found, "KEY_NOT_FOUND")
+    codes |= dict.fromkeys(reply.committed.keys.not_empty, "DIRECTORY_NOT_EMPTY")
+    if codes:
+        yield {"op": command.operation_number, "left": [[operation.keys[one], codes[one]] for one in sorted(codes)]}
+
+
+def _diff_line(entry: DiffEntry) -> list[str]:
+    if entry.kind is DiffKind.RENAMED:
+        return [entry.kind.value, entry.old_path, entry.path]
+    return [entry.kind.value, entry.path]
+
+
+def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
+    """Chain, snapshots and listings of one bucket."""
+    volume_name, bucket_name = _physical_names(volume, bucket)
+    reads = plane.metadata(shard)
+    row: BucketRow = reads.bucket(volume_name, bucket_name)
+    snapshots = plane.snapshots(shard).snapshots(volume_name, bucket_name)
+    names = {snapshot.snapshot_id: logical_name("snap", snapshot.name) for snapshot in snapshots}
+    listings = {"active": list_everything(plane, shard, volume_name, bucket_name)}
+    for snapshot in snapshots:
+        entries = list_everything(plane, shard, volume_name, bucket_name, snapshot.snapshot_id)
+        listings[names[snapshot.snapshot_id]] = entries
+    is_tree = row.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    return {
+        "layout": _LAYOUT_NAMES[row.layout],
+        "chain": list(names.values()),
+        "snapshots": {names[snapshot.snapshot_id]: _observe_snapshot(snapshot, names) for snapshot in snapshots},
+        "listing": {
+            store: {
+                entry.path: {"tag": entry.tag, "bytes": entry.size_bytes} for entry in entries if not entry.is_directory
+            }
+            for store, entries in listings.items()
+        },
+        "directories": {
+            store: sorted(entry.path for entry in entries if entry.is_directory)
+            for store, entries in listings.items()
+            if is_tree
+        },
+    }
+
+
+def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
+    return {
+        "previous": names.get(snapshot.path_previous_snapshot_id),
+        "exclusive_bytes": snapshot.exclusive_bytes + snapshot.exclusive_delta_bytes,
+        "referenced_bytes": snapshot.referenced_bytes,
+        "deep_cleaned_keys": snapshot.has_deep_cleaned_keys,
+        "deep_cleaned_directories": snapshot.has_deep_cleaned_directories,
+    }
+
+
+def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot_id: str = "") -> list[ListedEntry]:
+    """All keys and directories of a bucket or of one of its snapshots."""
+    entries: list[ListedEntry] = []
+    while True:
+        page = plane.metadata(shard).entries(
+            volume,
+            bucket,
+            snapshot_id=snapshot_id,
+            start_after=entries[-1].path if entries else "",
+            limit=PAGE,
+        )
+        entries += page
+        if len(page) < PAGE:
+            return entries
+
+
+def _physical_names(volume: str, bucket: str) -> tuple[str, str]:
+    return physical_name("volume", volume), physical_name("bucket", bucket)
+
+
+def _names(operation: Any) -> tuple[str, str]:
+    return _physical_names(operation.volume, operation.bucket)
+
+
+_COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
+    workload.CreateVolume: lambda op: records.CreateVolume(physical_name("volume", op.volume)),
+    workload.CreateBucket: lambda op: records.CreateBucket(*_names(op), op.layout),
+    workload.DeleteBucket: lambda op: records.DeleteBucket(*_names(op)),
+    workload.PutKey: lambda op: records.PutKey(*_names(op), op.key, op.size_bytes, op.tag),
+    workload.DeleteKey: lambda op: records.DeleteKey(*_names(op), op.key),
+    workload.DeleteKeys: lambda op: records.DeleteKeys(*_names(op), op.keys),
+    workload.RenameKey: lambda op: records.RenameKey(*_names(op), op.from_key, op.to_key),
+    workload.RenameDirectory: lambda op: records.RenameDirectory(*_names(op), op.from_directory, op.to_directory),
+    workload.MakeDirectory: lambda op: records.MakeDirectory(*_names(op), op.directory),
+    workload.DeleteDirectory: lambda op: records.DeleteDirectory(*_names(op), op.directory),
+}
+
+
+def _namespace_command(operation: workload.Operation) -> NamespaceCommand | None:
+    """The command of an operation on the namespace; None for the other operations."""
+    make = _COMMANDS.get(type(operation))
+    return None if make is None else make(operation)
+
+
+def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
+    match operation:
+        case workload.CreateSnapshot():
+            at_ms = -1 if operation.at_ms is None else operation.at_ms
+            return records.CreateSnapshot(*_names(operation), physical_name("snap", operation.snapshot), at_ms)
+        case workload.DeleteSnapshot():
+            return records.DeleteSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
+        case workload.RenameSnapshot():
+            source = physical_name("snap", operation.from_snapshot)
+            return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
+        case workload.TagSnapshot() | workload.UntagSnapshot() | workload.MoveConsumer():
+            return _hold_request(operation)
+        case workload.RollBack():
+            return records.RollBackBucket(*_names(operation), physical_name("snap", operation.snapshot))
+        case workload.ExpireSnapshots():
+            now_ms = -1 if operation.now_ms is None else operation.now_ms
+            return records.ExpireSnapshots(*_names(operation), _policy(operation), now_ms)
+        case _:
+            raise TypeError(f"not an operation on snapshots: {operation}")
+
+
+def _hold_request(
+    operation: workload.TagSnapshot | workload.UntagSnapshot | workload.MoveConsumer,
+) -> SnapshotRequest:
+    names = _names(operation)
+    match operation:
+        case workload.TagSnapshot():
+            return records.CreateTag(*names, physical_name("snap", operation.snapshot), operation.tag)
+        case workload.UntagSnapshot():
+            return records.DeleteTag(*names, physical_name("snap", operation.snapshot), operation.tag)
+        case workload.MoveConsumer(next_snapshot=None):
+            return records.DeleteConsumer(*names, operation.consumer)
+        case _:
+            assert operation.next_snapshot is not None  # noqa: S101  the case before this one
+            return records.SetConsumer(*names, operation.consumer, physical_name("snap", operation.next_snapshot))
+
+
+def _policy(operation: workload.ExpireSnapshots) -> records.RetentionPolicy:
+    """The rules of one request: what it leaves out is as in any policy. It is answered when what expired is gone."""
+    given = {
+        "num_retained_min": operation.num_retained_min,
+        "num_retained_max": operation.num_retained_max,
+        "time_retained_ms": operation.time_retained_ms,
+        "expire_limit": operation.expire_limit,
+    }
+    figures: dict[str, Any] = {name: figure for name, figure in given.items() if figure is not None}
+    return records.RetentionPolicy(**figures)
