@@ -113,6 +113,13 @@ def list_backups(directory: Path) -> list[Backup]:
     return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
+def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
+    """The backups in the home, and in the places that are named beside it; oldest first."""
+    directories = {place.resolve() for place in (backups_directory(home), *places)}
+    found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
+    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
+
+
 def find_backup(directory: Path, name: str = "") -> Backup:
     """A backup by its name, or the newest one; raises StackError when there is none."""
     found = [backup for backup in list_backups(directory) if name in ("", backup.name)]

@@ -13,11 +13,10 @@ from schemas.codec import codec
 from schemas.records import PositionRow, ShardState
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
-from services.cli.operate.trim_log import all_backups
 from services.cli.session import Session
 from services.metadata.tables import TRANSACTION_INFO_KEY
 from services.plane import backups
-from services.plane.backups import Backup, ServiceCopy, find_backup, list_backups, restore_backup
+from services.plane.backups import Backup, ServiceCopy, all_backups, find_backup, list_backups, restore_backup
 from services.plane.errors import StackError
 from services.plane.reader_positions import spark_positions
 from services.plane.shard_databases import database_directory, new_database, open_copy, open_database, positions_of

@@ -22,7 +22,6 @@ from schemas.records import (
     TakeSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, NUMBERED, SCM_COMMANDS
-from services.cli.operate.recovery import _rebuild_and_compare
 from services.domain.errors import InvariantError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
@@ -33,6 +32,7 @@ from services.metadata.service import MetadataService
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.errors import StackError
+from services.plane.rebuilds import Expected, apply_and_compare
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
@@ -211,17 +211,18 @@ def _all_of(rebuild: Rebuild) -> None:
 
 
 def test_a_database_that_was_named_and_cannot_be_compared_is_an_error(past: Past) -> None:
-    wanted = [(10, "lost", digest_shard(past.store))]
+    digest = digest_shard(past.store)
     past.lose(3)
     for log_knows in (True, False):
         if not log_knows:
             for topic in NUMBERED:
                 past.log.partitions.pop((topic.name, 0), None)
-        for named in ("lost", ""):
+        for is_required in (True, False):
+            wanted = [Expected("lost", 10, digest, is_required)]
             store = MemoryStore(CHECKPOINTED)
             rebuild = Rebuild(0, store, past.log)
             with pytest.raises((StackError, InvariantError), match=r"lost .*(its tail|the newest commands)"):
-                _rebuild_and_compare(rebuild, store, wanted, named)
+                apply_and_compare(rebuild, store, wanted, lambda _: None, lambda *_: None)
             rebuild.close()
 
 
