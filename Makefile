@@ -61,7 +61,7 @@ lock: setup ## Pin the newest versions that fit, and their digests, for Python a
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --upgrade --extra fuzz --constraint requirements.lock --output-file requirements-fuzz.lock pyproject.toml
 	$(LOCK) --upgrade --group pyproject.toml:build --constraint requirements.lock --output-file requirements-build.lock
-	.venv/bin/python -m services.plane.jars --lock services/plane/jars.lock
+	.venv/bin/python -m services.plane.machine.jars --lock services/plane/machine/jars.lock
 
 $(INSTALLED): requirements-build.lock requirements.lock pyproject.toml
 	@test -x .venv/bin/python || { \
@@ -91,12 +91,12 @@ $(COMPILED): schemas/avro_binary.py schemas/compile.py $(INSTALLED)
 	@.venv/bin/python -m schemas.compile
 	@touch $@
 
-$(JARS): services/plane/jars.lock $(INSTALLED)
+$(JARS): services/plane/machine/jars.lock $(INSTALLED)
 	@echo "Fetching what is missing of the jars of Kafka and Spark"
-	@.venv/bin/python -m services.plane.jars $(@D)
+	@.venv/bin/python -m services.plane.machine.jars $(@D)
 	@touch $@
 
-$(CLASSES): services/plane/class_archives.py streaming/class_archive.py $(JARS) $(COMPILED)
+$(CLASSES): services/plane/broker/class_archives.py streaming/class_archive.py $(JARS) $(COMPILED)
 	@echo "Keeping the classes of Kafka and Spark, so that both start in half the time"
-	@.venv/bin/python -m services.plane.class_archives $(@D)
+	@.venv/bin/python -m services.plane.broker.class_archives $(@D)
 	@touch $@

@@ -23,7 +23,7 @@ from bench.sizes import SizeError, Sizes, sizes_text
 from schemas.private_files import keep_files_private
 from services.cli.output import counted, print_json, print_table, say
 from services.cli.session import OneLineErrors
-from services.plane.stack import stopping_on_signals
+from services.plane.stack.stack import stopping_on_signals
 
 SIZES_TEXT = sizes_text()
 DEFAULT_SECONDS = 10.0

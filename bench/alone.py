@@ -14,13 +14,13 @@ import httpx
 
 from bench.conditions import Conditions
 from schemas.topics import TOPICS
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.errors import StackError
-from services.plane.ports import HOST, free_ports
-from services.plane.processes import ChildProcess
-from services.plane.stack import TOPIC_SETTINGS
-from services.plane.stack_settings import PlaneSettings, child_command, child_environment
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.machine.errors import StackError
+from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.processes import ChildProcess
+from services.plane.stack.settings import PlaneSettings, child_command, child_environment
+from services.plane.stack.stack import TOPIC_SETTINGS
 
 POLL_SECONDS = 0.1
 ANSWER_SECONDS = 10.0

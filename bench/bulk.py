@@ -16,7 +16,7 @@ from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey,
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.log.kafka import consumer_configuration, producer_configuration
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 FLUSH_SECONDS = 120.0
 CONSUME_SECONDS = 30.0

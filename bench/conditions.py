@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bench.figures import Figure
 from bench.sizes import Sizes
-from services.plane.java import JavaRuntime, find_java
+from services.plane.machine.java import JavaRuntime, find_java
 
 
 def _silent(what: str) -> None:

@@ -16,7 +16,7 @@ from schemas.records import BucketLayout, DeleteKey, PutKey, RenameKey
 from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry
 from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 NAME = "diff"
 BUCKET = "bucket"

@@ -17,7 +17,7 @@ from bench.figures import Ceiling, Figure, Target
 from bench.held_versions import ALONE, plane_with_held_versions
 from bench.shared_plane import SharedPlane, timed_ms
 from schemas.records import DeleteSnapshot
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 NAME = "drop"
 DROPS_PER_SECOND, LEAST_DROPS = 1, 3

@@ -44,7 +44,7 @@ from services.domain.space_matrix import NOBODY, holders
 from services.metadata.explanations import explain_path
 from services.metadata.queries import get_bucket, live_snapshots, shard_state
 from services.metadata.tables import DELETED_TABLE
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 from services.storage.tables import TablesReader
 
 NAME = "growth"

@@ -16,7 +16,7 @@ from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import BlocksDeleted, DeleteBlocks, PurgeKeys
 from schemas.topics import PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, Topic
 from services.log.kafka import consumer_configuration
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 NAME = "latency"
 ANSWER_SECONDS = 10.0

@@ -19,7 +19,7 @@ from bench.offered import writing
 from bench.shared_plane import HeldVersions, SharedPlane
 from schemas.records import DeleteSnapshot, PutKey
 from services.client.plane import NamespaceCommand
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 from services.runtime.metrics import AWAY_METRIC
 
 NAME = "longest-apply"

@@ -21,7 +21,7 @@ from services.domain.reclaimability import Verdict
 from services.domain.row_columns import DeletedEntry, deleted_entries
 from services.domain.table_keys import flat_key
 from services.metadata.tables import KEY_TABLE
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 from services.storage.tables import TablesReader
 
 NAME = "rule-lookup"

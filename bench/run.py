@@ -30,7 +30,7 @@ from bench.space_reads import measure_explain, measure_what_if
 from bench.sustained import measure_sustained, measure_sustained_bulk
 from bench.tree_delete import measure_tree_delete
 from bench.verdicts import measure_verdicts
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 BENCHMARKS = {
     benchmark.name: benchmark

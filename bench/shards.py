@@ -27,8 +27,8 @@ from bench.shared_plane import Burst, shared_plane
 from schemas.records import BucketLayout
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
-from services.plane.broker import EmbeddedBroker
-from services.plane.stack_settings import BROKER, STREAMING
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.stack.settings import BROKER, STREAMING
 
 NAME = "shards"
 BUCKET = "flat"

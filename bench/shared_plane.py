@@ -18,9 +18,9 @@ from bench.process_figures import session_cpu_seconds
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataCommand, Settle
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
-from services.plane.errors import StackError
-from services.plane.plane_file import read_plane_file
-from services.plane.stack import Stack
+from services.plane.machine.errors import StackError
+from services.plane.stack.plane_file import read_plane_file
+from services.plane.stack.stack import Stack
 
 WARM = "warm"
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.5

@@ -21,8 +21,8 @@ from schemas.records import BucketLayout, CreateSnapshot, PutKey
 from schemas.topics import METADATA_COMMANDS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.plane import NamespaceCommand
-from services.plane.broker import EmbeddedBroker
-from services.plane.errors import StackError
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.machine.errors import StackError
 
 NAME = "snapshot-time"
 AMONG_MANY = "snapshot-among-many"

@@ -14,7 +14,7 @@ from bench.held_versions import plane_with_held_versions
 from bench.shared_plane import HeldVersions, timed_ms
 from schemas.space_answers import WhatIf
 from services.client.plane import SpaceReads
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 WHAT_IF, EXPLAIN = "what-if", "explain"
 REPEATS = 5

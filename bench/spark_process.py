@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.conditions import Conditions
-from services.plane.errors import StackError
-from services.plane.home import jars_directory
-from services.plane.java import spark_java_home
+from services.plane.machine.errors import StackError
+from services.plane.machine.home import jars_directory
+from services.plane.machine.java import spark_java_home
 
 LONGEST_SECONDS = 1_800.0
 LAST_CHARACTERS = 1_500

@@ -14,7 +14,7 @@ from bench.figures import Ceiling, Figure, Target
 from bench.shared_plane import SharedPlane, shared_plane
 from schemas.records import BucketLayout, DeleteDirectory, MakeDirectory
 from services.client.plane import NamespaceCommand
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 NAME = "tree-delete"
 PUT_AT_ONCE = 100_000

@@ -16,9 +16,9 @@ from schemas.records import ChainTake, DeletedEntries, DeletedKind, SnapshotChai
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.row_columns import DeletedEntry, entries_by_columns
 from services.metadata.sent_entries import MAX_ROWS_PER_MESSAGE
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.stack import TOPIC_SETTINGS
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.stack.stack import TOPIC_SETTINGS
 
 NAME = "verdicts"
 ENTRY_TOPIC, COPY_TOPIC = "bench.entries", "bench.copy"

@@ -43,8 +43,8 @@ from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand
 from services.domain.row_columns import BlockGroup, groups_by_columns
 from services.domain.table_keys import local_id
-from services.plane.audit_run import Auditor, FinishedAudit
-from services.plane.stack import Stack
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.audits import Auditor, FinishedAudit
 
 VOLUME, BUCKET, SHARD = "scale", "keys", 0
 KEYS_PER_DIRECTORY = 1_000

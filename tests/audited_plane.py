@@ -11,7 +11,7 @@ from schemas.codec import codec
 from schemas.records import BlockRun, InventoryRow, ScmState, SnapshotListRow
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY, inventory_key
-from services.plane.in_memory import InMemoryPlane
+from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryReader, MemoryStore
 from services.storage.tables import TablesReader
 from streaming.audit_result import audit_here

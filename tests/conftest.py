@@ -14,11 +14,11 @@ import structlog
 import typer.main
 import typer.testing
 
-from services.plane.broker import EmbeddedBroker
+from services.plane.broker.embedded import EmbeddedBroker
 from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
 
 if TYPE_CHECKING:
-    from services.plane.stack import Stack
+    from services.plane.stack.stack import Stack
 
 _STOP_SHARED = pytest.StashKey[Callable[[], None]]()
 
@@ -100,7 +100,7 @@ def shared_stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
     """A plane of two shards for the files that ask for it, one after the other: each leaves it running, and uses
     volumes of its own. When the next test is of another file it is stopped.
     """
-    from services.plane.stack import Stack
+    from services.plane.stack.stack import Stack
 
     stack = Stack(tmp_path_factory.mktemp("plane"), shards=2, is_rename_allowed=True)
     pytestconfig.stash[_STOP_SHARED] = stack.stop

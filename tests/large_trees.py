@@ -26,8 +26,8 @@ from schemas.records import (
     Settle,
 )
 from services.client.plane import NamespaceCommand
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 
 LEVELS_PER_COMMAND = 200
 PUTS_AT_ONCE = 2_000

@@ -37,10 +37,10 @@ from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, producer_configuration
 from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
-from services.plane.broker_topics import create_topics
-from services.plane.plane_lock import log_of_stopped_plane
-from services.plane.shard_databases import database_directory, new_database
-from services.plane.stack import TOPIC_SETTINGS
+from services.plane.broker.topics import create_topics
+from services.plane.stack.plane_lock import log_of_stopped_plane
+from services.plane.stack.stack import TOPIC_SETTINGS
+from services.plane.upkeep.shard_databases import database_directory, new_database
 from services.runtime.loop import Runner
 
 CLIENT = "rebuild-at-scale"

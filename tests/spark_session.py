@@ -14,8 +14,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from services.plane.home import jars_directory
-from services.plane.java import find_java, spark_java_home
+from services.plane.machine.home import jars_directory
+from services.plane.machine.java import find_java, spark_java_home
 from streaming.session import SessionOptions, spark_session
 
 SPARK_MARKS = [

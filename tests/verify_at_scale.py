@@ -44,10 +44,10 @@ from services.log.kafka import KafkaLog
 from services.log.reads import all_records
 from services.metadata.service import MetadataService
 from services.metadata.tables import ACCOUNT_TABLE
-from services.plane.broker_topics import create_topics
-from services.plane.plane_lock import log_of_stopped_plane
-from services.plane.shard_databases import database_directory, new_database, open_database
-from services.plane.stack import TOPIC_SETTINGS
+from services.plane.broker.topics import create_topics
+from services.plane.stack.plane_lock import log_of_stopped_plane
+from services.plane.stack.stack import TOPIC_SETTINGS
+from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
 from services.runtime.loop import Runner
 from services.storage.tables import TablesReader
 from services.verifier.report import VerifyReport

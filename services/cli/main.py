@@ -27,8 +27,8 @@ from services.cli.output import say
 from services.cli.session import OneLineErrors, Session
 from services.cli.store import bucket, deleted, directory, key, restore, snapshot, volume
 from services.cli.workloads import git, replay
-from services.plane.home import home_directory
-from services.plane.stack import stopping_on_signals
+from services.plane.machine.home import home_directory
+from services.plane.stack.stack import stopping_on_signals
 
 app = typer.Typer(
     cls=OneLineErrors,

@@ -19,7 +19,7 @@ from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableErr
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.tasks.volume_shards import VolumeShards
 from services.domain.errors import DeepcleanError
-from services.plane.stack import running_client
+from services.plane.stack.stack import running_client
 
 SHOWN_LETTERS = 200
 """Of what is refused."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from services.plane.in_memory import SERVICES, InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import SERVICES, InMemoryPlane
 from services.workloads.replay import Replay
 from services.workloads.workload import parse_line
 from tests.simulation.run_seeds import silence

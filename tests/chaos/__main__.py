@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import count, islice
 from pathlib import Path
 
-from services.plane.stack import Stack, stopping_on_signals
+from services.plane.stack.stack import Stack, stopping_on_signals
 from tests.chaos.counts import Counts
 from tests.chaos.keeper import Keeper
 from tests.chaos.linked_stack import LinkedStack

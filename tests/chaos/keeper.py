@@ -14,12 +14,12 @@ import signal
 import threading
 import time
 
-from services.plane.broker_cluster import BrokerCluster
-from services.plane.errors import StackError
-from services.plane.processes import ChildProcess
-from services.plane.shard_databases import database_directory
-from services.plane.stack import Stack
-from services.plane.stack_settings import BROKER, HTTP_PROCESSES, STREAMING
+from services.plane.broker.cluster import BrokerCluster
+from services.plane.machine.errors import StackError
+from services.plane.machine.processes import ChildProcess
+from services.plane.stack.settings import BROKER, HTTP_PROCESSES, STREAMING
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
 from tests.chaos.counts import Counts

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from services.plane.broker import EmbeddedBroker
-from services.plane.java import JavaRuntime
-from services.plane.ports import HOST, free_ports
-from services.plane.processes import ChildProcess
-from services.plane.stack import Stack
-from services.plane.stack_settings import HTTP_PROCESSES
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.machine.java import JavaRuntime
+from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.processes import ChildProcess
+from services.plane.stack.settings import HTTP_PROCESSES
+from services.plane.stack.stack import Stack
 from tests.chaos.links import Link, Links
 
 READY_SECONDS = 180.0

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
-from services.plane.ports import HOST
+from services.plane.machine.ports import HOST
 from tests.chaos.schedule import CutKind
 
 READ_BYTES = 64 * 1024

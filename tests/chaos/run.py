@@ -15,10 +15,10 @@ from schemas.records import BreakerCause, BreakerTrip
 from schemas.topics import DEAD_LETTERS
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
-from services.plane.audit_run import Auditor
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.stack import Stack
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.audits import Auditor
 from services.workloads import workload
 from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.replay import Replay

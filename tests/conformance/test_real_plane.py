@@ -16,9 +16,9 @@ import pytest
 
 from schemas.records import RetentionPolicy
 from services.client.errors import PlaneError
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.stack import Stack
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack.stack import Stack
 from services.workloads.replay import Replay
 from services.workloads.workload import Operation, RollBack, Settle, parse_line
 from tests import retention_workload

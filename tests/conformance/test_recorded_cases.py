@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
 from services.workloads.replay import Replay
 from services.workloads.workload import Observe, read_operations

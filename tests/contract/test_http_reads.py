@@ -41,8 +41,8 @@ from services.metadata import diff_api
 from services.metadata import http_api as metadata_api
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime import reads
 from services.snapshots import http_api as snapshots_api
 

@@ -18,8 +18,8 @@ from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, KafkaSink, KafkaSource
 from services.log.memory import MemoryLog
 from services.log.port import Log, LogRecord, Source
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
 
 pytestmark = pytest.mark.timeout(120)
 FINGERPRINT = b"\x01\x02\x03\x04\x05\x06\x07\x08"

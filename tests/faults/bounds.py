@@ -12,7 +12,7 @@ from services.client.tasks import space_pages
 from services.domain import chain_view
 from services.domain.full_chain import FullChainParts
 from services.metadata import checkpoints, spent_ids
-from services.plane import trimming
+from services.plane.upkeep import trimming
 from services.runtime.service import Work
 from services.runtime.stored_chain import StoredChain
 from services.snapshots.holds import Holds

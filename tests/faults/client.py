@@ -18,7 +18,7 @@ from services.client.wire import paging
 from services.client.wire.answers import Answers
 from services.client.wire.kafka_commands import KafkaCommands
 from services.client.wire.paging import FirstRows
-from services.plane.stack import running_client
+from services.plane.stack.stack import running_client
 from services.runtime import reads
 from services.workloads.git_command import GitError, GitRepository
 from tests.faults.fault import Fault
@@ -99,7 +99,7 @@ def listings_end_silently(patch: pytest.MonkeyPatch) -> None:
 
 def reads_end_at_a_thousand(patch: pytest.MonkeyPatch) -> None:
     """Reads for which nobody named a limit had 1,000 rows, and looked whole."""
-    patch.setattr("services.plane.in_memory_client._rows", lambda limit: 1_000 if limit is None else limit)
+    patch.setattr("services.plane.in_memory.client._rows", lambda limit: 1_000 if limit is None else limit)
 
 
 def sizes_of_many_snapshots_are_a_page(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from schemas.codec import resolved_schema
 from schemas.records import DeletedEntries, FullChain, SnapshotChainRecord
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PrematureError
-from services.plane import reader_positions
+from services.plane.upkeep import reader_positions
 from streaming import batch, reclaim, waiting
 from streaming.batch_plans import JudgedFrames
 from streaming.outcome import BatchOutcome, batch_outcome

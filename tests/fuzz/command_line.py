@@ -26,9 +26,9 @@ from services.cli.operate import up_down
 from services.cli.session import Session
 from services.client.plane import NamespaceCommand
 from services.log.kafka import KafkaLog
-from services.plane import stack
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack import stack
 from tests.fuzz.sandbox import LeftOutError, Sandbox
 from tests.fuzz.target import PromiseError, Target, replaced
 

@@ -12,8 +12,8 @@ from fastavro.schema import parse_schema
 
 from schemas.codec import JsonSchema, resolved_schema
 from schemas.topics import BY_NAME, METADATA_COMMANDS
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
 from services.workloads.workload import parse_line
 from tests.campaign.recordings import CASES

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from schemas.records import DeleteKey, DeleteSnapshot, Settle
 from services.cli.main import app
 from services.client.kafka_plane import KafkaPlane
-from services.plane.audit_run import last_audits
-from services.plane.stack import Stack
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.audits import last_audits
 from tests.audit_at_scale import BUCKET, PLANTED, SHARD, VOLUME, audit_beside_a_writer, check, execute
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

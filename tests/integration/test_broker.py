@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Producer, TopicPartition
 
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.errors import StackError
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.machine.errors import StackError
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 

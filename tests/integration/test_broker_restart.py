@@ -10,8 +10,8 @@ import pytest
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
 from streaming import chain
 from streaming.chain import ChainReader
 

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
 from streaming.chain import ChainReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]

@@ -18,7 +18,7 @@ from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import VirtualClock
 from services.metadata.diff_jobs import DiffJobs
 from services.metadata.settings import MetadataSettings
-from services.plane.home import jars_directory
+from services.plane.machine.home import jars_directory
 from streaming.diff import compare
 from tests.diffed_shard import DiffedShard
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session

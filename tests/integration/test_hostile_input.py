@@ -27,7 +27,7 @@ from services.cli.main import app
 from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane
 from services.log.port import MAX_MESSAGE_BYTES
-from services.plane.stack import Stack
+from services.plane.stack.stack import Stack
 from tests.integration.test_stack import execute, request
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -25,9 +25,9 @@ from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES
 from services.metadata.service import MetadataService
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.stack import TOPIC_SETTINGS
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.stack.stack import TOPIC_SETTINGS
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
 from tests.waiting import eventually

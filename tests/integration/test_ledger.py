@@ -17,9 +17,9 @@ from services.client.tasks.ledger_reads import LedgerFilter, read_ledger
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog
 from services.log.port import LogRecord
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.in_memory import InMemoryPlane
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.in_memory.plane import InMemoryPlane
 from services.verifier.run import verify_shard
 from streaming import written_messages
 from streaming.ledger import (

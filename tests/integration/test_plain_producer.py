@@ -22,9 +22,9 @@ from services.log.kafka import KafkaLog
 from services.log.port import LogRecord
 from services.metadata.service import MetadataService
 from services.metadata.tables import DELETED_TABLE, FILE_TABLE
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.stack import TOPIC_SETTINGS
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.stack.stack import TOPIC_SETTINGS
 from services.runtime.loop import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

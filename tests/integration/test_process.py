@@ -28,8 +28,8 @@ from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.memory import MemoryLog
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
 from services.runtime.hosted_shard import ServiceParts
 from services.runtime.process import ServiceProcess
 from services.runtime.service import Message, Work

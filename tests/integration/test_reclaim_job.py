@@ -53,9 +53,9 @@ from services.domain.errors import PositionError, RetryableError
 from services.domain.full_chain import in_parts
 from services.domain.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.home import jars_directory
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.machine.home import jars_directory
 from streaming.barriers import BarrierSender
 from streaming.batch import DEAD_LETTER_BYTES
 from streaming.batch_plans import PARTITIONS_OF_ONE_TASK

@@ -29,15 +29,15 @@ from services.log.kafka import KafkaLog
 from services.metadata.__main__ import build as build_metadata
 from services.metadata.digest import ShardDigest, digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
-from services.plane.backups import MANIFEST, backups_directory, list_backups
-from services.plane.broker import EmbeddedBroker
-from services.plane.broker_topics import create_topics
-from services.plane.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
-from services.plane.plane_lock import take_plane_lock
-from services.plane.processes import identify
-from services.plane.shard_databases import database_directory, open_database
-from services.plane.stack import TOPIC_SETTINGS, running_client
-from services.plane.stack_settings import METADATA, SERVICES
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.topics import create_topics
+from services.plane.machine.processes import identify
+from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
+from services.plane.stack.plane_lock import take_plane_lock
+from services.plane.stack.settings import METADATA, SERVICES
+from services.plane.stack.stack import TOPIC_SETTINGS, running_client
+from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
+from services.plane.upkeep.shard_databases import database_directory, open_database
 from services.runtime.process import ServiceProcess
 from services.runtime.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots

@@ -27,11 +27,11 @@ from schemas.records import (
 from services.client.kafka_plane import KafkaPlane
 from services.domain.authorization import SERVICES
 from services.log.signing import Signer
-from services.plane.broker_security import BrokerSecurity
-from services.plane.enrolment import tell
-from services.plane.plane_secrets import DIRECTORY_NAME
-from services.plane.stack import Stack
-from services.plane.stack_settings import HTTP_PROCESSES
+from services.plane.broker.security import BrokerSecurity
+from services.plane.stack.enrolment import tell
+from services.plane.stack.secrets import DIRECTORY_NAME
+from services.plane.stack.settings import HTTP_PROCESSES
+from services.plane.stack.stack import Stack
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
 VOLUME, BUCKET = "sales", "reports"

@@ -33,11 +33,11 @@ from services.cli.operate.up_down import DEFAULT_BASE_PORT
 from services.client.errors import PlaneError
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
-from services.plane.errors import StackError
-from services.plane.plane_file import read_plane_file
-from services.plane.ports import free_ports
-from services.plane.stack import Stack
-from services.plane.stack_settings import HTTP_PROCESSES, SERVICES, STREAMING
+from services.plane.machine.errors import StackError
+from services.plane.machine.ports import free_ports
+from services.plane.stack.plane_file import read_plane_file
+from services.plane.stack.settings import HTTP_PROCESSES, SERVICES, STREAMING
+from services.plane.stack.stack import Stack
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 PROMETHEUS_CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus" / "prometheus.yml"

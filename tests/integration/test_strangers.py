@@ -19,9 +19,9 @@ from services.client.errors import PlaneError
 from services.client.wire.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
-from services.plane.broker import EmbeddedBroker, quiet_admin
-from services.plane.broker_security import BrokerSecurity
-from services.plane.broker_topics import create_topics
+from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
+from services.plane.broker.security import BrokerSecurity
+from services.plane.broker.topics import create_topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 WAIT_SECONDS = 20.0

@@ -12,7 +12,7 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMAN
 from services.client.errors import PlaneError
 from services.client.plane import SnapshotRequest
 from services.metadata.queries import list_buckets
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
 from tests.linearizability.calls import Chooser, Look, Place, Step, Steps, steps_of
 from tests.linearizability.explained import check_history
 from tests.linearizability.history import CreateSnapshot, History, ListKeys, Operation, Outcome

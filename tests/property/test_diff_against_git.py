@@ -10,8 +10,8 @@ import pytest
 
 from services.client.tasks.diffs import diff
 from services.domain.snapshot_diff import DiffKind
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.git_history import GitHistory
 from services.workloads.judge.diff_check import ChangedKeys, flattened
 from services.workloads.replay import Replay, list_everything

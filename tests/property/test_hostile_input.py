@@ -48,9 +48,9 @@ from services.client.plane import NamespaceCommand
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import MAX_MESSAGE_BYTES, LogRecord
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.stack import PLANE_TOPICS
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack.stack import PLANE_TOPICS
 from services.runtime.dead_letters import dead_letter
 from services.runtime.loop import Runner
 from services.runtime.service import Message, Work

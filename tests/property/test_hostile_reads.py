@@ -32,8 +32,8 @@ from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, TABLES
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime import reads
 from services.runtime.loop import RUNTIME_TABLES, Runner
 from services.snapshots import http_api as snapshots_api

@@ -32,8 +32,8 @@ from services.metadata.tables import (
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
 )
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.tables import TablesReader
 from services.verifier.report import FindingKind, VerifyReport

@@ -33,9 +33,9 @@ from services.metadata.sent_numbers import highest_of, sent_numbers
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.metadata.unfinished import first_offset_of_txn
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.lost_tail import LEAP
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.upkeep.lost_tail import LEAP
 from services.runtime.loop import Runner
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore

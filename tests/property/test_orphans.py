@@ -28,8 +28,8 @@ from schemas.records import (
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.client.tasks.orphans import requeue
 from services.domain.table_keys import local_id
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
 from tests.audited_plane import audit_at_once, inventory_of, leak
 from tests.rollback_workload import random_workload

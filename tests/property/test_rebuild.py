@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.topics import METADATA_COMMANDS
 from services.metadata.digest import digest_shard
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.settings import SnapshotsSettings
 from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload

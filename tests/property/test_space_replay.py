@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import BucketLayout
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads import workload
 from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
 from services.workloads.replay import Replay

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.plane.backups import Backup, InputPosition, ServiceCopy
-from services.plane.stack_settings import METADATA, SERVICES, STREAMING
-from services.plane.trimming import Place, plan_trims
+from services.plane.stack.settings import METADATA, SERVICES, STREAMING
+from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
+from services.plane.upkeep.trimming import Place, plan_trims
 
 OFFSETS = st.integers(0, 50)
 

@@ -34,7 +34,7 @@ from services.metadata.tables import (
 )
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE
-from services.plane.pure_judge import WAITING_ENTRIES
+from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.snapshots.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError

@@ -28,7 +28,7 @@ from services.metadata.garbage import Death
 from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
-from services.plane.pure_judge import PureJudge
+from services.plane.in_memory.judge import PureJudge
 from services.runtime import changelog, changelog_units, loop
 from services.runtime.changelog import Changelog
 from services.runtime.changelog_units import Base, Told

@@ -20,7 +20,7 @@ from services.log.port import Log
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
-from services.plane.in_memory import SERVICES, InMemoryPlane
+from services.plane.in_memory.plane import SERVICES, InMemoryPlane
 from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
 from services.runtime.positions import POSITIONS
 from services.runtime.service import Service, Work

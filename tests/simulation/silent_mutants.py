@@ -21,7 +21,7 @@ from services.metadata import checkpoints, claims, expansion, orphan_search, rol
 from services.metadata import service as metadata_service
 from services.metadata.service import MetadataService
 from services.metadata.tables import DELETED_TABLE
-from services.plane import trimming
+from services.plane.upkeep import trimming
 from services.runtime.loop import Runner
 from services.runtime.outbox import Outbox
 from services.runtime.probe import Point

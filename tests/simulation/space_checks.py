@@ -9,7 +9,7 @@ from typing import Any
 from schemas.space_answers import ExplainedVersion, FreedSpace, PlanSpace, SnapshotSpace, VersionStage, WhatIf
 from services.domain.space_matrix import SpaceError
 from services.metadata import queries
-from services.plane.in_memory_space import InMemorySpaceReads
+from services.plane.in_memory.space_reads import InMemorySpaceReads
 from services.storage.tables import TablesReader
 from tests.simulation.errors import AccountError
 from tests.simulation.model import Incarnation, ShardModel, TakenView

@@ -13,9 +13,9 @@ from schemas.codec import codec
 from schemas.records import SnapshotChainRecord
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
 from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
-from services.plane.backups import Backup, InputPosition, ServiceCopy
-from services.plane.shard_databases import positions_of
-from services.plane.trimming import Place, newest_start, plan_trims
+from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
+from services.plane.upkeep.shard_databases import positions_of
+from services.plane.upkeep.trimming import Place, newest_start, plan_trims
 from services.runtime.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

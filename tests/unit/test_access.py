@@ -33,8 +33,8 @@ from schemas.credentials import (
 from schemas.http_token import bearer, check_address, is_authorized
 from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
 from services.log.kafka import consumer_configuration, producer_configuration
-from services.plane.broker_security import BrokerSecurity, access_list
-from services.plane.plane_secrets import plane_security, signer_of
+from services.plane.broker.security import BrokerSecurity, access_list
+from services.plane.stack.secrets import plane_security, signer_of
 from services.runtime.http import HttpServer, http_app
 from services.runtime.secrets import http_token, kafka_credentials
 from services.runtime.settings import read_settings

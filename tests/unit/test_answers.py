@@ -8,8 +8,8 @@ from schemas.records import CreateVolume
 from services.client.errors import AnswerGoneError, NotDeliveredError
 from services.client.wire import answers as module
 from services.client.wire.answers import Answers
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 
 
 def test_an_answer_is_fetched_once() -> None:

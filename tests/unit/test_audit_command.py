@@ -15,7 +15,7 @@ from services.cli.operate import audit as command
 from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.tasks.orphans import Repair
-from services.plane.audit_run import FinishedAudit, last_audits, write_last_audit
+from services.plane.upkeep.audits import FinishedAudit, last_audits, write_last_audit
 
 LOST = Finding(FindingKind.DANGLING, "not in the block store", 7, "vol/bucket", "a/b", 12, 5, 3, 5 << 16, 1, 10, 10)
 ORPHAN = Finding(FindingKind.ORPHANED, "nothing refers to it", 7, "vol/bucket", "", 0, 0, 3, 9 << 16, 1, 10, 10)

@@ -8,8 +8,8 @@ import pytest
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, PutKey, Settle
 from services.domain.errors import InvariantError
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from streaming.audit_shard import AuditedBucket, AuditedCopies, survey
 from tests.audited_plane import MemoryAudit
 

@@ -15,11 +15,24 @@ from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
 from services.metadata.tables import TRANSACTION_INFO_KEY
-from services.plane import backups
-from services.plane.backups import Backup, ServiceCopy, all_backups, find_backup, list_backups, restore_backup
-from services.plane.errors import StackError
-from services.plane.reader_positions import spark_positions
-from services.plane.shard_databases import database_directory, new_database, open_copy, open_database, positions_of
+from services.plane.machine.errors import StackError
+from services.plane.upkeep import backups
+from services.plane.upkeep.backups import (
+    Backup,
+    ServiceCopy,
+    all_backups,
+    find_backup,
+    list_backups,
+    restore_backup,
+)
+from services.plane.upkeep.reader_positions import spark_positions
+from services.plane.upkeep.shard_databases import (
+    database_directory,
+    new_database,
+    open_copy,
+    open_database,
+    positions_of,
+)
 from services.runtime.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
 from services.storage.store import StoreError

@@ -47,7 +47,7 @@ from bench.tree_delete import tree_figures
 from schemas.codec import codec
 from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
 from services.log.clock import VirtualClock
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
 
 
 @pytest.mark.parametrize(

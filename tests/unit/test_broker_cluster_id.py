@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from services.plane.broker import new_cluster_id
+from services.plane.broker.embedded import new_cluster_id
 
 
 def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,12 @@ from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_RE
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.plane.backups import Backup, InputPosition, ServiceCopy
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.lost_tail import LostTail, accept_losses, find_losses
-from services.plane.shard_databases import database_directory, new_database, positions_of
-from services.plane.trimming import plan_trims
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
+from services.plane.upkeep.lost_tail import LostTail, accept_losses, find_losses
+from services.plane.upkeep.shard_databases import database_directory, new_database, positions_of
+from services.plane.upkeep.trimming import plan_trims
 from services.runtime import changelog, changelog_table, changelog_units
 from services.runtime.changelog import Changelog, LostChangesError
 from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from services.plane.ports import HOST, free_ports
+from services.plane.machine.ports import HOST, free_ports
 from tests.chaos.links import Link, Links
 from tests.chaos.schedule import CutKind
 from tests.waiting import eventually

@@ -27,8 +27,8 @@ from schemas.records import (
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.log.signing import Signer
 from services.metadata.collector_queries import collector_status
-from services.plane import in_memory
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory import plane as in_memory
+from services.plane.in_memory.client import InMemoryClient
 from services.storage.tables import TablesReader
 from tests.unit.test_strangers import BUCKET, SECRETS, VOLUME, SecuredPlane
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from services.cli.main import app
 from services.cli.session import Session
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 
 
 class CommandLine:

@@ -13,8 +13,8 @@ import pytest
 from schemas.records import CollectorState
 from services.log.clock import SystemClock
 from services.log.kafka import FLUSH_SECONDS
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
 from services.runtime.settings import InvalidSettingsError, read_settings
 from services.workloads.replay import Replay

@@ -29,8 +29,8 @@ from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateEr
 from services.metadata.errors import CommandError
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryStore
 from services.storage.store import StoreError
 from tests.diffed_shard import DiffedShard

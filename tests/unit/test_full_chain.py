@@ -30,8 +30,8 @@ from services.domain.reclaimability import Verdict
 from services.domain.table_keys import bucket_id_key, snapshot_list_key
 from services.log.port import MAX_MESSAGE_BYTES
 from services.metadata.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
-from services.plane import trimming
-from services.plane.pure_judge import PureJudge
+from services.plane.in_memory.judge import PureJudge
+from services.plane.upkeep import trimming
 from services.runtime.service import Work
 from services.runtime.stored_chain import CHAIN_TABLE, StoredChain
 from services.snapshots.chain_check import ChainCheck

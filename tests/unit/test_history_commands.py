@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from services.cli.main import app
 from services.cli.session import Session
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from tests.git_builder import build_repository, files
 
 REVISIONS = [files(a__b=str(number), c="1", d__e="2") for number in range(4)]

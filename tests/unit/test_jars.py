@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.plane import jars
-from services.plane.errors import StackError
-from services.plane.java import find_java
-from services.plane.trust_store import machine_authorities, write_trust_store
+from services.plane.machine import jars
+from services.plane.machine.errors import StackError
+from services.plane.machine.java import find_java
+from services.plane.machine.trust_store import machine_authorities, write_trust_store
 
 
 def locked(content: bytes) -> jars.Jar:

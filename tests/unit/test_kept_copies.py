@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from schemas.records import CountRow
-from services.plane import backups
-from services.plane.errors import StackError
+from services.plane.machine.errors import StackError
+from services.plane.upkeep import backups
 from services.runtime.asked_copies import AskedCopies, CopyRefusedError
 from services.runtime.kept_copies import KeptCopies
 from services.storage.rocks import RocksStore

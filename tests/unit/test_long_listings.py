@@ -22,8 +22,8 @@ from services.client.tasks.diffs import diff
 from services.client.wire import http_reads, http_space_reads, paging
 from services.client.wire.http_reads import HttpMetadataReads, HttpShard, HttpSnapshotReads
 from services.client.wire.http_space_reads import HttpSpaceReads
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 
 KEYS = 1_203
 """More than the thousand that a page has, when nobody says how many."""

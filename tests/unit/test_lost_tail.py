@@ -34,10 +34,10 @@ from services.metadata.sent_numbers import Highest
 from services.metadata.service import MetadataService
 from services.metadata.start_check import LostCommandsError, StartCheckedLog
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.plane import lost_tail
-from services.plane.errors import StackError
-from services.plane.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
-from services.plane.shard_databases import database_directory, new_database, open_database
+from services.plane.machine.errors import StackError
+from services.plane.upkeep import lost_tail
+from services.plane.upkeep.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
+from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
 from services.runtime.loop import Runner
 from services.runtime.positions import POSITIONS
 from services.storage.tables import TablesReader

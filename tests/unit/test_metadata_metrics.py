@@ -19,8 +19,8 @@ from schemas.records import (
     Settle,
 )
 from services.metadata import metrics
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.store import Store, StoreError
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from services.plane.errors import StackError
-from services.plane.plane_file import (
+from services.plane.machine.errors import StackError
+from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify, started_mark
+from services.plane.stack.plane_file import (
     PlaneFile,
     PlaneProcess,
     PlaneState,
@@ -23,8 +24,7 @@ from services.plane.plane_file import (
     running_plane,
     write_plane_file,
 )
-from services.plane.processes import ChildProcess, ProcessIdentity, identify, started_mark
-from services.plane.stack import stopping_on_signals
+from services.plane.stack.stack import stopping_on_signals
 
 SERVER = """
 import http.server, sys

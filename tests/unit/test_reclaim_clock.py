@@ -33,9 +33,9 @@ from services.log.clock import VirtualClock
 from services.metadata.metrics import MetadataMetrics
 from services.metadata.reclaim_clocks import Freed, FreedVersions
 from services.metadata.settings import MetadataSettings
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.stack_settings import purge_hours_settings
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack.settings import purge_hours_settings
 
 HOUR_MS = 3_600_000
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
 from services.workloads.workload import parse_line
 from tests.retention_workload import CHAIN, HELD_BYTES, LINES, OPERATIONS

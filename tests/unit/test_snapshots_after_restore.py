@@ -24,8 +24,8 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.metadata.tables import SNAPSHOT_LIST_TABLE
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE
 from services.storage.tables import TablesReader
 

@@ -17,8 +17,8 @@ from services.cli.collector.explain import goes_when
 from services.cli.main import app
 from services.cli.session import Session
 from services.domain.table_keys import local_id
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 
 
 class CommandLine:

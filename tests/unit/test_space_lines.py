@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
 from services.workloads.workload import parse_line
 

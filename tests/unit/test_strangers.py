@@ -38,8 +38,8 @@ from services.domain.authorization import SERVICES, SIGNED_FOR_MS, may_manage, w
 from services.log.signing import Signer, person_command, signed_command
 from services.metadata.digest import digest_shard
 from services.metadata.tables import FILE_TABLE, SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.tables import TablesReader
 from tests.shard_copies import rebuilt_digest
 

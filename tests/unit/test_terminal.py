@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from services.cli import output
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
 from tests.unit.test_space_commands import CommandLine
 
 COMMANDS = sorted(Path(output.__file__).parent.rglob("*.py"))

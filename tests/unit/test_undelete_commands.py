@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.plane.in_memory import InMemoryPlane
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.stack_settings import UNDO_WINDOW_MS, undo_window_settings
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.stack.settings import UNDO_WINDOW_MS, undo_window_settings
 from tests.unit.test_command_line import CommandLine
 
 WINDOW_MS = 60_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from services.domain.errors import InvariantError
-from services.plane.errors import StackError
-from services.plane.reader_positions import spark_positions
-from services.plane.stack_settings import STREAMING
+from services.plane.machine.errors import StackError
+from services.plane.stack.settings import STREAMING
+from services.plane.upkeep.reader_positions import spark_positions
 from streaming.outcome import PrematureMessage, Stretch
 from streaming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
 

@@ -16,7 +16,7 @@ from services.cli.output import bytes_text, counted, print_fields, print_json, p
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
-from services.plane.audit_run import AuditError, Auditor, FinishedAudit
+from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit
 
 LOSS_STATUS, LEAK_STATUS = 3, 4
 MAX_SHOWN = 20

@@ -19,7 +19,7 @@ from services.cli.session import JsonOption, Session, bucket_path, session_of
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
 from services.domain.ledger_rows import LedgerRow
-from services.plane.ledger_export import ExportError, export_ledger
+from services.plane.upkeep.ledger_export import ExportError, export_ledger
 
 app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")
 CLIENT_ID = f"{group_prefix(CLIENTS)}ledger"

@@ -10,8 +10,8 @@ from schemas.topics import CHANGELOGS
 from services.cli.operate.recovery import BOOTSTRAP_SERVERS
 from services.cli.output import print_table, say
 from services.cli.session import made_session
-from services.plane.lost_tail import Losses, accept_losses, find_losses
-from services.plane.plane_lock import log_of_stopped_plane
+from services.plane.stack.plane_lock import log_of_stopped_plane
+from services.plane.upkeep.lost_tail import Losses, accept_losses, find_losses
 
 _CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 

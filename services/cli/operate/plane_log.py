@@ -7,8 +7,8 @@ from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
 from services.log.kafka import KafkaLog
 from services.log.port import Log
-from services.plane.in_memory_client import InMemoryClient
-from services.plane.plane_secrets import administrator
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.stack.secrets import administrator
 
 
 def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> Log:

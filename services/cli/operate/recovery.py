@@ -12,16 +12,11 @@ from rich.console import Console
 from schemas.topics import METADATA_COMMANDS
 from services.cli.output import bytes_text, counted, print_json, say
 from services.cli.session import JsonOption, made_session
-from services.plane.backups import (
-    backups_directory,
-    find_backup,
-    restore_backup,
-    take_backup,
-)
-from services.plane.plane_file import running_plane
-from services.plane.plane_lock import log_of_stopped_plane, take_plane_lock
-from services.plane.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuild_metadata
-from services.plane.stack_settings import SERVICES
+from services.plane.stack.plane_file import running_plane
+from services.plane.stack.plane_lock import log_of_stopped_plane, take_plane_lock
+from services.plane.stack.settings import SERVICES
+from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup, take_backup
+from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuild_metadata
 
 SERVICE = Annotated[
     list[str] | None, typer.Option("--service", help=f"Only this one; may be given again. {', '.join(SERVICES)}.")

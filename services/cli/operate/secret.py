@@ -10,10 +10,10 @@ from schemas.records import SecretRole
 from services.cli.output import say
 from services.cli.session import Session, session_of
 from services.domain.authorization import SERVICES
-from services.plane.broker_security import BrokerSecurity
-from services.plane.enrolment import change_secret, remove_secret
-from services.plane.errors import StackError
-from services.plane.plane_secrets import plane_security
+from services.plane.broker.security import BrokerSecurity
+from services.plane.machine.errors import StackError
+from services.plane.stack.enrolment import change_secret, remove_secret
+from services.plane.stack.secrets import plane_security
 
 app = typer.Typer(no_args_is_help=True, help="Say who may sign commands, on a plane that refuses strangers.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a service.")]

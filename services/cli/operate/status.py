@@ -20,12 +20,12 @@ from services.cli.output import (
     time_text,
 )
 from services.cli.session import JsonOption, made_session
-from services.plane.audit_run import FinishedAudit, last_audits
-from services.plane.backups import backups_directory, list_backups
-from services.plane.errors import StackError
-from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file
-from services.plane.plane_secrets import http_token
-from services.plane.status import (
+from services.plane.machine.errors import StackError
+from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file
+from services.plane.stack.secrets import http_token
+from services.plane.upkeep.audits import FinishedAudit, last_audits
+from services.plane.upkeep.backups import backups_directory, list_backups
+from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
     HeldBack,
     LastAudit,

@@ -10,10 +10,10 @@ import typer
 from services.cli.output import counted, print_json, print_table, say
 from services.cli.session import JsonOption, made_session
 from services.log.kafka import KafkaLog
-from services.plane.backups import Backup, all_backups
-from services.plane.log_trims import planned_trims, publish_full_chain
-from services.plane.plane_file import running_plane
-from services.plane.plane_secrets import administrator
+from services.plane.stack.plane_file import running_plane
+from services.plane.stack.secrets import administrator
+from services.plane.upkeep.backups import Backup, all_backups
+from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 
 def trim_log(

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from services.cli.output import say
 from services.cli.session import made_session
-from services.plane.errors import StackError, disk_error
-from services.plane.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
-from services.plane.stack_settings import BROKER, STREAMING
-from services.plane.supervisor import run_plane
+from services.plane.machine.errors import StackError, disk_error
+from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
+from services.plane.stack.settings import BROKER, STREAMING
+from services.plane.stack.supervisor import run_plane
 
 DEFAULT_BASE_PORT = 9700
 STOP_SECONDS = 120.0
@@ -50,7 +50,7 @@ def up(
             said_before = log.tell()
             supervisor = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "services.plane.supervisor", str(home)),
+                    *(sys.executable, "-m", "services.plane.stack.supervisor", str(home)),
                     *("--shards", str(shards), "--base-port", str(base_port)),
                     *(("--secure",) if is_secured else ()),
                 ],

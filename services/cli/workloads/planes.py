@@ -26,8 +26,8 @@ def open_plane(
     if is_running and shards is not None:
         raise typer.BadParameter("a plane that runs has its shards: leave --shards out", param_hint="--shards")
     if in_memory:
-        from services.plane.in_memory import InMemoryPlane  # noqa: PLC0415 a real plane needs none of it
-        from services.plane.in_memory_client import InMemoryClient  # noqa: PLC0415
+        from services.plane.in_memory.client import InMemoryClient  # noqa: PLC0415
+        from services.plane.in_memory.plane import InMemoryPlane  # noqa: PLC0415 a real plane needs none of it
 
         clock = VirtualClock(SystemClock().now_ms())
         yield InMemoryClient(InMemoryPlane(shards=shards or 1, clock=clock))
@@ -38,7 +38,7 @@ def open_plane(
         finally:
             session.close()
         return
-    from services.plane.stack import Stack  # noqa: PLC0415 a plane in memory needs none of it
+    from services.plane.stack.stack import Stack  # noqa: PLC0415 a plane in memory needs none of it
 
     with tempfile.TemporaryDirectory(prefix="deepclean-") as directory:
         say("Starting a plane: broker, five services, Spark.")

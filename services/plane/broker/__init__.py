@@ -1,0 +1,1 @@
+"""Kafka brokers as child processes, their rights and topics."""

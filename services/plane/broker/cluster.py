@@ -1,0 +1,75 @@
+"""Several brokers on this machine as one cluster: each holds a copy of everything, and one of three may be missing.
+
+They are used where one broker is, and started, stopped and asked in the same way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from services.plane.broker.embedded import ClusterNode, EmbeddedBroker, new_cluster_id
+from services.plane.machine.errors import StackError
+from services.plane.machine.java import JavaRuntime
+from services.plane.machine.ports import free_ports
+
+
+class BrokerCluster:
+    """Brokers over one directory each, ``1``, ``2`` and so on; their ports are kept as long as this object is."""
+
+    def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None, heap: str = "384m") -> None:
+        ports = free_ports(nodes)
+        cluster_id = new_cluster_id()
+        self.nodes = [
+            EmbeddedBroker(
+                directory / str(number), java=java, heap=heap, node=ClusterNode(number, cluster_id, tuple(ports))
+            )
+            for number in range(1, nodes + 1)
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: any of them."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of the first that runs."""
+        return next((node.process_id for node in self.nodes if node.is_running), None)
+
+    @property
+    def log_file(self) -> Path:
+        """The log of the first."""
+        return self.nodes[0].log_file
+
+    @property
+    def is_running(self) -> bool:
+        """Whether most of them live: fewer acknowledge nothing."""
+        return sum(node.is_running for node in self.nodes) > len(self.nodes) // 2
+
+    def start(self) -> Self:
+        """Start those that do not run, and wait until each answers; raises StackError with what to do."""
+        started = [node for node in self.nodes if not node.is_running]
+        try:
+            for node in started:
+                node.launch()
+            for node in started:
+                node.await_answer()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all of them; those that do not run are left alone."""
+        for node in self.nodes:
+            node.stop()
+
+    def kill(self) -> None:
+        """End all of them at once."""
+        for node in self.nodes:
+            node.kill()
+
+    def why_it_ended(self) -> StackError:
+        """What the log of the first that does not run says."""
+        return next(node for node in self.nodes if not node.is_running).why_it_ended()

@@ -1,0 +1,391 @@
+"""A real Kafka broker as a child process: one node, its own controller, on loopback, in one directory.
+
+The directory holds everything: ``server.properties`` (written at every start), ``records`` (the topics),
+``broker.log`` (and ``broker.previous.log``, of the start before) and ``broker.out`` (what the JVM itself prints).
+It may be started again at any time, on the same port and with all records.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import logging
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from schemas.credentials import KafkaCredentials, write_secret
+from services.plane.broker.security import BrokerSecurity, administrator_of
+from services.plane.machine.errors import StackError, disk_error
+from services.plane.machine.home import jars_directory
+from services.plane.machine.jars import classpath
+from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
+from services.plane.machine.ports import HOST, free_ports
+
+FREE_BYTES_WANTED = 64 * 1024 * 1024
+FORMAT_SECONDS = 60
+ATTEMPT_SECONDS = 0.2
+LAST_LINES_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One node's place in a cluster of several."""
+
+    number: int
+    """From 1."""
+    cluster_id: str
+    controller_ports: tuple[int, ...]
+    """Of all nodes, in the order of their numbers; each node is one of the controllers."""
+
+
+class EmbeddedBroker:
+    """One broker over one directory: ``start`` returns when it answers, ``stop`` when it is gone.
+
+    ``port=0`` takes the port of the directory's last start, or a free one at the first.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        heap: str = "512m",
+        jars: Path | None = None,
+        java: JavaRuntime | None = None,
+        node: ClusterNode | None = None,
+        ready_seconds: float = 60,
+        stop_seconds: float = 20,
+        security: BrokerSecurity | None = None,
+        writes_class_archive: bool = False,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.log_file = self.directory / "broker.log"
+        self._output_file = self.directory / "broker.out"
+        self._properties_file = self.directory / "server.properties"
+        self._records = self.directory / "records"
+        self._port = port
+        self._heap = heap
+        self._jars = jars
+        self._java = java
+        self._security = security
+        self._node = node
+        self._ready_seconds = ready_seconds
+        self._stop_seconds = stop_seconds
+        self._writes_class_archive = writes_class_archive
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect; known once the broker was started."""
+        if self._port == 0:
+            raise StackError("The broker has no port yet: start it first.")
+        return f"{HOST}:{self._port}"
+
+    @property
+    def _number(self) -> int:
+        return self._node.number if self._node else 1
+
+    @property
+    def process_id(self) -> int | None:
+        """The child's id while it runs."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the child lives; that it answers was awaited by ``start``."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start and wait until a client gets an answer; raises StackError with what to do if none comes."""
+        if not self.is_running:
+            self.launch()
+            self.await_answer()
+        return self
+
+    def launch(self) -> None:
+        """Start, and wait for nothing: a node of a cluster answers only when most of them run."""
+        self._java = self._java or find_java()
+        jars = classpath(self._jars or jars_directory(), "kafka")
+        try:
+            if self._security is not None:
+                self._security.prepare(self._java)
+            self._prepare()
+            self._format(jars)
+            with self._output_file.open("wb") as output:
+                self._process = subprocess.Popen(
+                    self._command(jars, "kafka.Kafka", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._classes()),
+                    cwd=self.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    # A Ctrl-C in the terminal is for us: the broker goes last, when we say so.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise disk_error(self.directory, error) from error
+
+    def stop(self) -> None:
+        """Ask it to finish, wait, and end it if it does not; nothing to do if it is not running."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(self._stop_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; what it had written is there at the next start."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def why_it_ended(self) -> StackError:
+        """What its logs say about an end that nobody here asked for."""
+        status = None if self._process is None else self._process.poll()
+        ended = "is not running" if status is None else f"ended with status {_status(status)}"
+        return self._failure(ended, self._last_lines())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> None:
+        """Make the directory ready, settle the ports, and write the configuration."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(self.directory).free
+        if free_bytes < FREE_BYTES_WANTED:
+            raise StackError(
+                f"The disk under {self.directory} is full ({free_bytes // 1024**2} MiB free, the broker wants "
+                f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
+            )
+        self._require_unused()
+        self._port = self._port or self._last_port() or free_ports(1)[0]
+        _require_free(self._port)
+        write_secret(self._properties_file, self._properties())
+        if self.log_file.is_file():  # so that what it says is about this start
+            self.log_file.replace(self.directory / "broker.previous.log")
+
+    def _properties(self) -> str:
+        """Its configuration."""
+        text = resources.files("services.plane.broker").joinpath("server.properties").read_text()
+        ports = self._node.controller_ports if self._node else (self._controller_port(),)
+        voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
+        for name, value in {
+            "node": self._number,
+            "port": self._port,
+            "controller_port": ports[self._number - 1],
+            "voters": voters,
+            "copies": len(ports),
+            "least_copies": len(ports) // 2 + 1,
+            "records": str(self._records).replace("\\", "\\\\"),
+        }.items():
+            text = text.replace("{{" + name + "}}", str(value))
+        return text if self._security is None else self._security.secured(text)
+
+    def _controller_port(self) -> int:
+        return next(port for port in free_ports(2) if port != self._port)
+
+    def _require_unused(self) -> None:
+        """Refuse a directory whose lock a live broker holds, before anything in it is overwritten."""
+        lock = self._records / ".lock"
+        if not lock.is_file():
+            return
+        with lock.open("r+b") as held:
+            try:
+                fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StackError(_IN_USE.format(directory=self.directory)) from error
+
+    def _last_port(self) -> int:
+        if not self._properties_file.is_file():
+            return 0
+        listener = re.search(r"^listeners=\w+://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
+        return int(listener[1]) if listener else 0
+
+    def _format(self, jars: str) -> None:
+        """Give a new directory its cluster id; one that has it is left alone."""
+        if (self._records / "meta.properties").is_file():
+            return
+        cluster = self._node.cluster_id if self._node else new_cluster_id()
+        options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        command = self._command(jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive))
+        try:
+            run = subprocess.run(
+                [*command[:-1], "format", "--ignore-formatted", "-t", cluster, "-c", command[-1]],
+                cwd=self.directory,
+                capture_output=True,
+                text=True,
+                timeout=FORMAT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise StackError(
+                f"Kafka's storage tool did not finish within {FORMAT_SECONDS} seconds: "
+                f"see what keeps this machine busy, then start again."
+            ) from error
+        if run.returncode != 0:
+            self._output_file.write_text(run.stdout + run.stderr)
+            raise self._failure("could not format its storage", run.stdout + run.stderr)
+
+    def _command(self, jars: str, main_class: str, *options: str) -> list[str]:
+        assert self._java is not None  # noqa: S101  start() looked for it
+        log_settings = resources.files("services.plane.broker").joinpath("log4j2.xml")
+        copy = self.directory / "log4j2.xml"
+        copy.write_text(log_settings.read_text())
+        return [
+            str(self._java.executable),
+            *options,
+            "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={copy.as_uri()}",
+            f"-Ddeepclean.log={self.log_file}",
+            *("-cp", jars, main_class, str(self._properties_file)),
+        ]
+
+    @property
+    def _class_archive(self) -> Path:
+        return (self._jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
+
+    def _classes(self) -> list[str]:
+        archive = self._class_archive
+        return [f"-XX:ArchiveClassesAtExit={archive}"] if self._writes_class_archive else shared_classes(archive)
+
+    def await_answer(self) -> None:
+        """Ask for the cluster's metadata until it is answered; raises StackError if the child ends or time is up."""
+        try:
+            self._await_answer()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _await_answer(self) -> None:
+        assert self._process is not None  # noqa: S101  start() made it
+        deadline = time.monotonic() + self._ready_seconds
+        with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(KafkaException):
+                    if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
+                        return
+                status = self._process.poll()
+                if status is not None:
+                    raise self._failure(f"stopped at its start with status {_status(status)}", self._last_lines())
+        raise StackError(
+            f"The broker did not answer on {self.bootstrap_servers} within {self._ready_seconds:g} seconds: "
+            f"read {self.log_file}, or start again when the machine is less busy."
+        )
+
+    def _last_lines(self) -> str:
+        """The end of both logs."""
+        texts = []
+        for file in (self.log_file, self._output_file):
+            with contextlib.suppress(OSError), file.open("rb") as opened:
+                opened.seek(max(0, file.stat().st_size - LAST_LINES_BYTES))
+                texts.append(opened.read().decode(errors="replace"))
+        return "\n".join(texts)
+
+    def _failure(self, what: str, printed: str) -> StackError:
+        """Say what its logs mean, where that is known, and else where to read on."""
+        for pattern, sentence in _KNOWN_FAILURES:
+            if re.search(pattern, printed):
+                return StackError(sentence.format(directory=self.directory, port=self._port))
+        complaint = re.search(r"^.*\b(?:FATAL|ERROR|Exception|Error)\b.*$", printed, re.MULTILINE)
+        said = f" ({complaint[0].strip()[:300]})" if complaint else ""
+        where = self.log_file if self.log_file.is_file() else self._output_file
+        return StackError(f"The broker {what}{said}: read {where}, mend what it names and start again.")
+
+
+_IN_USE = "Another broker is running on {directory}: stop that one (deepclean down) or choose another directory."
+_KNOWN_FAILURES = (
+    (
+        r"Address already in use|BindException",
+        "Port {port} was taken while the broker started: stop the program that holds it, or choose another port.",
+    ),
+    (
+        r"No space left on device|Disk quota exceeded",
+        "The disk under {directory} is full: free some space there or choose another directory.",
+    ),
+    (
+        r"Read-only file system",
+        "The disk under {directory} is read-only: mount it for writing or choose another directory.",
+    ),
+    (
+        r"Failed to acquire lock on file",
+        _IN_USE,
+    ),
+    (
+        r"Could not reserve enough space|Cannot allocate memory|OutOfMemoryError",
+        "There is not enough memory to start the broker: end other programs, or give it a smaller heap.",
+    ),
+    (
+        r"AccessDeniedException|Permission denied",
+        "{directory} may not be written to: change its owner or mode, or choose another directory.",
+    ),
+)
+
+
+@contextlib.contextmanager
+def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
+    """An admin client that tries often and keeps refused connections, expected at a start, to itself."""
+    silent = logging.getLogger("deepclean.broker.connections")
+    silent.propagate = False
+    if not silent.handlers:
+        silent.addHandler(logging.NullHandler())
+    client = AdminClient(
+        {
+            **(credentials.client_settings() if credentials else {}),
+            "bootstrap.servers": bootstrap_servers,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 100,
+            "socket.connection.setup.timeout.ms": 2000,
+        },
+        logger=silent,
+    )
+    with client:
+        yield client
+
+
+def new_cluster_id() -> str:
+    """A random id as Kafka writes it; none that begins like an option, which the storage tool would take it for."""
+    while True:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster.startswith("-"):
+            return cluster
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: an old connection is no hindrance
+        try:
+            probe.bind((HOST, port))
+        except PermissionError as error:
+            raise StackError(f"Port {port} may not be used by this user: choose one above 1023.") from error
+        except OSError as error:
+            raise StackError(
+                f"Port {port} on {HOST} is in use: stop the program that holds it, or choose another port."
+            ) from error
+
+
+def _status(status: int) -> str:
+    return str(status) if status >= 0 else signal.Signals(-status).name

@@ -1,0 +1,366 @@
+"""A client of the plane in memory: commands go straight into its log, reads straight to its tables."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from schemas.answers import (
+    BucketSpace,
+    CollectorStatus,
+    DeadLetterBytes,
+    DeadLetterCount,
+    DiffJob,
+    ListedDeletion,
+    ListedEntry,
+    RetentionPreview,
+    ScmTotals,
+    SnapshotConsumer,
+    SnapshotTag,
+)
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.records import (
+    BlockRun,
+    BucketRow,
+    DeadLetterRow,
+    DirectoryRow,
+    KeyRow,
+    MessageHeader,
+    MetadataCommand,
+    MetadataReply,
+    RetentionPolicy,
+    RetentionRow,
+    SnapshotCommand,
+    SnapshotInfo,
+    SnapshotReply,
+    VolumeRow,
+)
+from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
+from services.client.errors import PlaneError, PlaneTimeoutError
+from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
+from services.client.wire.answers import Answers
+from services.domain.snapshot_diff import DiffEntry
+from services.log.signing import Signer, signed_command
+from services.metadata import queries as metadata_queries
+from services.metadata.collector_queries import collector_status
+from services.metadata.deleted_queries import list_deleted
+from services.metadata.diff_api import DiffJobsOfShards
+from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
+from services.metadata.errors import CommandError
+from services.metadata.settings import MetadataSettings
+from services.mock_scm import queries as scm_queries
+from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.in_memory.space_reads import InMemorySpaceReads
+from services.snapshots import dead_letter_queries, retention_queries
+from services.snapshots import queries as snapshot_queries
+from services.snapshots.dead_letter_queries import Wanted
+from services.snapshots.errors import CommandError as SnapshotCommandError
+from services.storage.tables import TablesReader
+
+T = TypeVar("T")
+
+
+class InMemoryClient:
+    """One client of a plane in memory; implements the port ``services.client.plane.Plane``."""
+
+    def __init__(self, plane: InMemoryPlane, client_id: str = "client", signer: Signer | None = None) -> None:
+        self._signer = signer
+        self.plane = plane
+        self.shards = plane.shards
+        self._client_id = client_id
+        self._answers: defaultdict[tuple[str, int], Answers[Any]] = defaultdict(Answers)
+        """By the topic of the replies, and shard."""
+        self._read_to: dict[tuple[str, int], int] = {}
+        self._diffs = DiffJobsOfShards(MetadataSettings(diff_threads=0), clock=plane.clock)
+
+    def submit(self, shard: int, command: NamespaceCommand) -> int:
+        """Append a command to the log."""
+        number = self._answers[METADATA_REPLIES.name, shard].sent()
+        sender = SENDERS.get(type(command), "")
+        self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command, sender))
+        return number
+
+    def answer(self, shard: int, number: int) -> MetadataReply:
+        """Run the plane until the answer is there."""
+        reply: MetadataReply = self._wait(METADATA_REPLIES, shard, number)
+        return reply
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        """Append a request to the log and run the plane until the answer is there."""
+        number = self._answers[SNAPSHOTS_REPLIES.name, shard].sent()
+        self._append(SNAPSHOTS_COMMANDS, shard, SnapshotCommand(shard, self._client_id, number, request))
+        reply: SnapshotReply = self._wait(SNAPSHOTS_REPLIES, shard, number)
+        return reply
+
+    def _append(self, topic: Topic, shard: int, record: Any) -> None:
+        encoder = codec(topic.record)
+        value = signed_command(topic, record, self._signer, self.plane.clock.now_ms())
+        self.plane.log.append(topic.name, self._served(shard), value, encoder.fingerprint)
+
+    def _wait(self, topic: Topic, shard: int, number: int) -> Any:
+        answers = self._answers[topic.name, shard]
+
+        def is_answered() -> bool:
+            self._read(topic, shard)
+            return number not in answers.unanswered
+
+        if not is_answered() and not self.plane.run_until(is_answered):
+            raise PlaneTimeoutError(f"no answer to number {number} on {topic.name}: the plane stands still")
+        return answers.take(number)
+
+    def _read(self, topic: Topic, shard: int) -> None:
+        """Sort what has come for this client into its answers."""
+        records, answers = self.plane.log.records(topic.name, shard), self._answers[topic.name, shard]
+        for record in records[self._read_to.get((topic.name, shard), 0) :]:
+            reply = codec(topic.record).decode_message(record.value, record.fingerprint)
+            if reply.client_id == self._client_id:
+                answers.answered(reply.number, reply)
+        self._read_to[topic.name, shard] = len(records)
+
+    def send_again(
+        self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
+    ) -> None:
+        """Append a message to a partition of any topic."""
+        named = [(header.name, header.value) for header in headers]
+        self.plane.log.append(topic, self._served(partition), value, dict(named).get(FINGERPRINT_HEADER), key, named)
+
+    def _served(self, shard: int) -> int:
+        """A shard of this plane; what a service of a real one answers about another."""
+        if shard not in range(self.shards):
+            raise PlaneError("WRONG_SHARD", f"shard {shard} is not one of the {self.shards} of this plane")
+        return shard
+
+    def metadata(self, shard: int) -> InMemoryMetadataReads:
+        """Reads of one shard's metadata."""
+        return InMemoryMetadataReads(self.plane, self._served(shard), self._diffs)
+
+    def space(self, shard: int) -> InMemorySpaceReads:
+        """Reads about space."""
+        return InMemorySpaceReads(self.plane, self._served(shard))
+
+    def snapshots(self, shard: int) -> InMemorySnapshotReads:
+        """Reads of one shard's snapshots."""
+        return InMemorySnapshotReads(self.plane, self._served(shard))
+
+    def scm(self, shard: int) -> InMemoryScmReads:
+        """Reads of one shard's storage container manager."""
+        return InMemoryScmReads(self.plane, self._served(shard))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _rows(limit: int | None) -> int:
+    """How many rows a page has: without a limit, all."""
+    return sys.maxsize if limit is None else limit
+
+
+def _refuse(error: CommandError | SnapshotCommandError) -> PlaneError:
+    return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
+
+
+"""More lines than there can be: here nothing is paged."""
+
+
+class InMemoryMetadataReads:
+    """Reads of one shard's metadata."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int, diffs: DiffJobsOfShards) -> None:
+        self._store = plane.processes["metadata", shard].store
+        self._shard = shard
+        self._jobs = diffs
+        self._undo_window_ms = plane.undo_window_ms
+
+    def _tables(self, snapshot_id: str = "") -> TablesReader:
+        if not snapshot_id:
+            return TablesReader(self._store)
+        try:
+            return TablesReader(self._store.open_checkpoint(snapshot_id))
+        except KeyError:
+            raise _refuse(metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id)) from None
+
+    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
+        """Volumes by name."""
+        return metadata_queries.list_volumes(self._tables(), start_after, _rows(limit))
+
+    def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
+        """Buckets of a volume by name."""
+        return metadata_queries.list_buckets(self._tables(), volume, start_after, _rows(limit))
+
+    def bucket(self, volume: str, bucket: str) -> BucketRow:
+        """One bucket."""
+        try:
+            return metadata_queries.get_bucket(self._tables(), volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def entries(
+        self,
+        volume: str,
+        bucket: str,
+        *,
+        snapshot_id: str = "",
+        prefix: str = "",
+        start_after: str = "",
+        limit: int | None = None,
+    ) -> list[ListedEntry]:
+        """Keys and directories behind a path."""
+        tables = self._tables(snapshot_id)
+        try:
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+            return metadata_queries.list_entries(tables, row, prefix, start_after, _rows(limit))
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def deleted(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedDeletion]:
+        """What was deleted and is not claimed, oldest death first."""
+        tables = self._tables()
+        try:
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+        except CommandError as error:
+            raise _refuse(error) from error
+        return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
+
+    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
+        """One key or directory."""
+        tables = self._tables(snapshot_id)
+        try:
+            return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+        """Where the bytes of a bucket are, with a page of its cells."""
+        return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket), start_after, limit)
+
+    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        try:
+            return collector_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def ask_for_diff(
+        self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Find the differences of two states of a bucket: it is done at once."""
+        try:
+            return self._diffs().ask(volume, bucket, from_snapshot_id, to_snapshot_id)
+        except CommandError as error:
+            raise _refuse(error) from error
+
+    def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
+        """How a diff has ended."""
+        return self._asked(lambda: self._diffs().job(job_id, wait_seconds))
+
+    def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket, oldest first."""
+        return self._diffs().jobs(volume, bucket)
+
+    def cancel_diff(self, job_id: str) -> DiffJob:
+        """Refused: a diff is done when somebody could cancel it."""
+        return self._asked(lambda: self._diffs().cancel(job_id))
+
+    def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
+        """Some entries of a diff."""
+        return self._asked(lambda: self._diffs().entries(job_id, start_after, limit))
+
+    def _diffs(self) -> DiffJobs:
+        return self._jobs.of(self._shard, self._store)
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except (DiffNotFoundError, DiffStateError) as error:
+            raise PlaneError(error.code, str(error)) from error
+
+
+class InMemorySnapshotReads:
+    """Reads of one shard's snapshots."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._tables = TablesReader(plane.processes["snapshots", shard].store)
+        self._clock = plane.clock
+
+    def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
+        """Snapshots of a bucket in the order of its chain."""
+        return snapshot_queries.list_snapshots(self._tables, volume, bucket, with_deleted=with_deleted)
+
+    def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
+        """One snapshot."""
+        try:
+            return snapshot_queries.snapshot_info(self._tables, volume, bucket, name)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def retention(self, volume: str, bucket: str) -> RetentionRow:
+        """The policy of a bucket and where its runs are."""
+        try:
+            return retention_queries.retention_of(self._tables, volume, bucket)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def retention_preview(
+        self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
+    ) -> RetentionPreview:
+        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        moment_ms = self._clock.now_ms() if now_ms is None else now_ms
+        try:
+            return retention_queries.preview(self._tables, volume, bucket, moment_ms, policy)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+    def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
+        """Tags of a bucket, by name."""
+        return retention_queries.list_tags(self._tables, volume, bucket)
+
+    def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
+        """Consumers of a bucket, by name."""
+        return retention_queries.list_consumers(self._tables, volume, bucket)
+
+    def dead_letters(
+        self,
+        *,
+        service: str = "",
+        topic: str = "",
+        error: str = "",
+        since_ms: int = 0,
+        with_resolved: bool = False,
+        start_after: int | None = None,
+        limit: int | None = None,
+    ) -> list[DeadLetterRow]:
+        """A page of the shard's dead letters, newest first."""
+        wanted = Wanted(service, topic, error, since_ms, with_resolved)
+        return dead_letter_queries.list_letters(self._tables, wanted, start_after, _rows(limit))
+
+    def dead_letter_counts(
+        self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
+    ) -> list[DeadLetterCount]:
+        """How many dead letters there are of each kind."""
+        return dead_letter_queries.count_letters(self._tables, Wanted(service, topic, error, since_ms, with_resolved))
+
+    def dead_letter(self, number: int) -> DeadLetterBytes:
+        """One dead letter with its message."""
+        try:
+            return dead_letter_queries.letter_bytes(self._tables, number)
+        except SnapshotCommandError as error:
+            raise _refuse(error) from error
+
+
+class InMemoryScmReads:
+    """Reads of one shard's storage container manager."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._tables = TablesReader(plane.processes["mock_scm", shard].store)
+
+    def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
+        """For each run of blocks whether it is in the store."""
+        return scm_queries.exist(self._tables, runs)
+
+    def totals(self) -> ScmTotals:
+        """Sums over the inventory."""
+        return scm_queries.totals(self._tables)

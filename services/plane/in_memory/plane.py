@@ -1,0 +1,153 @@
+"""The whole plane in one process: the real services over a log and databases in memory, the pure rule in Spark's place.
+
+It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it creeps while there is something
+to do and leaps when there is nothing, so that no back-off is ever waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from services.directory_deletion.service import DirectoryDeletionService
+from services.directory_deletion.settings import DirectoryDeletionSettings
+from services.domain.errors import RetryableError
+from services.key_deletion.service import KeyDeletionService
+from services.key_deletion.settings import KeyDeletionSettings
+from services.log.clock import Clock, VirtualClock
+from services.log.memory import MemoryLog
+from services.log.port import Log
+from services.log.signing import SigningLog
+from services.metadata.after_write import remove_unneeded
+from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.service import MetadataService
+from services.metadata.start_check import StartCheckedLog
+from services.metadata.tables import CHECKPOINTED
+from services.mock_scm.service import MockScmService
+from services.plane.in_memory.judge import PureJudge
+from services.runtime.loop import UNIT_BYTES, UNIT_ROWS, Runner
+from services.runtime.probe import Probe, no_probe
+from services.runtime.service import Service
+from services.snapshots.service import SnapshotsService
+from services.snapshots.settings import SnapshotsSettings
+from services.storage.memory import MemoryStore
+
+Address = tuple[str, int]
+"""A service's name and a shard."""
+SERVICES = ("metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm")
+LONGEST_BACKOFF_MS = 60_000
+
+
+@dataclass(slots=True)
+class Process:
+    """One shard of one service: its database outlives it."""
+
+    store: MemoryStore
+    service: Service
+    runner: Runner
+
+
+def _opened(open_runner: Callable[[], Runner]) -> Runner:
+    """What a process does that could not reach the log at its start: it tries again."""
+    while True:
+        with contextlib.suppress(RetryableError):
+            return open_runner()
+
+
+@dataclass(slots=True)
+class InMemoryPlane:
+    """All services of some shards over one log in memory."""
+
+    shards: int = 1
+    snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    max_batch_messages: int = 2_000
+    unit_bytes: int = UNIT_BYTES
+    unit_rows: int = UNIT_ROWS
+    secrets: Mapping[str, bytes] = field(default_factory=dict)
+    """What services sign their commands with, by name."""
+    undo_window_ms: int = 0
+    probes: Mapping[Address, Probe] = field(default_factory=dict)
+    log: MemoryLog = field(init=False)
+    processes: dict[Address, Process] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log = MemoryLog(self.clock)
+        for name in SERVICES:
+            for shard in range(self.shards):
+                self.start(name, shard)
+
+    def start(self, name: str, shard: int, store: MemoryStore | None = None) -> None:
+        """Start a service, on its database or on another one: what a crash and a restart do."""
+        before = self.processes.get((name, shard))
+        if store is None:
+            store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
+        service = self._make_service(name, shard)
+        log, after_write, holds_messages = self._log_of(name, shard), None, None
+        if name in self.secrets:
+            log = SigningLog(log, self.secrets[name])
+        if isinstance(service, MetadataService):
+            remove_unused_checkpoints(store)
+            after_write = partial(remove_unneeded, service, store)
+            log = StartCheckedLog(log, shard, store)
+            holds_messages = log.holds_messages
+        open_runner = partial(
+            Runner,
+            service,
+            shard,
+            store,
+            log,
+            self.clock_of(name, shard),
+            max_batch_messages=self.max_batch_messages,
+            unit_bytes=self.unit_bytes,
+            unit_rows=self.unit_rows,
+            probe=self.probes.get((name, shard), no_probe),
+            after_write=after_write,
+            holds_messages=holds_messages,
+        )
+        self.processes[name, shard] = Process(store, service, _opened(open_runner))
+
+    def clock_of(self, name: str, shard: int) -> Clock:  # noqa: ARG002 the clocks of some planes differ
+        """The time as one service tells it."""
+        return self.clock
+
+    def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
+        """The log as one service sees it."""
+        return self.log
+
+    def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
+        makers: dict[str, Callable[[], Any]] = {
+            "metadata": MetadataService,
+            "snapshots": lambda: SnapshotsService(self.snapshots_settings),
+            "streaming": PureJudge,
+            "key_deletion": lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=self.undo_window_ms)),
+            "directory_deletion": lambda: DirectoryDeletionService(
+                DirectoryDeletionSettings(undo_window_ms=self.undo_window_ms)
+            ),
+            "mock_scm": MockScmService,
+        }
+        service: Service = makers[name]()
+        return service
+
+    def step(self) -> int:
+        """Let every service take one step, which takes a millisecond; says how many messages were read."""
+        self.clock.advance(1)
+        return sum(process.runner.step() for process in list(self.processes.values()))
+
+    def run_until(self, is_done: Callable[[], bool], max_idle_advances: int = 1_000) -> bool:
+        """Run until something is so; says whether it came to be. When nothing moves, time does."""
+        idle = 0
+        while not is_done():
+            if self.step():
+                idle = 0
+                continue
+            if is_done():
+                return True
+            idle += 1
+            if idle > max_idle_advances:
+                return False
+            self.clock.advance(LONGEST_BACKOFF_MS)
+        return True

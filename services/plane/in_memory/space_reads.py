@@ -1,0 +1,79 @@
+"""Reads about space of the plane in memory, straight from metadata's tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from schemas.records import BucketRow
+from schemas.space_answers import (
+    BlockExplanation,
+    FreedSpace,
+    PathExplanation,
+    PlanSpace,
+    SnapshotSpaces,
+    SpacePlan,
+    WhatIf,
+)
+from services.client.errors import PlaneError
+from services.metadata import block_search, explanations, queries, space_queries
+from services.metadata.errors import CommandError
+from services.plane.in_memory.plane import InMemoryPlane
+from services.runtime.reads import ReadError
+from services.storage.tables import TablesReader
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Refusals as a client sees them."""
+    try:
+        yield
+    except (CommandError, ReadError) as error:
+        raise PlaneError(str(error.code), str(error)) from error
+
+
+class InMemorySpaceReads:
+    """Reads of one shard's metadata about space; implements ``services.client.plane.SpaceReads``."""
+
+    def __init__(self, plane: InMemoryPlane, shard: int) -> None:
+        self._store = plane.processes["metadata", shard].store
+        self._tables = TablesReader(self._store)
+        self._shard = shard
+
+    def _bucket(self, volume: str, bucket: str) -> BucketRow:
+        return queries.get_bucket(self._tables, volume, bucket)
+
+    def snapshot_spaces(
+        self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
+    ) -> SnapshotSpaces:
+        """Live snapshots with what each refers to and shares."""
+        rows = sys.maxsize if limit is None else limit
+        with _refusals():
+            return space_queries.snapshot_spaces(self._tables, self._bucket(volume, bucket), start_after, rows)
+
+    def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
+        """What dropping a set of snapshots would free."""
+        with _refusals():
+            return space_queries.what_if(self._tables, self._bucket(volume, bucket), question)
+
+    def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
+        """The least set of snapshots whose drop frees so many bytes."""
+        with _refusals():
+            return space_queries.plan(self._tables, self._bucket(volume, bucket), question)
+
+    def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
+        """Every version that a path has."""
+        with _refusals():
+            return explanations.explain_path(
+                self._tables,
+                self._bucket(volume, bucket),
+                path,
+                lambda snapshot_id: TablesReader(self._store.open_checkpoint(snapshot_id)),
+            )
+
+    def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
+        """The version that owns a block, or where to go on looking."""
+        with _refusals():
+            named = self._bucket(volume, bucket) if bucket else None
+            return block_search.explain_block(self._tables, self._shard, local_id, named, start)

@@ -1,0 +1,29 @@
+"""Ports of this machine that the plane's processes may listen on."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterator
+
+from services.plane.machine.errors import StackError
+
+HOST = "127.0.0.1"
+_SERVER_PORTS = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: one of those would hold a port that was just free."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now; held open together, so that they differ."""
+    with contextlib.ExitStack() as held:
+        candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
+        return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]
+
+
+def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
+    for port in candidates:
+        with contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise StackError(f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: end what holds them.")

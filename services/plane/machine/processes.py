@@ -1,0 +1,219 @@
+"""Child processes of the plane: started with a log of their own, awaited until they are ready, stopped by their id.
+
+A process is named by its id and by when it started: the id alone may have been given to another program since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from services.plane.machine.errors import StackError, disk_error
+
+LAST_LINES = 12
+LAST_LINES_BYTES = 16 * 1024
+POLL_SECONDS = 0.05
+REASON_LETTERS = 300
+_STARTED_FIELD = 22
+"""Where /proc/<pid>/stat says when a process started, counted from 1 as in proc(5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process of this machine, and no later one with the same id."""
+
+    pid: int
+    started: str
+
+    def is_alive(self) -> bool:
+        """Whether this very process runs."""
+        return started_mark(self.pid) == self.started
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens when it is gone."""
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait until it is gone; says whether it is."""
+        deadline = time.monotonic() + seconds
+        pause = threading.Event()
+        while self.is_alive():
+            if time.monotonic() > deadline:
+                return False
+            pause.wait(POLL_SECONDS)
+        return True
+
+
+def identify(pid: int) -> ProcessIdentity:
+    """The process that has this id now."""
+    return ProcessIdentity(pid, started_mark(pid) or "")
+
+
+def started_mark(pid: int) -> str | None:
+    """What tells a process from a later one with the same id: when it started; None when it is gone."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.parent.parent.joinpath("self").exists():
+        try:
+            text = stat.read_text()
+        except OSError:
+            return None
+        # The name of the program, in parentheses, may itself hold blanks and parentheses.
+        fields = text[text.rindex(")") + 2 :].split()
+        state, started = fields[0], fields[_STARTED_FIELD - 3]
+        return None if state in ("Z", "X") else started
+    listed = subprocess.run(["ps", "-o", "lstart=,stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    words = listed.stdout.split()
+    return None if not words or words[-1].startswith("Z") else " ".join(words[:-1])
+
+
+class ChildProcess:
+    """One child with its log file."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log_file: Path,
+        ready_url: str,
+        *,
+        answer_seconds: float = 90,
+        ready_seconds: float = 900,
+        stop_seconds: float = 30,
+        ready_headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = list(command)
+        self._environment = dict(environment)
+        self._ready_url = ready_url
+        self._ready_headers = dict(ready_headers or {})
+        self._answer_seconds = answer_seconds
+        self._ready_seconds = ready_seconds
+        self._stop_seconds = stop_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._identity: ProcessIdentity | None = None
+        self._is_asked = False
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """Which process it is; None before the start."""
+        return self._identity
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the child lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended; None while it runs and before the start."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self, settings: Mapping[str, str] | None = None) -> None:
+        """Start it, with some more settings if so; what it prints is added to its log."""
+        try:
+            self.log_file.parent.mkdir(parents=True, exist_ok=True)
+            with self.log_file.open("ab") as log:
+                self._process = subprocess.Popen(
+                    self._command,
+                    env={**self._environment, **(settings or {})},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # A Ctrl-C in the terminal is for us: we stop the children in their order.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise disk_error(self.log_file, error) from error
+        self._identity = identify(self._process.pid)
+        self._is_asked = False
+
+    def await_ready(self, check: Callable[[], None] | None = None) -> None:
+        """Wait until it says that it is ready; raises StackError when it ends or takes too long.
+
+        It must answer soon, but may then take its time: after a long absence there is much to catch up with.
+        ``check`` is called meanwhile, and raises when there is no use in waiting.
+        """
+        started = time.monotonic()
+        limit_seconds, reason = self._answer_seconds, "it does not answer"
+        pause = threading.Event()
+        with httpx.Client(timeout=5.0, trust_env=False, headers=self._ready_headers) as http:
+            while True:
+                try:
+                    answer = http.get(self._ready_url)
+                    if answer.is_success:
+                        return
+                    limit_seconds, reason = self._ready_seconds, answer.text.strip()[:REASON_LETTERS]
+                except httpx.HTTPError:
+                    pass
+                self.require_running()
+                if check is not None:
+                    check()
+                if time.monotonic() - started > limit_seconds:
+                    raise StackError(
+                        f"{self.name} was not ready within {limit_seconds:g} seconds ({reason}): read {self.log_file}, "
+                        f"or start again when the machine is less busy.\n{self.last_lines()}"
+                    )
+                pause.wait(POLL_SECONDS)
+
+    def require_running(self) -> None:
+        """Raise StackError, with what it said last, when it has ended."""
+        if not self.is_running:
+            raise self.why_it_ended()
+
+    def why_it_ended(self) -> StackError:
+        """How it ended and what it said last."""
+        return StackError(
+            f"{self.name} ended with status {_status(self.exit_status)}: read {self.log_file}, mend what it names and "
+            f"start again.\n{self.last_lines()}"
+        )
+
+    def last_lines(self) -> str:
+        """The end of its log."""
+        with contextlib.suppress(OSError), self.log_file.open("rb") as log:
+            log.seek(max(0, self.log_file.stat().st_size - LAST_LINES_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+            return "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
+        return ""
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM, once: a second one could meet a process that is at its very end and has no handler left."""
+        if self._process is not None and self.is_running and not self._is_asked:
+            self._is_asked = True
+            self._process.terminate()
+
+    def stop(self) -> int | None:
+        """Ask it to stop, wait, and end it if it does not; says its exit status."""
+        if self._process is None:
+            return None
+        self.ask_to_stop()
+        try:
+            self._process.wait(self._stop_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """End it at once, with all that it has started."""
+        if self._process is not None and self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _status(status: int | None) -> str:
+    if status is None or status >= 0:
+        return str(status)
+    return signal.Signals(-status).name

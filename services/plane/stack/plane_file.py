@@ -1,0 +1,107 @@
+"""``plane.json`` in the plane's home: which processes make up the plane, and where they answer.
+
+It is written by whoever runs the plane and read by ``down``, ``status`` and every client; it is replaced as a whole, so
+that a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from services.plane.machine.errors import StackError, disk_error
+from services.plane.machine.processes import ProcessIdentity
+
+FILE_NAME = "plane.json"
+
+
+class PlaneState(StrEnum):
+    """How far the plane is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneProcess:
+    """One process of the plane."""
+
+    identity: ProcessIdentity
+    url: str
+    """Where it serves /metrics, /healthz, /readyz and its reads; empty for the broker."""
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneFile:
+    """The plane as it was written down last."""
+
+    state: PlaneState
+    home: str
+    shards: int
+    supervisor: ProcessIdentity
+    """Who started the processes, watches and stops them."""
+    bootstrap_servers: str = ""
+    processes: dict[str, PlaneProcess] = field(default_factory=dict)
+    """In the order in which they were started."""
+    reason: str = ""
+    """Why it failed."""
+
+    def is_up(self) -> bool:
+        """Whether somebody runs this plane."""
+        return self.supervisor.is_alive()
+
+    def left_behind(self) -> dict[str, PlaneProcess]:
+        """Processes that still run though whoever started them is gone."""
+        return {} if self.is_up() else {name: p for name, p in self.processes.items() if p.identity.is_alive()}
+
+
+_ADAPTER = TypeAdapter(PlaneFile)
+
+
+def read_plane_file(home: Path) -> PlaneFile | None:
+    """What is written down in a home; None when there never was a plane, or it was stopped."""
+    path = home / FILE_NAME
+    try:
+        return _ADAPTER.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise disk_error(path, error) from error
+    except ValidationError as error:
+        raise StackError(
+            f"{path} is not one that this version has written: see which processes of a plane still run, stop them, "
+            f"and remove the file."
+        ) from error
+
+
+def write_plane_file(home: Path, plane: PlaneFile) -> None:
+    """Write down how the plane is."""
+    path = home / FILE_NAME
+    fresh = path.with_name(f"{FILE_NAME}.{os.getpid()}")
+    try:
+        fresh.write_bytes(_ADAPTER.dump_json(plane, indent=2))
+        fresh.replace(path)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def remove_plane_file(home: Path) -> None:
+    """The plane is stopped."""
+    (home / FILE_NAME).unlink(missing_ok=True)
+
+
+def running_plane(home: Path) -> PlaneFile:
+    """The plane of a home; raises StackError when it does not run."""
+    plane = read_plane_file(home)
+    if plane is None or plane.state is PlaneState.FAILED or not plane.is_up():
+        raise StackError(f"No plane runs on {home}: start one (deepclean up), or name another home (--home).")
+    if plane.state is not PlaneState.RUNNING:
+        raise StackError(f"The plane on {home} is {plane.state}: try again when it runs (deepclean status).")
+    return plane

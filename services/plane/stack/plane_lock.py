@@ -1,0 +1,89 @@
+"""Who may touch a home: one plane, or one command that works on a plane which does not run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, TypeVar
+
+from services.domain.errors import RetryableError
+from services.log.kafka import KafkaLog
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.security import administrator_of
+from services.plane.machine.errors import StackError, disk_error
+from services.plane.stack.plane_file import read_plane_file
+from services.plane.stack.secrets import plane_security
+
+LOCK_NAME = "plane.lock"
+PATIENCE_SECONDS = 30.0
+ASK_AGAIN_SECONDS = 0.2
+
+Answer = TypeVar("Answer")
+
+
+def take_plane_lock(home: Path) -> IO[bytes]:
+    """Hold a home until the file is closed; raises StackError when somebody else does, or a process is left there."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / LOCK_NAME).open("a+b")
+    except OSError as error:
+        raise disk_error(home, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise StackError(
+            f"A plane runs on {home} already: stop it (deepclean down), or use another home (DEEPCLEAN_HOME)."
+        ) from error
+    before = read_plane_file(home)
+    if before is not None and before.left_behind():
+        lock.close()
+        names = ", ".join(before.left_behind())
+        raise StackError(f"Processes of an earlier plane on {home} still run ({names}): stop them (deepclean down).")
+    return lock
+
+
+@contextlib.contextmanager
+def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
+    """The log of a plane that does not run: its own broker is started, alone, unless others are named."""
+    security = plane_security(home)
+    with take_plane_lock(home), contextlib.ExitStack() as started:
+        if not bootstrap_servers:
+            broker = EmbeddedBroker(home / "broker", security=security)
+            bootstrap_servers = started.enter_context(broker).bootstrap_servers
+        yield PatientLog(bootstrap_servers, "deepclean.recovery", credentials=administrator_of(security))
+
+
+class PatientLog(KafkaLog):
+    """The log of a broker that has only just started: what it cannot say yet is asked again."""
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The broker's ids of the topics."""
+        return _patiently(partial(super().topic_ids, topics))
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Offset that the next message of a partition will get."""
+        return _patiently(partial(super().end_offset, topic, partition))
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        """Offset of the oldest message that is still there."""
+        return _patiently(partial(super().first_offset, topic, partition))
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = threading.Event()
+    while True:
+        try:
+            return ask()
+        except RetryableError as error:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again"
+                ) from error
+            pause.wait(ASK_AGAIN_SECONDS)

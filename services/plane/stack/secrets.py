@@ -1,0 +1,78 @@
+"""The secrets of a plane: in ``secrets`` under its home, when it is one that asks who comes.
+
+A home is secured once that directory is there: whoever starts its broker, with whatever command, starts it so.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypedDict
+
+from schemas.access import ADMINISTRATOR
+from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
+from schemas.http_token import bearer
+from schemas.topics import CLIENTS
+from services.log.signing import Signer, read_signing_secret
+from services.plane.broker.security import BrokerSecurity, administrator_of
+
+DIRECTORY_NAME = "secrets"
+
+
+class ClientSecrets(TypedDict, total=False):
+    """What a client of a secured plane brings; nothing for an open one."""
+
+    credentials: KafkaCredentials
+    signer: Signer
+    http_token: str
+
+
+def plane_security(home: Path, *, is_wanted: bool = False) -> BrokerSecurity | None:
+    """The secrets of a home; None for an open plane. ``is_wanted`` secures a home that was open."""
+    directory = home / DIRECTORY_NAME
+    return BrokerSecurity(directory) if is_wanted or directory.is_dir() else None
+
+
+def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
+    """What its clients bring."""
+    if security is None:
+        return {}
+    return {
+        "credentials": security.credentials(CLIENTS),
+        "signer": signer_of(security),
+        "http_token": read_secret(security.token_file),
+    }
+
+
+def signer_of(security: BrokerSecurity) -> Signer:
+    """The user who runs a command: DEEPCLEAN_USER, else the administrator."""
+    user = os.environ.get("DEEPCLEAN_USER") or ADMINISTRATOR
+    file = security.signing_file(user)
+    if not file.exists():
+        raise CredentialsError(
+            f"{user} has no file to sign with ({file}): have an administrator make it (deepclean secret set {user}), "
+            f"or say who you are (DEEPCLEAN_USER)"
+        )
+    return Signer(user, read_signing_secret(file))
+
+
+def person(home: Path) -> Signer | None:
+    """Who signs what a tool sends to a home's plane; nobody for an open one."""
+    security = plane_security(home)
+    return None if security is None else signer_of(security)
+
+
+def administrator(home: Path) -> KafkaCredentials | None:
+    """Who repairs a home's log; None for an open plane."""
+    return administrator_of(plane_security(home))
+
+
+def http_token(home: Path) -> str:
+    """What a home's processes are asked with over HTTP; empty for an open plane."""
+    security = plane_security(home)
+    return "" if security is None else read_secret(security.token_file)
+
+
+def token_header(home: Path) -> dict[str, str]:
+    """The header with which a home's own processes are asked over HTTP; empty for an open plane."""
+    return bearer(http_token(home))

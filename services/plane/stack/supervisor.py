@@ -1,0 +1,51 @@
+"""Runs the plane that stays: starts its processes, watches them, and stops all of them when one ends or it is told to.
+
+    python -m services.plane.stack.supervisor HOME [--shards N] [--base-port N] [--secure]
+
+``deepclean up`` starts it in the background, ``deepclean down`` sends it SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from schemas.private_files import keep_files_private
+from services.plane.machine.errors import StackError
+from services.plane.stack.settings import purge_hours_settings, undo_window_settings
+from services.plane.stack.stack import Stack, stopping_on_signals
+
+
+def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:
+    """Run the plane until a signal comes (0) or something fails (1, after one sentence on standard error)."""
+    settings = {**undo_window_settings(os.environ), **purge_hours_settings(os.environ)}
+    stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
+    with stopping_on_signals():
+        try:
+            stack.start()
+            stack.watch()
+        except KeyboardInterrupt:
+            stack.stop()
+            return 0
+        except StackError as error:
+            stack.stop(error)
+            print(error, file=sys.stderr)
+            return 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the plane as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m services.plane.stack.supervisor", description="Run the plane.")
+    parser.add_argument("home", type=Path, help="where the plane keeps everything")
+    parser.add_argument("--shards", type=int, default=1, help="number of shards; never fewer than before")
+    parser.add_argument("--base-port", type=int, default=0, help="first of the ports; 0 takes free ones")
+    parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
+    options = parser.parse_args(arguments)
+    keep_files_private()
+    return run_plane(options.home, options.shards, options.base_port, is_secured=options.secure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

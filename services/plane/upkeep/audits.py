@@ -1,0 +1,186 @@
+"""Audits a shard of a running plane: has copies made in the right order, has Spark read them, and gives them back.
+
+    inventory, then metadata with the checkpoints of its live snapshots, then the inventory again
+
+The copies are directories of this machine, or of a disk that it shares with the services. What was found last is kept
+in ``<home>/audits/<shard>.json``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from schemas.answers import AuditCopy
+from schemas.audit_report import AuditReport
+from services.client.kafka_plane import PlaneAddress
+from services.client.wire.http_reads import HttpShard, http_client
+from services.domain.errors import DeepcleanError
+from services.plane.machine.errors import StackError
+from services.plane.machine.home import jars_directory
+from services.plane.machine.java import find_java, spark_java_home
+
+DIRECTORY = "audits"
+LAST_CHARACTERS = 1_000
+Progress = Callable[[int, str], None]
+"""Told percents, and what is done now."""
+
+
+class AuditError(DeepcleanError):
+    """There is no report: the audit could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedAudit:
+    """The last audit of a shard."""
+
+    audit_id: str
+    started_ms: int
+    seconds: float
+    report: AuditReport
+
+
+_FINISHED = TypeAdapter(FinishedAudit)
+_REPORT = TypeAdapter(AuditReport)
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """Audits the shards of one plane."""
+
+    address: PlaneAddress
+    home: Path
+    heap: str = "1g"
+    master: str = "local[2]"
+
+    def audit(self, shard: int, bucket: str, progress: Progress) -> FinishedAudit:
+        """Audit a shard, or one bucket (``volume/bucket``) of it.
+
+        Raises:
+            AuditError: the copies or the job failed; why, and what to do.
+        """
+        audit_id, started = uuid.uuid4().hex, time.time()
+        with (
+            http_client(self.address.http_token) as http,
+            tempfile.TemporaryDirectory(prefix="deepclean-audit-") as scratch,
+            self._copies(http, shard, audit_id, progress) as copies,
+        ):
+            output = Path(scratch) / "report.json"
+            self._run({"copies": {**copies, "bucket": bucket}, "output": str(output)}, Path(scratch), progress)
+            report = _REPORT.validate_json(output.read_bytes())
+        finished = FinishedAudit(audit_id, int(started * 1000), round(time.time() - started, 1), report)
+        if not bucket:
+            write_last_audit(self.home, finished)
+        return finished
+
+    @contextlib.contextmanager
+    def _copies(self, http: httpx.Client, shard: int, audit_id: str, progress: Progress) -> Iterator[dict[str, object]]:
+        """The copies as the job is told of them; they are given back at the end, however it comes."""
+        metadata = HttpShard(http, "metadata", self.address.metadata_url, shard)
+        store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
+
+        def copy(service: HttpShard, name: str) -> AuditCopy:
+            made: AuditCopy = service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
+            return made
+
+        try:
+            self._require_ready(http)
+            progress(1, "copying the inventory")
+            before = copy(store, "before")
+            progress(2, "copying metadata and its snapshots")
+            namespace = copy(metadata, "all")
+            progress(3, "copying the inventory again")
+            after = copy(store, "after")
+            self._require_ready(http)
+            yield {
+                "shard": shard,
+                "inventory_before": before.directory,
+                "namespace": namespace.directory,
+                "snapshots": namespace.snapshots,
+                "inventory_after": after.directory,
+            }
+        finally:
+            for service in (metadata, store):
+                with contextlib.suppress(DeepcleanError):
+                    service.ask_for("DELETE", "/audit-copies", bool, {"audit_id": audit_id})
+
+    def _require_ready(self, http: httpx.Client) -> None:
+        """A service that is behind, on an older database, would look as if it had lost what it has yet to read."""
+        for name, url in (("metadata", self.address.metadata_url), ("mock_scm", self.address.scm_url)):
+            try:
+                answer = http.get(f"{url}/readyz")
+            except httpx.HTTPError as error:
+                raise AuditError(f"{name} at {url} cannot be reached ({error}): see deepclean status") from error
+            if not answer.is_success:
+                raise AuditError(f"{name} is not ready ({answer.text.strip()[:300]}): audit again when it is")
+
+    def _run(self, audited: dict[str, object], scratch: Path, progress: Progress) -> None:
+        question = scratch / "audited.json"  # a file, since thousands of snapshots are too many for a command line
+        question.write_text(json.dumps(audited))
+        command = [
+            *(sys.executable, "-m", "streaming.audit", "--jars-directory", str(jars_directory() / "spark")),
+            *("--heap", self.heap, "--master", self.master, str(question)),
+        ]
+        environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
+        log_file = scratch / "spark.log"
+        progress(4, "starting Spark")
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,  # ends with this process, and the job with it
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            assert process.stdout is not None  # noqa: S101  it was asked for
+            for line in process.stdout:
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # libraries may print, too
+                    progress(int(json.loads(line)["progress"]), "reading and comparing")
+            status = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+        if status != 0:
+            said = log_file.read_text(errors="replace")[-LAST_CHARACTERS:].strip()
+            raise AuditError(f"the audit's Spark job ended with status {status}; it said last: {said or 'nothing'}")
+
+
+def write_last_audit(home: Path, finished: FinishedAudit) -> None:
+    """Keep what was found, in place of what was found before."""
+    file = home / DIRECTORY / f"{finished.report.shard}.json"
+    written = file.with_suffix(f".{threading.get_ident()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        written.write_bytes(_FINISHED.dump_json(finished))
+        written.replace(file)
+    except OSError as error:
+        raise StackError(f"{file} cannot be written: free some space there or mend the disk ({error})") from error
+
+
+def last_audits(home: Path) -> list[FinishedAudit]:
+    """The last audit of each shard that was audited as a whole; files of another version are left out."""
+    found = []
+    for file in sorted((home / DIRECTORY).glob("*.json")):
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(_FINISHED.validate_json(file.read_bytes()))
+    return sorted(found, key=lambda one: one.report.shard)

@@ -1,0 +1,274 @@
+"""Backups of a plane: a copy of each service's databases with the positions in the log up to which they go.
+
+::
+
+    <directory>/<name>/<service>/<shard>/     a copy: its database, and its checkpoints if it has any
+    <directory>/<name>/backup.json            what is in the backup: written last, so that nothing without it is one
+    <directory>/.making-<name>                a backup that was cut off; removed by the next one
+
+The copies need not be of one moment: each service repeats what its peers have already seen, and they ignore it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from services.metadata.digest import ShardDigest, digest_shard
+from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.plane.machine.errors import StackError, disk_error
+from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.secrets import token_header
+from services.plane.stack.settings import METADATA, SERVICES
+from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
+from services.runtime.kept_copies import COPIES, DAY_SECONDS, KeptCopies
+from services.storage.rocks_backups import copy_files
+from services.storage.rocks_checkpoints import MAKING, sync_directory
+from services.storage.store import StoreError
+
+MANIFEST = "backup.json"
+LOCK_NAME = "backup.lock"
+COPY_PREFIX = "backup-"
+"""Begins the names of the copies that services make for a backup."""
+ASK_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class InputPosition:
+    """How far a topic was read."""
+
+    topic: str
+    topic_id: str
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCopy:
+    """One shard of one service in a backup."""
+
+    service: str
+    shard: int
+    positions: tuple[InputPosition, ...]
+    size_bytes: int
+    digest: ShardDigest | None = None
+    """Of metadata alone: what the copy holds; None when it was not read."""
+    unfinished_txn: int | None = None
+    """Of metadata alone: txn of the oldest thing that is begun and not ended."""
+    unfinished_offset: int | None = None
+    """Where in metadata.commands that began at the earliest."""
+
+    def position(self, topic: str) -> InputPosition | None:
+        """How far a topic was read; None when it was not read at all."""
+        return next((one for one in self.positions if one.topic == topic), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What is in a backup."""
+
+    name: str
+    made_at_ms: int
+    shards: int
+    copies: tuple[ServiceCopy, ...] = field(default_factory=tuple)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all copies; files that are shared with the databases count, too."""
+        return sum(copy.size_bytes for copy in self.copies)
+
+    def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
+        """The copy of one shard of one service."""
+        return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
+
+
+_ADAPTER = TypeAdapter(Backup)
+
+
+def backups_directory(home: Path) -> Path:
+    """Where backups go when nobody names another place."""
+    return home / "backups"
+
+
+def list_backups(directory: Path) -> list[Backup]:
+    """The complete backups in a directory, oldest first."""
+    try:
+        manifests = sorted(directory.glob(f"[!.]*/{MANIFEST}"))
+        found = [_ADAPTER.validate_json(manifest.read_bytes()) for manifest in manifests]
+    except OSError as error:
+        raise disk_error(directory, error) from error
+    except ValidationError as error:
+        raise StackError(
+            f"A {MANIFEST} in {directory} is not one that this version has written: take that backup out of there."
+        ) from error
+    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
+
+
+def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
+    """The backups in the home, and in the places that are named beside it; oldest first."""
+    directories = {place.resolve() for place in (backups_directory(home), *places)}
+    found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
+    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
+
+
+def find_backup(directory: Path, name: str = "") -> Backup:
+    """A backup by its name, or the newest one; raises StackError when there is none."""
+    found = [backup for backup in list_backups(directory) if name in ("", backup.name)]
+    if not found:
+        which = f"no complete backup {name}" if name else "no complete backup"
+        raise StackError(f"{directory} holds {which}: make one (deepclean backup), or name another place (--from).")
+    return found[-1]
+
+
+def take_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -> Backup:
+    """Copy every shard of every service of a running plane.
+
+    Raises:
+        StackError: a service did not answer, or the disk refuses; nothing that looks like a backup is left.
+    """
+    home = Path(plane.home)
+    with _backup_lock(home):
+        _remove_what_was_cut_off(home, plane.shards, directory)
+        name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
+        making = directory / f"{MAKING}{name}"
+        try:
+            copies = [
+                _copy(plane, service, shard, making / service / str(shard), name, has_digest=has_digest)
+                for service in SERVICES
+                for shard in range(plane.shards)
+            ]
+            backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
+            _write_manifest(making, backup)
+            making.rename(directory / name)
+            sync_directory(directory)
+        except OSError as error:
+            raise disk_error(directory, error) from error
+        return backup
+
+
+@contextlib.contextmanager
+def _backup_lock(home: Path) -> Iterator[None]:
+    with (home / LOCK_NAME).open("a+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StackError(f"Another backup of {home} is being made: wait until it has ended.") from error
+        yield
+
+
+def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
+    """Those of other backups alone: somebody may have a copy for another purpose just now."""
+    for service in SERVICES:
+        for shard in range(shards):
+            copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
+            for left in copies.directory.glob(f"{COPY_PREFIX}*"):
+                copies.remove(left.name)
+    for path in directory.glob(f"{MAKING}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
+    with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
+        size_bytes = _take_away(made, target, service)
+    copy = open_copy(target, service)
+    try:
+        rows = positions_of(copy, service).values()
+        positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
+        if service != METADATA:
+            return ServiceCopy(service, shard, positions, size_bytes)
+        unfinished = oldest_unfinished_txn(copy)
+        return ServiceCopy(
+            service,
+            shard,
+            positions,
+            size_bytes,
+            digest=digest_shard(copy) if has_digest else None,
+            unfinished_txn=unfinished,
+            unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),
+        )
+    finally:
+        copy.close()
+
+
+def _take_away(made: Path, target: Path, service: str) -> int:
+    """Copy a service's copy to where it is kept; says the bytes."""
+    try:
+        return copy_files(made, target)
+    except FileNotFoundError as error:
+        if made.exists():
+            raise
+        raise StackError(
+            f"{made} went while it was read, since {service} was started again, or it was kept for longer than "
+            f"DEEPCLEAN_COPY_SECONDS: back up again."
+        ) from error
+
+
+@contextlib.contextmanager
+def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> Iterator[Path]:
+    """Have a running service copy a shard's database beside it; the copy is gone when the block is left."""
+    process = plane.processes.get(service)
+    if process is None:
+        raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
+    try:
+        with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+            answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
+    except httpx.HTTPError as error:
+        raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error
+    if not answer.is_success:
+        raise StackError(f"{service} made no copy of shard {shard}: {answer.json()['message']}.")
+    made = Path(answer.json()["directory"])
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write_manifest(directory: Path, backup: Backup) -> None:
+    with (directory / MANIFEST).open("wb") as manifest:
+        manifest.write(_ADAPTER.dump_json(backup, indent=1))
+        manifest.flush()
+        os.fsync(manifest.fileno())
+    sync_directory(directory)
+
+
+def restore_backup(
+    home: Path, directory: Path, backup: Backup, services: Sequence[str] = SERVICES, shards: Sequence[int] = ()
+) -> list[ServiceCopy]:
+    """Put copies of a backup where services look for their databases; says which.
+
+    Raises:
+        StackError: a place is not empty, the backup lacks a copy, or the disk refuses. Nothing is replaced, ever.
+    """
+    wanted = [(service, shard) for service in services for shard in (shards or range(backup.shards))]
+    copies = []
+    for service, shard in wanted:
+        copy, target = backup.copy_of(service, shard), database_directory(home, service, shard)
+        if copy is None:
+            raise StackError(f"Backup {backup.name} has no copy of {service}, shard {shard}: name another (--from).")
+        if target.exists() and any(target.iterdir()):
+            raise StackError(
+                f"{target} is not empty: move it away first, and keep it until you have seen the restored one."
+            )
+        copies.append(copy)
+    for copy in copies:
+        target = database_directory(home, copy.service, copy.shard)
+        making = target.with_name(f"{MAKING}{target.name}")
+        try:
+            shutil.rmtree(making, ignore_errors=True)
+            copy_files(directory / backup.name / copy.service / str(copy.shard), making)
+            if target.exists():
+                target.rmdir()
+            making.rename(target)
+            sync_directory(target.parent)
+        except (OSError, StoreError) as error:
+            raise disk_error(target, error) if isinstance(error, OSError) else error from error
+    return copies

@@ -1,0 +1,373 @@
+"""What a broker has lost that services had read already, and how a stopped plane goes on without it.
+
+The databases keep what the lost records did. When commands of metadata are lost, it is told, by a command at the end of
+its log, to leap over every txn and chain version that anybody may have seen, and it has applied that when the call
+ends. Each service goes on reading where its topics go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.codec import DecodeError, codec
+from schemas.records import (
+    AcceptLostTail,
+    MetadataCommand,
+    PositionRow,
+    ShardState,
+    SnapshotChainRecord,
+)
+from schemas.topics import DELETED_ENTRIES, LEDGER, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
+from services.domain.chain_view import ChainView, ChainViewError
+from services.log.clock import SystemClock
+from services.log.port import Log, LogRecord
+from services.log.reads import all_records, records_between
+from services.log.signing import Signer, person_command
+from services.metadata.access import require_administrator
+from services.metadata.lost_tail import HIGHEST_EPOCH
+from services.metadata.rebuild import Rebuild
+from services.metadata.sent_numbers import Highest, highest_of, numbers_of, sent_numbers
+from services.metadata.start_check import LostCommandsError
+from services.metadata.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.plane.machine.errors import StackError
+from services.plane.stack.secrets import person
+from services.plane.stack.settings import METADATA, SERVICES
+from services.plane.upkeep.shard_databases import (
+    database_directory,
+    has_database,
+    input_topics,
+    open_database,
+    positions_of,
+)
+from services.runtime.changelog import changelog_of
+from services.runtime.last_reads import last_read
+from services.runtime.outbox import OUTBOX
+from services.runtime.positions import POSITIONS
+from services.runtime.service import Message
+from services.runtime.signers import DeniedError, Signers
+from services.runtime.stored_chain import CHAIN_TABLE
+from services.storage.rocks import RocksStore
+from services.storage.store import Store
+from services.storage.tables import TablesReader
+
+LEAP = 1_000_000
+"""Beyond the highest that is found: what only clients saw, who keep nothing that could be looked at."""
+FAR_AHEAD = 1 << 40
+"""A position beyond every end, until the command is in the log: nobody starts on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostTail:
+    """A service has read a topic further than it reaches now, or has read there what it does not hold any more."""
+
+    service: str
+    topic: str
+    shard: int
+    read_to: int
+    """Of a changelog, how far the service has written it."""
+    end: int
+    """Where the service goes on: at the end, or where the topic has begun to grow again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostNumbers:
+    """Others know of txns or chain versions that metadata does not come to with all that the log holds."""
+
+    known: Highest
+    sent: Highest
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """All that a shard has lost, as far as anybody can tell."""
+
+    tails: tuple[LostTail, ...]
+    numbers: LostNumbers | None = None
+    is_chain_whole: bool = True
+    """Whether a reader that begins with gc.snapshot-chain comes to where metadata is."""
+
+    def __bool__(self) -> bool:
+        return bool(self.tails) or self.needs_leap
+
+    @property
+    def needs_leap(self) -> bool:
+        """Whether metadata has to go on in another epoch, with the whole chain told anew; else positions suffice."""
+        has_lost_commands = any(one.service == METADATA for one in self.tails)
+        return has_lost_commands or self.numbers is not None or not self.is_chain_whole
+
+
+def find_losses(log: Log, home: Path, shard: int) -> Losses:
+    """Every topic that does not hold what a stopped service has read, and what metadata has said and does not know.
+
+    For the latter metadata first takes in the rest of its log, as at a start; what comes of it is not published yet.
+
+    Raises:
+        StackError: a topic is not the one that was read: that is no lost tail.
+    """
+    tails: list[LostTail] = []
+    for service in SERVICES:
+        directory = database_directory(home, service, shard)
+        if not has_database(directory):
+            continue
+        store = open_database(directory, service)
+        try:
+            tails += _lost_tails_of(log, store, service, shard)
+        finally:
+            store.close()
+    directory = database_directory(home, METADATA, shard)
+    if any(one.service == METADATA for one in tails) or not has_database(directory):
+        return Losses(tuple(tails))
+    store = open_database(directory, METADATA)
+    try:
+        numbers = _catch_up(log, store, shard) or _more_that_is_known(home, store, shard)
+        return Losses(tuple(tails), numbers, _is_chain_whole(log, store, shard))
+    finally:
+        store.close()
+
+
+def _catch_up(log: Log, store: RocksStore, shard: int) -> LostNumbers | None:
+    """Take in the rest of the log, as far as it is the one that was there; what comes of it goes out at a start."""
+    run = Rebuild(shard, store, log)
+    try:
+        run.run_to(run.end)
+        run.check()
+    except LostCommandsError as error:
+        return LostNumbers(error.known, error.sent)
+    finally:
+        run.close()
+    return None
+
+
+def _more_that_is_known(home: Path, store: Store, shard: int) -> LostNumbers | None:
+    """The same of what judges know."""
+    known, judged = highest_of(_stored_state(store)), _judges_numbers(home, shard)
+    return None if known.and_of(judged) == known else LostNumbers(known, judged)
+
+
+def _is_chain_whole(log: Log, store: Store, shard: int) -> bool:
+    """Whether the markers in the topic, and those that still wait to be sent, lead to metadata's chain version."""
+    view = ChainView()
+    try:
+        for value, fingerprint in _markers(log, store, shard):
+            with contextlib.suppress(DecodeError):  # what is put in between stops readers whatever is done here
+                view.follow(codec(SnapshotChainRecord).decode_message(value, fingerprint))
+    except ChainViewError:
+        return False
+    return view.version >= highest_of(_stored_state(store)).chain_version
+
+
+def _markers(log: Log, store: Store, shard: int) -> Iterator[tuple[bytes, bytes | None]]:
+    topic = SNAPSHOT_CHAIN.name
+    for record in all_records(log, topic, shard):
+        yield record.value, record.fingerprint
+    for _, row in TablesReader(store).table(OUTBOX).scan(b"", b"\xff" * 9):
+        for run in row.runs:
+            if run.topic == topic:
+                yield from ((value, run.fingerprint) for value in run.values)
+
+
+def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator[LostTail]:
+    changelog = changelog_of(service, shard, log)
+    if changelog is not None and (lost := changelog.find_loss(store)) is not None:
+        yield LostTail(service, changelog.topic.name, shard, lost.end + lost.units, lost.end)
+    topic_ids = log.topic_ids(input_topics(service))
+    for topic, row in positions_of(store, service).items():
+        if topic not in topic_ids:
+            continue
+        if row.topic_id != topic_ids[topic]:
+            raise StackError(
+                f"Topic {topic} was made anew since {service} read it: that is no lost tail; restore the topic."
+            )
+        end = log.end_offset(topic, shard)
+        if row.next_offset > end:
+            yield LostTail(service, topic, shard, row.next_offset, end)
+        elif not _is_there(log, shard, row):
+            yield LostTail(service, topic, shard, row.next_offset, _grown_from(log, shard, row))
+
+
+def _is_there(log: Log, shard: int, row: PositionRow) -> bool:
+    """Whether a topic holds the last record that was read of it; what was trimmed or never noted is taken to be."""
+    offset = row.next_offset - 1
+    if row.last_read is None or offset < log.first_offset(row.topic, shard):
+        return True
+    found = next(records_between(log, row.topic, shard, offset, log.end_offset(row.topic, shard)), None)
+    return found is not None and found.offset == offset and last_read(found) == row.last_read
+
+
+def _grown_from(log: Log, shard: int, row: PositionRow) -> int:
+    """Where a topic has grown again: the first record that is not older than the last one that was read and lost.
+
+    What lies before the loss was appended before that one. Should a clock have gone back, too much is read again,
+    which every service but metadata knows to ignore, or none of it; metadata goes on behind all of it anyway.
+    """
+    read_ms = row.last_read.timestamp_ms if row.last_read else 0
+    for record in all_records(log, row.topic, shard):
+        if record.timestamp_ms >= read_ms or record.offset + 1 >= row.next_offset:
+            return record.offset
+    return log.end_offset(row.topic, shard)
+
+
+def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str) -> AcceptLostTail | None:
+    """Have a stopped plane go on without what was lost; called again after a crash it ends what it began.
+
+    Says which command metadata has carried out; None when its log is whole, so that only positions were set.
+
+    Raises:
+        StackError: metadata has no database, somebody writes to the log meanwhile, or may not have it accepted.
+    """
+    command = None
+    if losses.needs_leap:
+        store = open_database(database_directory(home, METADATA, shard), METADATA)
+        try:
+            command = _leap(log, home, shard, store, reason)
+        finally:
+            store.close()
+    for one in losses.tails:
+        if one.service != METADATA:
+            other = open_database(database_directory(home, one.service, shard), one.service)
+            try:
+                changelog = changelog_of(one.service, shard, log)
+                if changelog is not None and one.topic == changelog.topic.name:
+                    changelog.accept_loss(other)
+                else:
+                    _set_position(other, log, one.topic, one.end)
+            finally:
+                other.close()
+    return command
+
+
+def _leap(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> AcceptLostTail:
+    """Have the command in the log, and in the database."""
+    state = _stored_state(store)
+    if state is None:
+        raise StackError("metadata has applied nothing: there is nothing to go on from; restore a backup.")
+    command = _begun(log, shard, store, state)
+    if command is None:
+        highest = (
+            sent_numbers(log, shard, topics=(*NUMBERED, DELETED_ENTRIES, LEDGER))
+            .highest.and_of(_judges_numbers(home, shard))
+            .and_of(highest_of(state))
+        )
+        command = _command(log, shard, state, highest, reason)
+        record = _record_of(command, shard, person(home))
+        _require_accepted(record, store)
+        # A start between the two steps must not take the command for one that was applied.
+        _set_position(store, log, METADATA_COMMANDS.name, command.offset + FAR_AHEAD)
+        _append(log, record)
+        # Once more, with the time that the log has given it.
+        sent = records_between(log, METADATA_COMMANDS.name, shard, command.offset, command.offset + 1)
+        _require_accepted(next(sent), store)
+    _set_position(store, log, METADATA_COMMANDS.name, command.offset)
+    _carry_out(log, store, shard)
+    reached = _stored_state(store)
+    if reached is None or (reached.epoch, reached.txn) != (command.epoch, command.txn):
+        _set_position(store, log, METADATA_COMMANDS.name, log.end_offset(METADATA_COMMANDS.name, shard) + FAR_AHEAD)
+        raise StackError(
+            f"metadata did not carry out the command at offset {command.offset} of {METADATA_COMMANDS.name}: start "
+            f"nothing, and report it."
+        )
+    return command
+
+
+def _stored_state(store: Store) -> ShardState | None:
+    return TablesReader(store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+
+
+def _carry_out(log: Log, store: RocksStore, shard: int) -> None:
+    """Apply the command at the end of the log; what comes of it goes out at a start."""
+    run = Rebuild(shard, store, log, is_checked=False)
+    try:
+        run.run_to(run.end)
+    finally:
+        run.close()
+
+
+def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostTail | None:
+    """The command that a call before this one, which was cut off, has put at the end of the log."""
+    end = log.end_offset(METADATA_COMMANDS.name, shard)
+    for record in records_between(log, METADATA_COMMANDS.name, shard, max(0, end - 1), end):
+        try:
+            body = codec(MetadataCommand).decode_message(record.value, record.fingerprint).body
+        except DecodeError:
+            continue
+        if not isinstance(body, AcceptLostTail) or _why_refused(record, store):
+            continue
+        if (body.offset, body.expected_txn, body.epoch) == (end - 1, state.txn, state.epoch + 1):
+            return body
+    return None
+
+
+def _command(log: Log, shard: int, state: ShardState, highest: Highest, reason: str) -> AcceptLostTail:
+    if state.epoch >= HIGHEST_EPOCH:
+        raise StackError(f"Shard {shard} has gone on without a tail {HIGHEST_EPOCH} times, which is the most it can.")
+    return AcceptLostTail(
+        offset=log.end_offset(METADATA_COMMANDS.name, shard),
+        expected_txn=state.txn,
+        expected_log_time_ms=state.log_time_ms,
+        epoch=state.epoch + 1,
+        txn=highest.txn + LEAP,
+        chain_version=highest.chain_version + LEAP,
+        reason=reason,
+    )
+
+
+def _record_of(command: AcceptLostTail, shard: int, signer: Signer | None) -> LogRecord:
+    """The command as it would be in the log, were it appended now."""
+    now_ms = SystemClock().now_ms()
+    value = person_command(MetadataCommand(shard, "", 0, command, wants_reply=False), signer, now_ms)
+    fingerprint = codec(MetadataCommand).fingerprint
+    return LogRecord(METADATA_COMMANDS.name, shard, command.offset, now_ms, value, fingerprint)
+
+
+def _append(log: Log, record: LogRecord) -> None:
+    sink = log.open_sink()
+    try:
+        sink.send(record.topic, record.partition, record.value, record.fingerprint or b"")
+        sink.flush()
+    finally:
+        sink.close()
+    if log.end_offset(record.topic, record.partition) != record.offset + 1:
+        raise StackError(f"Somebody writes to {record.topic}: stop every client of this broker, do it again.")
+
+
+def _require_accepted(record: LogRecord, store: Store) -> None:
+    if why := _why_refused(record, store):
+        raise StackError(f"metadata would not carry it out: {why}")
+
+
+def _why_refused(record: LogRecord, store: Store) -> str:
+    """Why metadata would put the command aside, as its own secrets say; empty when it would not."""
+    signers = Signers()
+    signers.restore(row for _, row in TablesReader(store).table(SECRET_TABLE).scan(b"", b"\xff"))
+    if not signers.is_on:
+        return ""
+    command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
+    message = Message(METADATA_COMMANDS, record.offset, record.timestamp_ms, command, record.value, record.fingerprint)
+    try:
+        require_administrator(signers, message, command)
+    except DeniedError as error:
+        return f"{error} (DEEPCLEAN_USER says who signs)"
+    return ""
+
+
+def _set_position(store: Store, log: Log, topic: str, next_offset: int) -> None:
+    row = PositionRow(topic, log.topic_ids([topic])[topic], next_offset)
+    store.write({POSITIONS.name: {topic.encode(): codec(PositionRow).encode(row)}})
+
+
+def _judges_numbers(home: Path, shard: int) -> Highest:
+    """The highest numbers in any judge's own chain."""
+    found = Highest()
+    for service in SERVICES:
+        directory = database_directory(home, service, shard)
+        if service != METADATA and has_database(directory):
+            store = open_database(directory, service)
+            try:
+                for _, row in TablesReader(store).table(CHAIN_TABLE).scan(b"", b"\xff"):
+                    found = found.and_of(numbers_of(row.record))
+            finally:
+                store.close()
+    return found

@@ -1,0 +1,69 @@
+"""How far the readers of a running plane are: services say it on /metrics, Spark in its checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from schemas.topics import CHANGELOGS
+from services.domain.errors import InvariantError
+from services.plane.machine.errors import StackError
+from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.secrets import token_header
+from services.plane.stack.settings import SERVICES, STREAMING
+from services.plane.upkeep.trimming import Place
+from streaming.waiting import saved
+
+SCRAPE_SECONDS = 10.0
+POSITION = "deepclean_input_position"
+CHANGELOG_OFFSET = "deepclean_changelog_offset"
+
+
+def reader_positions(plane: PlaneFile) -> dict[Place, int]:
+    """Offsets of the next message of each reader, topic and shard.
+
+    Raises:
+        StackError: a service did not answer, so that nobody knows what it needs.
+    """
+    positions: dict[Place, int] = {}
+    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+        for service in SERVICES:
+            url = plane.processes[service].url
+            try:
+                text = http.get(f"{url}/metrics").raise_for_status().text
+            except httpx.HTTPError as error:
+                raise StackError(f"{service} did not say on {url} how far it is: see deepclean status.") from error
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    if sample.name in (POSITION, CHANGELOG_OFFSET):
+                        labels = sample.labels
+                        topic = labels["topic"] if sample.name == POSITION else CHANGELOGS[service].name
+                        positions[service, topic, int(labels["shard"])] = int(sample.value)
+    return positions | spark_positions(Path(plane.home) / "data" / STREAMING)
+
+
+def spark_positions(checkpoint: Path) -> dict[Place, int]:
+    """The first message that Spark may still read: where the last batch that it has finished ended, or what waits from
+    before; nothing when it has finished none.
+    """
+    try:
+        batches = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+        if not batches:
+            return {}
+        offsets = (checkpoint / "offsets" / str(max(batches))).read_text("utf-8").splitlines()
+        by_topic: dict[str, dict[str, int]] = json.loads(offsets[-1])
+        waiting = saved(checkpoint).first_offsets()
+        return {
+            (STREAMING, topic, int(shard)): min(offset, waiting.get(int(shard), offset))
+            for topic, shards in by_topic.items()
+            for shard, offset in shards.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, InvariantError) as error:
+        raise StackError(
+            f"Spark's checkpoint {checkpoint} cannot be read ({error}): nothing may be trimmed."
+        ) from error

@@ -1,0 +1,211 @@
+"""Makes a shard of metadata again from the log, and proves by digest that it equals the lost one and the backups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.topics import METADATA_COMMANDS
+from services.log.kafka import KafkaLog
+from services.metadata.digest import ShardDigest, digest_shard
+from services.metadata.rebuild import Rebuild, surely_sent_txn
+from services.plane.machine.errors import StackError
+from services.plane.stack.plane_file import read_plane_file, running_plane
+from services.plane.stack.settings import METADATA
+from services.plane.upkeep.backups import copy_of_running, list_backups
+from services.plane.upkeep.shard_databases import (
+    database_directory,
+    has_database,
+    new_database,
+    open_copy,
+    open_database,
+    positions_of,
+)
+
+Tell = Callable[[str], None]
+"""Told one line for each comparison."""
+Progress = Callable[[int, int], None]
+"""Told the offset of the next command, and the offset to reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDigest:
+    """A digest, and up to where in the log it goes."""
+
+    digest: ShardDigest
+    topic_id: str
+    next_offset: int
+
+    @classmethod
+    def of(cls, store: Any) -> PlacedDigest:
+        """Of a database or a copy."""
+        position = positions_of(store, METADATA).get(METADATA_COMMANDS.name)
+        return cls(digest_shard(store), position.topic_id if position else "", position.next_offset if position else 0)
+
+
+@contextmanager
+def readable_metadata(home: Path, shard: int, directory: Path | None = None) -> Iterator[Any]:
+    """The database of a shard of metadata: a copy of a running one, else itself."""
+    plane = read_plane_file(home)
+    if directory is None and plane is not None and plane.is_up():
+        with copy_of_running(running_plane(home), METADATA, shard, f"digest-{time.time_ns()}") as made:
+            copy = open_copy(made, METADATA)
+            try:
+                yield copy
+            finally:
+                copy.close()
+        return
+    store = open_database(directory or database_directory(home, METADATA, shard), METADATA)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The outcome of a rebuild."""
+
+    placed: PlacedDigest
+    sent_txn: int
+    """Messages up to this txn were certainly sent by the lost database."""
+    sent_messages: int
+    """Later ones, published again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A database that the new one must equal at the offset where it ended."""
+
+    name: str
+    offset: int
+    digest: ShardDigest
+    is_required: bool
+    """The operator named it: if it cannot be compared, the rebuild fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """What an operator says about a rebuild."""
+
+    lost: Path | None
+    """The lost database, moved away."""
+    backups: Path
+    """Where backups are kept; those of this log are compared, too."""
+    resumes: bool
+    """Continue with a database that is there: restored, or half rebuilt."""
+    sends_all: bool
+    """Publish every message again, also those that were certainly sent."""
+    max_batch_messages: int
+
+
+def rebuild_metadata(
+    home: Path, shard: int, log: KafkaLog, options: RebuildOptions, tell: Tell, progress: Progress
+) -> Rebuilt:
+    """Make the database of a shard from the log, compare it, then publish what may not have been sent.
+
+    Raises:
+        StackError: there is a database already, or the new one differs from one that it must equal.
+        PositionError: the log does not hold the commands that are needed.
+    """
+    target = database_directory(home, METADATA, shard)
+    if has_database(target) and not options.resumes:
+        raise StackError(
+            f"{target} holds a database: move it away and name it with --compare-with, or --go-on with it."
+        )
+    expected = _expected(log, options, shard)
+    sent_txn = 0 if options.sends_all else surely_sent_txn(log, shard)
+    store = new_database(target, METADATA)
+    try:
+        run = Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=options.max_batch_messages)
+        try:
+            placed = apply_and_compare(run, store, expected, tell, progress)
+            return Rebuilt(placed, sent_txn, run.send())
+        finally:
+            run.close()
+    finally:
+        store.close()
+
+
+def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expected]:
+    """The lost database and the backups of this very log, by offset."""
+    topic = METADATA_COMMANDS.name
+    topic_id = log.topic_ids([topic])[topic]
+    found = []
+    for one in list_backups(options.backups):
+        copy = one.copy_of(METADATA, shard)
+        position = copy.position(topic) if copy else None
+        if copy and copy.digest and position and position.topic_id == topic_id:
+            found.append(Expected(f"backup {one.name}", position.next_offset, copy.digest, is_required=False))
+    if options.lost is not None:
+        store = open_database(options.lost, METADATA)
+        try:
+            placed = PlacedDigest.of(store)
+        finally:
+            store.close()
+        if placed.topic_id != topic_id:
+            raise StackError(
+                f"{options.lost} has read another {topic} than this broker holds: compare with one of this log."
+            )
+        found.append(Expected(str(options.lost), placed.next_offset, placed.digest, is_required=True))
+    return sorted(found, key=lambda one: one.offset)
+
+
+def apply_and_compare(
+    run: Rebuild, store: Any, expected: list[Expected], tell: Tell, progress: Progress
+) -> PlacedDigest:
+    """Apply all of the log, comparing on the way; a difference ends it before anything is sent."""
+    first, end, started = run.position, run.end, time.monotonic()
+    found = None
+    for one in expected:
+        if not first <= one.offset <= end:
+            _cannot_compare(one, first, end, tell)
+            continue
+        _apply_below(run, one.offset, progress)
+        found = PlacedDigest.of(store)
+        differing = found.digest.differences(one.digest)
+        if differing:
+            raise StackError(
+                f"The rebuilt database differs from {one.name} at offset {one.offset} ({', '.join(differing[:5])}): "
+                f"keep both, start neither, and report it."
+            )
+        tell(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
+    _apply_below(run, end, progress)
+    tell(f"Commands {first:,} to {end:,} applied in {time.monotonic() - started:.1f} s.")
+    placed = found if found and found.next_offset == end else PlacedDigest.of(store)
+    run.check()
+    for one in expected:
+        if one.digest.txn > placed.digest.txn:
+            raise StackError(
+                f"{one.name} is at txn {one.digest.txn}, and with all that {METADATA_COMMANDS.name} holds the database "
+                f"comes to {placed.digest.txn}: {_why_outside(end + 1, end)}."
+            )
+    return placed
+
+
+def _cannot_compare(one: Expected, first: int, end: int, tell: Tell) -> None:
+    if one.is_required:
+        raise StackError(
+            f"{one.name} is at offset {one.offset} of {METADATA_COMMANDS.name}, outside of {first} to {end}, so "
+            f"nothing can be compared: {_why_outside(one.offset, end)}."
+        )
+    tell(f"Not compared with {one.name}: it is at offset {one.offset}, outside of {first} to {end}.")
+
+
+def _why_outside(offset: int, end: int) -> str:
+    if offset > end:
+        return (
+            "the broker has lost its tail; restore the log, or put that database or a later backup in place "
+            "and go on without what is lost (deepclean accept-lost-tail)"
+        )
+    return "the database that is gone on with is newer; leave --compare-with out"
+
+
+def _apply_below(run: Rebuild, offset: int, progress: Progress) -> None:
+    while (position := run.position) < offset:
+        progress(position, offset)
+        run.step(offset)

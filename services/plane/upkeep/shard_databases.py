@@ -1,0 +1,83 @@
+"""Databases of all services under a home, opened by somebody who is not their service: to copy, compare or mend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from schemas.records import PositionRow
+from schemas.topics import CHANGELOGS
+from services.directory_deletion.service import DirectoryDeletionService
+from services.key_deletion.service import KeyDeletionService
+from services.metadata.service import MetadataService
+from services.metadata.tables import CHECKPOINTED
+from services.mock_scm.service import MockScmService
+from services.plane.machine.errors import StackError
+from services.plane.stack.settings import METADATA
+from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
+from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.positions import POSITIONS
+from services.snapshots.service import SnapshotsService
+from services.storage.rocks import RocksStore
+from services.storage.rocks_backups import DATABASE, RocksCopy
+from services.storage.store import Reader
+from services.storage.tables import TableDefinition, TablesReader
+
+_SERVICES: dict[str, Any] = {
+    one.name: one
+    for one in (MetadataService, SnapshotsService, KeyDeletionService, DirectoryDeletionService, MockScmService)
+}
+
+
+def database_directory(home: Path, service: str, shard: int) -> Path:
+    """Where a service keeps a shard: its database and what lies beside it."""
+    return home / "data" / service / str(shard)
+
+
+def input_topics(service: str) -> list[str]:
+    """Topics that a service reads."""
+    return [topic.name for topic in _SERVICES[service].inputs]
+
+
+def _families(service: str) -> tuple[TableDefinition[Any], ...]:
+    return (*_SERVICES[service].tables, *RUNTIME_TABLES)
+
+
+def _checkpointed(service: str) -> frozenset[str]:
+    return CHECKPOINTED if service == METADATA else frozenset()
+
+
+def has_database(directory: Path) -> bool:
+    """Whether a database was ever made in a directory."""
+    return (directory / DATABASE / "CURRENT").exists()
+
+
+def open_database(directory: Path, service: str) -> RocksStore:
+    """Open a shard's database that is there; raises StackError when there is none, StoreError when it is in use."""
+    if not has_database(directory):
+        raise StackError(f"{directory} holds no database of {service}: name the directory that has its {DATABASE}.")
+    return new_database(directory, service)
+
+
+def new_database(directory: Path, service: str) -> RocksStore:
+    """Open a shard's database, or make one."""
+    return RocksStore(directory / DATABASE, _families(service), _checkpointed(service))
+
+
+def open_copy(directory: Path, service: str) -> RocksCopy:
+    """Open a copy of a shard's database, only to read it."""
+    return RocksCopy(directory, _families(service), _checkpointed(service))
+
+
+def positions_of(reader: Reader, service: str) -> dict[str, PositionRow]:
+    """Per input topic what is stored about it; those that were never read are left out.
+
+    The position in a changelog is where a start begins to look for what the database does not have.
+    """
+    tables = TablesReader(reader)
+    rows = {topic: tables.table(POSITIONS).get(topic.encode()) for topic in input_topics(service)}
+    found = {topic: row for topic, row in rows.items() if row is not None}
+    changelog, row = CHANGELOGS.get(service), tables.table(CHANGELOG).get(CHANGELOG_KEY)
+    if changelog is not None and row is not None:
+        found[changelog.name] = PositionRow(changelog.name, row.topic_id, row.base_offset)
+    return found
