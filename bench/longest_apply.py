@@ -20,7 +20,7 @@ from bench.shared_plane import HeldVersions, SharedPlane
 from schemas.records import DeleteSnapshot, PutKey
 from services.client.plane import NamespaceCommand
 from services.plane.machine.errors import StackError
-from services.runtime.metrics import AWAY_METRIC
+from services.runtime.process.metrics import AWAY_METRIC
 
 NAME = "longest-apply"
 DROPS_PER_SECOND, LEAST_DROPS = 2, 3

@@ -29,7 +29,7 @@ from services.metadata.differences import compare_all, opened_states
 from services.metadata.queries import get_bucket
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
 from streaming.diff_rows import ComparedBucket

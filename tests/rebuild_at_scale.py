@@ -41,7 +41,7 @@ from services.plane.broker.topics import create_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
 from services.plane.stack.stack import TOPIC_SETTINGS
 from services.plane.upkeep.shard_databases import database_directory, new_database
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 
 CLIENT = "rebuild-at-scale"
 

@@ -48,7 +48,7 @@ from services.plane.broker.topics import create_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
 from services.plane.stack.stack import TOPIC_SETTINGS
 from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.tables import TablesReader
 from services.verifier.report import VerifyReport
 from services.verifier.run import verify_shard

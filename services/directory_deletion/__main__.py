@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from services.directory_deletion.metrics import DirectoryDeletionMetrics
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
-from services.runtime.hosted_shard import ServiceParts
-from services.runtime.process import run_process
-from services.runtime.settings import ServiceSettings, read_limits
+from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process.process import run_process
+from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none

@@ -22,10 +22,10 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TABLES, Tables
 from services.directory_deletion.trees import Trees
 from services.domain.errors import ChainBrokenError, InvariantError
-from services.runtime.chain_follower import ChainFollower
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import count_done, take_done
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.chain_follower import ChainFollower
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.counts import count_done, take_done
 from services.storage.tables import TablesReader
 
 

@@ -43,11 +43,11 @@ from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import count_done
-from services.runtime.due import AT_ONCE, UNSET, DueQueue
-from services.runtime.service import Work
-from services.runtime.undo_window import UndoWindow
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.counts import count_done
+from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
+from services.runtime.parts.undo_window import UndoWindow
 from services.storage.store import prefix_end
 
 logger = structlog.get_logger(__name__)

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
-from services.runtime.hosted_shard import ServiceParts
-from services.runtime.process import run_process
-from services.runtime.settings import ServiceSettings, read_limits
+from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process.process import run_process
+from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none

@@ -7,7 +7,7 @@ from dataclasses import replace
 from schemas.records import Barrier
 from schemas.topics import PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.key_deletion.tables import BARRIER_TABLE, barrier_key
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 
 def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:

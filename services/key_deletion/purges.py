@@ -41,11 +41,11 @@ from services.key_deletion.tables import (
     number_key,
     number_of_key,
 )
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import count, next_number
-from services.runtime.due import UNSET
-from services.runtime.service import Work
-from services.runtime.undo_window import UndoWindow
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.counts import count, next_number
+from services.runtime.parts.due import UNSET
+from services.runtime.parts.undo_window import UndoWindow
 
 logger = structlog.get_logger(__name__)
 

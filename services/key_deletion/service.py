@@ -47,10 +47,10 @@ from services.key_deletion.stores import Stores
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
-from services.runtime.chain_follower import ChainFollower
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import count_done, take_done
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.chain_follower import ChainFollower
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.counts import count_done, take_done
 from services.storage.tables import TablesReader
 
 

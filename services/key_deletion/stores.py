@@ -31,9 +31,9 @@ from services.key_deletion.row_range import EVERY_ROW, RowRange
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.counts import count, count_done, set_count
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.counts import count, count_done, set_count
 
 
 class Stores:

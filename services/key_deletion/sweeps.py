@@ -26,9 +26,9 @@ from services.key_deletion.row_range import RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_page, is_judged, judged_page
 from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
-from services.runtime.counts import count_done, next_number
-from services.runtime.due import UNSET, DueQueue
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.counts import count_done, next_number
+from services.runtime.parts.due import UNSET, DueQueue
 
 logger = structlog.get_logger(__name__)
 

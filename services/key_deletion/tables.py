@@ -23,10 +23,10 @@ from typing import Any
 
 from schemas import records
 from schemas.topics import Topic
-from services.runtime.collector_follower import COLLECTOR_TABLE
-from services.runtime.counts import COUNT_TABLE
-from services.runtime.service import Work
-from services.runtime.stored_chain import CHAIN_TABLE
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.counts import COUNT_TABLE
+from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 
 Tables = Work | TablesReader

@@ -39,9 +39,9 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
 from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
 from services.key_deletion.task_state import TaskState
-from services.runtime.counts import count_done, next_number
-from services.runtime.due import AT_ONCE, UNSET, DueQueue
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.counts import count_done, next_number
+from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
 
 logger = structlog.get_logger(__name__)
 

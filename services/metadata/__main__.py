@@ -18,11 +18,11 @@ from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.hosted_shard import ServiceParts, Start
-from services.runtime.process import run_process
-from services.runtime.reads import Stores
-from services.runtime.service import Service
-from services.runtime.settings import ServiceSettings, read_limits
+from services.runtime.http.reads import Stores
+from services.runtime.loop.service import Service
+from services.runtime.process.hosted_shard import ServiceParts, Start
+from services.runtime.process.process import run_process
+from services.runtime.process.settings import ServiceSettings, read_limits
 from services.storage.store import Store
 
 

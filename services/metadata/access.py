@@ -12,8 +12,8 @@ from services.domain.table_keys import volume_key
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SECRET_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
-from services.runtime.service import Message
-from services.runtime.signers import DeniedError, SecretChangeError, Signers
+from services.runtime.loop.service import Message
+from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
 
 _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
 

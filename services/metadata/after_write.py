@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.metadata.changed_rows import trim
 from services.metadata.service import MetadataService
-from services.runtime.service import Service
+from services.runtime.loop.service import Service
 from services.storage.store import Store
 
 

@@ -11,8 +11,8 @@ from starlette.routing import Route
 from schemas.answers import AuditCopy
 from services.metadata.digest import live_snapshot_ids
 from services.metadata.queries import shard_state
-from services.runtime.audit_copies import audit_routes
-from services.runtime.reads import ReadError, Stores, closing_reader
+from services.runtime.copies.audit_copies import audit_routes
+from services.runtime.http.reads import ReadError, Stores, closing_reader
 from services.storage.rocks import RocksStore
 from services.storage.rocks_checkpoints import directory_name
 

@@ -27,7 +27,7 @@ from services.metadata.tables import (
     VOLUME_TABLE,
 )
 from services.metadata.transaction import Transaction
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 
 

@@ -28,7 +28,7 @@ from services.metadata.tables import (
     SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_LIST_TABLE,
 )
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import Store, prefix_end
 from services.storage.tables import TableDefinition, TablesReader
 

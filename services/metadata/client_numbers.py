@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemas.records import ClientRow
 from services.domain.durations import HOUR_MS
 from services.metadata.tables import CLIENT_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 
 class ClientNumbers:

@@ -16,7 +16,7 @@ from schemas.topics import METADATA_PROGRESS
 from services.domain.collector import WHOLE_SHARD, stricter
 from services.domain.table_keys import bucket_id_key, bucket_id_of_key
 from services.metadata.tables import COLLECTOR_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TablesReader
 
 _FIRST, _BEYOND = b"", b"\xff"

@@ -19,7 +19,7 @@ from schemas.records import DeletedNameRow, DirectoryRow, KeyNames, KeyRow
 from services.domain.reclaimability import Txn
 from services.domain.table_keys import HIGHEST_TXN, deleted_name_key, deleted_object_key, end_of_name_key, name_prefix
 from services.metadata.tables import DELETED_NAME_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 

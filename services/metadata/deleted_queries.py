@@ -27,7 +27,7 @@ from services.metadata.tables import (
     DELETED_TABLE,
     DIRECTORY_TABLE,
 )
-from services.runtime.reads import ReadError
+from services.runtime.http.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 

@@ -19,7 +19,7 @@ from services.metadata import queries
 from services.metadata.diff_jobs import DiffJobs
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
-from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
+from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 from services.storage.tables import TablesReader

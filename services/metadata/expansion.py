@@ -31,7 +31,7 @@ from services.metadata.deleted_names import forget_death
 from services.metadata.garbage import DIRECTORY_CELL, Death, bury_directory, bury_keys
 from services.metadata.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 
 _ROW_OVERHEAD_BYTES = 120

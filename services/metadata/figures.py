@@ -8,7 +8,7 @@ from schemas.records import AccountRow, BucketRow
 from services.domain.table_keys import bucket_id_key, bucket_key
 from services.metadata.batch_sums import Amounts, BatchSums, PresentTxn
 from services.metadata.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 MAX_BYTES = 2**63 - 1
 """What all versions of a shard that are not freed may have together: then no sum of sizes needs more than 64 bits."""

@@ -25,7 +25,7 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
 )
 from services.metadata.transaction import Transaction
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 DIRECTORY_CELL = (0, 0, 0, 1, 0)
 RENAME_CELL = (0, 0, 0, 0, 1)

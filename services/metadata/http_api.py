@@ -16,7 +16,7 @@ from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
 from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
-from services.runtime.reads import Question, ReadError, Stores, closing_reader, read_route
+from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
 
 _ID = re.compile(r"-?\d{1,19}", re.ASCII)

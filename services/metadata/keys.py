@@ -30,7 +30,7 @@ from services.metadata.garbage import bury_directory, bury_key, bury_keys, death
 from services.metadata.tables import BUCKET_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
 from services.metadata.tree import Place
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 _KEY_ROW = codec(KeyRow)
 

@@ -22,7 +22,7 @@ from services.domain.purge_hours import purge_hours
 from services.metadata.queries import shard_backlog
 from services.metadata.reclaim_clocks import Freed
 from services.metadata.settings import MetadataSettings
-from services.runtime.reads import Stores, closing_reader
+from services.runtime.http.reads import Stores, closing_reader
 
 FRESH_SECONDS = 15.0
 _UNKNOWN = float("nan")

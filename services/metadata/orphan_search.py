@@ -22,7 +22,7 @@ from services.metadata.tables import (
     ORPHAN_SEARCH_TABLE,
     RECLAIM_TABLE,
 )
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TableDefinition
 
 MAX_ROWS_READ = 10_000

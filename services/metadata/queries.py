@@ -56,7 +56,7 @@ from services.metadata.tables import (
     TRANSACTION_INFO_TABLE,
     VOLUME_TABLE,
 )
-from services.runtime.reads import ReadError
+from services.runtime.http.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TableReader, TablesReader
 

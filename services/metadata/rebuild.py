@@ -27,9 +27,9 @@ from services.metadata.checkpoints import remove_unused_checkpoints
 from services.metadata.service import MetadataService
 from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.loop import Runner
-from services.runtime.service import Message, Work
-from services.runtime.settings import MOST_BATCH_MESSAGES
+from services.runtime.loop.runner import Runner
+from services.runtime.loop.service import Message, Work
+from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.store import Store
 from services.storage.tables import TableDefinition, TablesReader
 

@@ -16,7 +16,7 @@ from services.domain.collector import WHOLE_SHARD
 from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
 from services.domain.table_keys import bucket_id_key
 from services.metadata.tables import RECLAIM_CLOCK_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 _CLAIMED_ROW = codec(ClaimedRow)
 

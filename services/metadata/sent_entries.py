@@ -8,7 +8,7 @@ from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
 from schemas.topics import DELETED_ENTRIES
 from services.domain.row_columns import NO_ROWS
 from services.metadata.batch_sums import PresentTxn, undo_notes
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 MAX_ROWS_PER_MESSAGE = 1_000
 """Some 30 kB: what the job that reads it takes in at once is bounded by a number of messages."""

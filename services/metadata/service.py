@@ -59,8 +59,8 @@ from services.metadata.tables import (
 )
 from services.metadata.transaction import ShardCounters, Transaction
 from services.metadata.written_blocks import WrittenBlocks
-from services.runtime.service import Message, Work
-from services.runtime.signers import Signers
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.signers import Signers
 from services.storage.tables import TablesReader
 
 _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = {

@@ -15,7 +15,7 @@ from schemas.records import SnapshotCountRow, SnapshotListRow
 from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix, snapshot_list_key
 from services.metadata.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 

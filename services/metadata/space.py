@@ -24,7 +24,7 @@ from services.domain.table_keys import (
 )
 from services.metadata.batch_sums import BatchSums, PresentTxn
 from services.metadata.tables import SPACE_TABLE, UNEXPANDED_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 

@@ -19,7 +19,7 @@ from schemas.space_answers import (
     WhatIf,
 )
 from services.metadata import block_search, explanations, queries, space_queries
-from services.runtime.reads import AppliedTxn, Question, ReadError, Stores, closing_reader, read_route
+from services.runtime.http.reads import AppliedTxn, Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
 
 MAX_NAMED_SNAPSHOTS = 10_000

@@ -20,7 +20,7 @@ from services.domain.table_keys import bucket_id_prefix, cell_key, holders_of_ce
 from services.metadata.queries import live_snapshots, shard_state
 from services.metadata.space import cell_of, unexpanded_bounds
 from services.metadata.tables import SPACE_TABLE
-from services.runtime.reads import ReadError
+from services.runtime.http.reads import ReadError
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 

@@ -21,7 +21,7 @@ from services.log.port import Log, LogAround, LogRecord, Source
 from services.log.reads import records_between
 from services.metadata.sent_numbers import Highest, highest_of, sent_numbers
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 

@@ -16,8 +16,8 @@ from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotLists
 from services.metadata.space import SpaceChanges
 from services.metadata.written_blocks import WrittenBlocks
-from services.runtime.service import Work
-from services.runtime.signers import Signers
+from services.runtime.loop.service import Work
+from services.runtime.parts.signers import Signers
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.garbage import bury_directory, bury_key, death_now, note_rename
 from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TableDefinition
 

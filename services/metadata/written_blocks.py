@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from schemas.records import BlockRun, BlocksWritten, ScmCommand
 from schemas.topics import SCM_COMMANDS
 from services.metadata.batch_sums import PresentTxn, undo_notes
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 MAX_VERSIONS_PER_MESSAGE = 10_000
 

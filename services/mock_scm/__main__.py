@@ -10,9 +10,9 @@ from services.mock_scm.http_api import routes
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
-from services.runtime.hosted_shard import ServiceParts
-from services.runtime.process import run_process
-from services.runtime.settings import ServiceSettings, read_limits
+from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process.process import run_process
+from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none

@@ -17,8 +17,8 @@ from schemas.answers import AuditCopy, ScmTotals
 from schemas.records import BlockRun
 from services.mock_scm import queries
 from services.mock_scm.settings import MockScmSwitches
-from services.runtime.audit_copies import audit_routes
-from services.runtime.reads import MAX_LIMIT, Question, ReadError, Stores, closing_reader, read_route, refusal
+from services.runtime.copies.audit_copies import audit_routes
+from services.runtime.http.reads import MAX_LIMIT, Question, ReadError, Stores, closing_reader, read_route, refusal
 from services.storage.rocks import RocksStore
 
 _RUNS = TypeAdapter(Annotated[list[BlockRun], Field(max_length=MAX_LIMIT)])

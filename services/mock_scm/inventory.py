@@ -29,7 +29,7 @@ from services.mock_scm.tables import (
     inventory_key,
     number_key,
 )
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TablesReader
 
 logger = structlog.get_logger(__name__)

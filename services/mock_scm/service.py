@@ -42,7 +42,7 @@ from services.mock_scm.tables import (
     deletion_key,
     order_of_key,
 )
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
 from services.storage.tables import TablesReader
 
 

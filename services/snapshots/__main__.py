@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
-from services.runtime.hosted_shard import ServiceParts
-from services.runtime.process import run_process
-from services.runtime.service import Service
-from services.runtime.settings import ServiceSettings, read_limits
+from services.runtime.loop.service import Service
+from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process.process import run_process
+from services.runtime.process.settings import ServiceSettings, read_limits
 from services.snapshots.http_api import routes
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService

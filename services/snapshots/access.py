@@ -12,8 +12,8 @@ from schemas import records
 from schemas.records import SecretRole, SetSecret, SnapshotCommand
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
-from services.runtime.service import Message, Work
-from services.runtime.signers import DeniedError, SecretChangeError, Signers
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables

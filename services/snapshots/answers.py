@@ -9,7 +9,7 @@ from __future__ import annotations
 from schemas.codec import codec
 from schemas.records import ClientRow, SnapshotCommand, SnapshotReply
 from schemas.topics import SNAPSHOTS_REPLIES
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.errors import ErrorCode
 from services.snapshots.tables import BEYOND, CLIENT_TABLE, FIRST, ReadableTables
 

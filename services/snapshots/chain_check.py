@@ -10,8 +10,8 @@ import structlog
 
 from schemas.records import ChainDrop, ChainRow, FullChain, SnapshotChainRecord
 from services.domain.chain_view import ChainViewError
-from services.runtime.service import Work
-from services.runtime.stored_chain import CHAIN_TABLE, StoredChain
+from services.runtime.loop.service import Work
+from services.runtime.parts.stored_chain import CHAIN_TABLE, StoredChain
 from services.snapshots.rows import SnapshotRows, is_active
 from services.snapshots.tables import ReadableTables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.records import Barrier, DropSnapshot, MetadataCommand, RollbackPage, StopClaims, TakeSnapshot
 from schemas.topics import METADATA_COMMANDS
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 
 SENDER = "snapshots"
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from schemas.records import CountRow, DeadLetter, DeadLetterRow, DeadLetterState, ResolveDeadLetter
 from schemas.topics import DEAD_LETTERS
 from services.domain.dead_letters import retry_mark
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.tables import (

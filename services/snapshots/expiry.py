@@ -13,7 +13,7 @@ from services.domain.retention import (
     check_policy,
     decide_expiry,
 )
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schemas.records import GoneSnapshotRow, PendingSnapshot, SnapshotInfo
-from services.runtime.due import DueQueue
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.due import DueQueue
 from services.snapshots.rows import row_key
 from services.snapshots.tables import BEYOND, FIRST, GONE_TABLE, ReadableTables
 

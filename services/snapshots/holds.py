@@ -14,8 +14,8 @@ from schemas.records import (
 )
 from services.domain.names import check_label
 from services.domain.retention import LATEST_TIME_MS, NEVER_MS, is_over
-from services.runtime.due import DueQueue
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.due import DueQueue
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.settings import SnapshotsSettings

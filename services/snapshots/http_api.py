@@ -11,7 +11,7 @@ from starlette.routing import Route
 from schemas.answers import DeadLetterBytes, DeadLetterCount, RetentionPreview, SnapshotConsumer, SnapshotTag
 from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, SnapshotInfo
 from services.log.clock import Clock, SystemClock
-from services.runtime.reads import Question, Stores, closing_reader, read_route
+from services.runtime.http.reads import Question, Stores, closing_reader, read_route
 from services.snapshots import dead_letter_queries, queries, retention_queries
 from services.snapshots.dead_letter_queries import Wanted
 from services.snapshots.errors import CommandError

@@ -27,7 +27,7 @@ from schemas.records import (
 from services.domain.errors import InvariantError
 from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
 from services.domain.snapshot_chain import ChainCorruptedError as ChainLinksError
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode

@@ -17,7 +17,7 @@ from schemas.records import (
 )
 from services.domain.names import check_snapshot_name
 from services.domain.retention import LATEST_TIME_MS
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError

@@ -35,8 +35,8 @@ from schemas.records import (
 )
 from services.domain.names import InvalidNameError, check_bucket_name, check_volume_name
 from services.domain.retention import NEVER_MS, due_tags, surplus_tags
-from services.runtime.due import DueQueue
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.due import DueQueue
 from services.snapshots.answers import Answers
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.expiry import Expiry, checked, existing

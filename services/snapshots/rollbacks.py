@@ -19,7 +19,7 @@ from schemas.records import (
     SnapshotInfo,
     SnapshotReply,
 )
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError

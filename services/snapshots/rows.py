@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from schemas.records import SnapshotInfo, SnapshotStatus
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.tables import BEYOND, FIRST, SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
 

@@ -44,8 +44,8 @@ from services.domain.collector import may_claim
 from services.domain.dead_letters import shortened
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.access import Access
 from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck

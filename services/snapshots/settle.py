@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
-from services.runtime.collector_follower import CollectorFollower
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.errors import CommandError, ErrorCode

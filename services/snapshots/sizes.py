@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from schemas.records import SnapshotInfo, SpaceCellValue, SpaceUpdate
 from services.domain.table_keys import bucket_id_key, cell_key
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.tables import (
     BEYOND,

@@ -35,8 +35,8 @@ from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
-from services.runtime.collector_follower import COLLECTOR_TABLE
-from services.runtime.stored_chain import CHAIN_TABLE
+from services.runtime.parts.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.records import ExpiryRow, SnapshotInfo, SnapshotReply
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.errors import CommandError
 from services.snapshots.rows import SnapshotRows

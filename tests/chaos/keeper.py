@@ -20,7 +20,7 @@ from services.plane.machine.processes import ChildProcess
 from services.plane.stack.settings import BROKER, HTTP_PROCESSES, STREAMING
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.shard_databases import database_directory
-from services.runtime.settings import PREFIX
+from services.runtime.process.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
 from tests.chaos.counts import Counts
 from tests.chaos.linked_stack import LinkedStack

@@ -17,7 +17,7 @@ from schemas.codec import released_schemas, schema_fingerprint
 from schemas.topics import TOPICS
 from services.cli.main import app
 from services.metadata.errors import ErrorCode as MetadataCode
-from services.runtime.settings import PREFIX, ServiceSettings
+from services.runtime.process.settings import PREFIX, ServiceSettings
 from services.snapshots.errors import ErrorCode as SnapshotsCode
 from tests.metric_catalogue import ROOT, all_metrics
 

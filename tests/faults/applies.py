@@ -16,8 +16,8 @@ from services.metadata.directory_paths import DirectoryPaths
 from services.metadata.orphan_search import OrphanSearch
 from services.metadata.space import SpaceChanges, cell_of
 from services.metadata.tables import SPACE_TABLE
-from services.runtime.loop import Runner
-from services.runtime.service import Work
+from services.runtime.loop.runner import Runner
+from services.runtime.loop.service import Work
 from services.storage import linked_files
 from services.storage.store import prefix_end
 from services.storage.tables import CachedRows, UnitOfWork

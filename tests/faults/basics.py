@@ -12,7 +12,7 @@ from rocksdict import ReadOptions
 
 from schemas.records import SnapshotInfo
 from services.domain import reclaimability
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots import lifecycle
 from services.snapshots.tables import DEEP_CLEAN_TABLE
 from services.storage import rocks_options

@@ -13,8 +13,8 @@ from services.domain import chain_view
 from services.domain.full_chain import FullChainParts
 from services.metadata import checkpoints, spent_ids
 from services.plane.upkeep import trimming
-from services.runtime.service import Work
-from services.runtime.stored_chain import StoredChain
+from services.runtime.loop.service import Work
+from services.runtime.parts.stored_chain import StoredChain
 from services.snapshots.holds import Holds
 from services.snapshots.retention import Retention
 from services.snapshots.tables import bucket_key
@@ -73,7 +73,7 @@ def a_marker_is_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def _chain_table() -> Any:
-    from services.runtime.stored_chain import CHAIN_TABLE
+    from services.runtime.parts.stored_chain import CHAIN_TABLE
 
     return CHAIN_TABLE
 

@@ -19,7 +19,7 @@ from services.client.wire.answers import Answers
 from services.client.wire.kafka_commands import KafkaCommands
 from services.client.wire.paging import FirstRows
 from services.plane.stack.stack import running_client
-from services.runtime import reads
+from services.runtime.http import reads
 from services.workloads.git_command import GitError, GitRepository
 from tests.faults.fault import Fault
 

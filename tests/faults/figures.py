@@ -8,7 +8,7 @@ from services.domain.errors import InvariantError
 from services.metadata import breaker
 from services.metadata.space import SpaceChanges
 from services.metadata.transaction import Transaction
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from tests.faults.fault import Fault
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.runtime.signers import Signers
+from services.runtime.parts.signers import Signers
 from tests.faults.fault import Fault
 
 

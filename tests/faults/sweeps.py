@@ -12,7 +12,7 @@ from services.key_deletion.stores import Stores
 from services.key_deletion.sweep_pages import judged_page
 from services.key_deletion.sweeps import EVERY_BUCKET, Sweeps
 from services.metadata import sent_entries
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from tests.faults.fault import Fault
 from tests.simulation import sweeps_mutants
 from tests.simulation.sweep_watch import SweepWatch

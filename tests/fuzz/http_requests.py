@@ -26,8 +26,8 @@ from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime import reads
-from services.runtime.http import http_app
+from services.runtime.http import reads
+from services.runtime.http.server import http_app
 from services.snapshots import http_api as snapshots_api
 from tests.fuzz.target import PromiseError, Target, replaced
 

@@ -18,7 +18,7 @@ from services.key_deletion.service import KeyDeletionService
 from services.metadata.service import MetadataService
 from services.mock_scm import tables as scm_tables
 from services.mock_scm.service import MockScmService
-from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.service import SnapshotsService
 from tests.fuzz.target import PromiseError, Target, check_record, checksum, chosen
 

@@ -28,7 +28,7 @@ from services.metadata.service import MetadataService
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.stack.stack import TOPIC_SETTINGS
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from tests.waiting import eventually
 

@@ -25,7 +25,7 @@ from services.metadata.tables import DELETED_TABLE, FILE_TABLE
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.stack.stack import TOPIC_SETTINGS
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

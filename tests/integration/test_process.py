@@ -30,10 +30,10 @@ from services.log.kafka import KafkaLog
 from services.log.memory import MemoryLog
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
-from services.runtime.hosted_shard import ServiceParts
-from services.runtime.process import ServiceProcess
-from services.runtime.service import Message, Work
-from services.runtime.settings import ServiceSettings
+from services.runtime.loop.service import Message, Work
+from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process.process import ServiceProcess
+from services.runtime.process.settings import ServiceSettings
 from services.storage.tables import TableDefinition, TablesReader
 from tests import waiting
 

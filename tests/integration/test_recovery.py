@@ -38,8 +38,8 @@ from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.stack.stack import TOPIC_SETTINGS, running_client
 from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
 from services.plane.upkeep.shard_databases import database_directory, open_database
-from services.runtime.process import ServiceProcess
-from services.runtime.settings import ServiceSettings
+from services.runtime.process.process import ServiceProcess
+from services.runtime.process.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots
 from tests.waiting import PATIENCE_SECONDS, eventually
 

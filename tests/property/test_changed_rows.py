@@ -17,7 +17,7 @@ from services.metadata.changed_rows import unneeded_changes
 from services.metadata.differences import compare_all, compare_changes, opened_states
 from services.metadata.digest import digest_shard
 from services.metadata.service import MetadataService
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from tests.property.test_explanations import _every_path, _ExplainedBucket
 from tests.shard_copies import rebuilt_digest
 

@@ -51,9 +51,9 @@ from services.log.port import MAX_MESSAGE_BYTES, LogRecord
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack.stack import PLANE_TOPICS
-from services.runtime.dead_letters import dead_letter
-from services.runtime.loop import Runner
-from services.runtime.service import Message, Work
+from services.runtime.loop.dead_letters import dead_letter
+from services.runtime.loop.runner import Runner
+from services.runtime.loop.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader
 from tests.hostile_values import hostile

@@ -34,8 +34,8 @@ from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime import reads
-from services.runtime.loop import RUNTIME_TABLES, Runner
+from services.runtime.http import reads
+from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.snapshots import http_api as snapshots_api
 from services.storage.rocks import RocksStore
 from tests.contract.test_http_reads import serving

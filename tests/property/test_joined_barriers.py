@@ -9,7 +9,7 @@ from schemas.records import Barrier
 from schemas.topics import PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.key_deletion.barriers import joined
 from services.key_deletion.tables import BARRIER_TABLE
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache
 

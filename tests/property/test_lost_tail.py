@@ -36,8 +36,8 @@ from services.metadata.unfinished import first_offset_of_txn
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.lost_tail import LEAP
-from services.runtime.loop import Runner
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from services.workloads.replay import Replay

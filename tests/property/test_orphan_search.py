@@ -27,7 +27,7 @@ from services.metadata import orphan_search
 from services.metadata.digest import digest_shard
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, ORPHAN_SEARCH_TABLE
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard

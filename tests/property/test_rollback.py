@@ -64,7 +64,7 @@ from services.metadata.tables import (
     SNAPSHOT_RENAMED_TABLE,
     SPACE_TABLE,
 )
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

@@ -23,7 +23,7 @@ from services.metadata.start_check import LostCommandsError
 from services.metadata.tables import CHECKPOINTED
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import Address, InMemoryPlane, Process
-from services.runtime.changelog import LostChangesError
+from services.runtime.loop.changelog import LostChangesError
 from services.storage.memory import MemoryStore
 from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.replay import Replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemas.codec import codec
 from schemas.records import PositionRow
 from schemas.topics import BY_NAME, CHANGELOGS, DEAD_LETTERS, SNAPSHOT_CHAIN, SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from tests.simulation.faults import Address
 from tests.simulation.garbage import garbage_for

@@ -24,7 +24,7 @@ from schemas.topics import (
 from services.domain.errors import PositionError, RetryableError
 from services.log.memory import MemoryLog
 from services.log.port import LogAround, LogRecord
-from services.runtime.probe import Point
+from services.runtime.loop.probe import Point
 
 Address = tuple[str, int]
 Sent = tuple[str, int, bytes, bytes]

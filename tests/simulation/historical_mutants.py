@@ -17,8 +17,8 @@ from services.metadata.garbage import bury_key, death_now
 from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.tables import FILE_TABLE, KEY_TABLE
 from services.metadata.transaction import Transaction
-from services.runtime import loop
-from services.runtime.service import Work
+from services.runtime.loop import runner
+from services.runtime.loop.service import Work
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
@@ -30,15 +30,15 @@ OLD_SNAPSHOTS = 2
 
 def sent_before_it_is_durable(patch: Patch) -> None:
     """What a unit of work decides is acted on before the unit is written: a crash takes the decision back."""
-    original = loop.Runner._write
+    original = runner.Runner._write
 
-    def write(self: loop.Runner, work: Work, batch: Any) -> Any:
+    def write(self: runner.Runner, work: Work, batch: Any) -> Any:
         for message in work.messages:
             self._sink.send(message.topic, self.shard, message.value, message.fingerprint)
         self._sink.flush()
         return original(self, work, batch)
 
-    patch.setattr(loop.Runner, "_write", write)
+    patch.setattr(runner.Runner, "_write", write)
 
 
 def no_judge_asks_the_snapshots(patch: Patch) -> None:

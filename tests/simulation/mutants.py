@@ -29,12 +29,12 @@ from services.metadata.sent_entries import SentEntries
 from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.in_memory.judge import PureJudge
-from services.runtime import changelog, changelog_units, loop
-from services.runtime.changelog import Changelog
-from services.runtime.changelog_units import Base, Told
-from services.runtime.outbox import OUTBOX, Added, Outbox
-from services.runtime.positions import POSITIONS
-from services.runtime.service import Message, OutgoingMessage, Work
+from services.runtime.loop import changelog, changelog_units, runner
+from services.runtime.loop.changelog import Changelog
+from services.runtime.loop.changelog_units import Base, Told
+from services.runtime.loop.outbox import OUTBOX, Added, Outbox
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.service import Message, OutgoingMessage, Work
 from services.snapshots import expiry
 from services.snapshots.holds import Holds
 from services.storage.tables import RowCache
@@ -128,9 +128,9 @@ def _groups(simulation: Simulation, shard: int, names: Sequence[RowName]) -> rec
 
 def position_before_state(patch: Patch) -> None:
     """The position behind the inputs is written first, the state after it."""
-    original = loop.Runner._write
+    original = runner.Runner._write
 
-    def write(self: loop.Runner, work: Work, progress: Any) -> Any:
+    def write(self: runner.Runner, work: Work, progress: Any) -> Any:
         early = Work(self.shard, self.store, RowCache())
         for topic, next_offset in progress.next_offsets.items():
             row = records.PositionRow(topic, self._topic_ids[topic], next_offset)
@@ -138,7 +138,7 @@ def position_before_state(patch: Patch) -> None:
         early.write()
         return original(self, work, progress)
 
-    patch.setattr(loop.Runner, "_write", write)
+    patch.setattr(runner.Runner, "_write", write)
 
 
 def older_copies_decide_again(patch: Patch) -> None:

@@ -14,7 +14,7 @@ from services.key_deletion.stores import Stores
 from services.metadata import breaker, claims
 from services.metadata.collectors import Collectors
 from services.metadata.tables import PURGE_HOUR_TABLE
-from services.runtime.collector_follower import CollectorFollower
+from services.runtime.parts.collector_follower import CollectorFollower
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted

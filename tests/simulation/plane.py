@@ -21,9 +21,9 @@ from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.plane.in_memory.plane import SERVICES, InMemoryPlane
-from services.runtime.loop import UNIT_BYTES, UNIT_ROWS
-from services.runtime.positions import POSITIONS
-from services.runtime.service import Service, Work
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.runner import UNIT_BYTES, UNIT_ROWS
+from services.runtime.loop.service import Service, Work
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from schemas import records
-from services.runtime.loop import RUNTIME_TABLES
+from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots import retention_queries
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.answers import check_answers, snapshot_names

@@ -9,8 +9,8 @@ import pytest
 
 from schemas.records import SecretRole
 from services.metadata.service import MetadataService
-from services.runtime import signers
-from services.runtime.signers import Signers
+from services.runtime.parts import signers
+from services.runtime.parts.signers import Signers
 from services.snapshots.access import Access
 from tests.simulation import silent_scripts
 from tests.simulation.faults import FaultMix

@@ -22,10 +22,10 @@ from services.metadata import service as metadata_service
 from services.metadata.service import MetadataService
 from services.metadata.tables import DELETED_TABLE
 from services.plane.upkeep import trimming
-from services.runtime.loop import Runner
-from services.runtime.outbox import Outbox
-from services.runtime.probe import Point
-from services.runtime.undo_window import UndoWindow
+from services.runtime.loop.outbox import Outbox
+from services.runtime.loop.probe import Point
+from services.runtime.loop.runner import Runner
+from services.runtime.parts.undo_window import UndoWindow
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted

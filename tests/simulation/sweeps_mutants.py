@@ -16,7 +16,7 @@ from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import sweep_key
 from services.metadata import sweeps as sent_pages
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from tests.simulation import silent_scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from services.runtime.loop import Runner
-from services.runtime.service import Message
+from services.runtime.loop.runner import Runner
+from services.runtime.loop.service import Message
 from tests.simulation.simulator import simulate
 
 SEEDS = range(1, 61)

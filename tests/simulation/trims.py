@@ -16,7 +16,7 @@ from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.shard_databases import positions_of
 from services.plane.upkeep.trimming import Place, newest_start, plan_trims
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.simulation.faults import Address

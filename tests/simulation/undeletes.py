@@ -16,7 +16,7 @@ from services.metadata.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
 )
-from services.runtime.outbox import OUTBOX
+from services.runtime.loop.outbox import OUTBOX
 from services.storage.tables import TablesReader
 from tests.simulation.plane import SimulatedPlane
 

@@ -10,7 +10,7 @@ from schemas.codec import codec
 from schemas.records import MetadataCommand
 from schemas.topics import BY_NAME, Topic
 from services.domain.errors import InvalidMessageError
-from services.runtime.service import Message, Service, Work
+from services.runtime.loop.service import Message, Service, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TableDefinition, TablesReader
 

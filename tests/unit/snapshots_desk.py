@@ -44,7 +44,7 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.errors import InvariantError
-from services.runtime.service import Message, Work
+from services.runtime.loop.service import Message, Work
 from services.snapshots import queries
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService

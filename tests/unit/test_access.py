@@ -35,9 +35,9 @@ from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCM_REPLIES, SN
 from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
 from services.plane.stack.secrets import plane_security, signer_of
-from services.runtime.http import HttpServer, http_app
-from services.runtime.secrets import http_token, kafka_credentials
-from services.runtime.settings import read_settings
+from services.runtime.http.server import HttpServer, http_app
+from services.runtime.process.secrets import http_token, kafka_credentials
+from services.runtime.process.settings import read_settings
 from streaming.metrics import MetricsServer
 from streaming.reclaim import ReclaimOptions
 

@@ -33,7 +33,7 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
 from services.storage.store import StoreError
 

@@ -16,7 +16,7 @@ from services.metadata.differences import compare_all, compare_changes, opened_s
 from services.metadata.digest import digest_shard
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHANGED_TABLE
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_explanations import Shard as ExplainedShard
 

@@ -40,12 +40,12 @@ from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.lost_tail import LostTail, accept_losses, find_losses
 from services.plane.upkeep.shard_databases import database_directory, new_database, positions_of
 from services.plane.upkeep.trimming import plan_trims
-from services.runtime import changelog, changelog_table, changelog_units
-from services.runtime.changelog import Changelog, LostChangesError
-from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
-from services.runtime.changelog_units import Unit
-from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.outbox import OUTBOX
+from services.runtime.loop import changelog, changelog_table, changelog_units
+from services.runtime.loop.changelog import Changelog, LostChangesError
+from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
+from services.runtime.loop.changelog_units import Unit
+from services.runtime.loop.outbox import OUTBOX
+from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.snapshots.service import SnapshotsService
 from services.storage.memory import MemoryStore
 from services.storage.store import Batch, Store, StoreError

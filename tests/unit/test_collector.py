@@ -52,7 +52,7 @@ from services.metadata.collector_queries import collector_status
 from services.metadata.queries import shard_state
 from services.metadata.shadow import KEPT_HOURS
 from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.runtime.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.collector_follower import COLLECTOR_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies
 from tests.unit.test_key_deletion import barrier, claimed, named, purge, row

@@ -15,15 +15,15 @@ from services.log.clock import SystemClock
 from services.log.kafka import FLUSH_SECONDS
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime.probe import Point, crash_probe, no_probe, parse_crash_point
-from services.runtime.settings import InvalidSettingsError, read_settings
+from services.runtime.loop.probe import Point, crash_probe, no_probe, parse_crash_point
+from services.runtime.process.settings import InvalidSettingsError, read_settings
 from services.workloads.replay import Replay
 from tests.chaos.counts import POINTS, Counts
 from tests.chaos.run import expected_lines, operate
 from tests.chaos.schedule import KILLED_IN_TURN, POINTS_OF_SERVICES, TWINNED, CutKind, FaultKind, draw_schedule
 
 PROGRAM = """
-from services.runtime.probe import Point, crash_probe
+from services.runtime.loop.probe import Point, crash_probe
 probe = crash_probe("after_write:2")
 probe(Point.AFTER_WRITE)
 probe(Point.BEFORE_WRITE)

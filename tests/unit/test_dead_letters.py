@@ -51,7 +51,7 @@ from services.log.clock import SystemClock
 from services.log.port import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 from services.log.signing import Signer, signed_command
 from services.plane.stack.stack import PLANE_TOPICS
-from services.runtime.dead_letters import dead_letter
+from services.runtime.loop.dead_letters import dead_letter
 from services.snapshots.dead_letters import SOURCES
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService

@@ -32,8 +32,8 @@ from services.log.port import MAX_MESSAGE_BYTES
 from services.metadata.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
 from services.plane.in_memory.judge import PureJudge
 from services.plane.upkeep import trimming
-from services.runtime.service import Work
-from services.runtime.stored_chain import CHAIN_TABLE, StoredChain
+from services.runtime.loop.service import Work
+from services.runtime.parts.stored_chain import CHAIN_TABLE, StoredChain
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.rows import SnapshotRows
 from services.storage.memory import MemoryStore

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from services.runtime.http import HttpServer, ServerError, http_app
+from services.runtime.http.server import HttpServer, ServerError, http_app
 
 
 def hello(_: Request) -> PlainTextResponse:

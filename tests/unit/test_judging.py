@@ -49,7 +49,7 @@ from services.domain.row_columns import (
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.plane.in_memory.judge import PureJudge
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 
 BUCKET = 256

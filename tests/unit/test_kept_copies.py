@@ -14,8 +14,8 @@ import pytest
 from schemas.records import CountRow
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups
-from services.runtime.asked_copies import AskedCopies, CopyRefusedError
-from services.runtime.kept_copies import KeptCopies
+from services.runtime.copies.asked_copies import AskedCopies, CopyRefusedError
+from services.runtime.copies.kept_copies import KeptCopies
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import copy_files
 from services.storage.tables import TableDefinition

@@ -10,8 +10,8 @@ from schemas.topics import METADATA_PROGRESS
 from services.domain.errors import PositionError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.runtime.loop import Runner
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.unit.test_loop import Recorder

@@ -16,8 +16,8 @@ from services.domain.errors import RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import Sink, Source
-from services.runtime.loop import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
-from services.runtime.service import Message, Work
+from services.runtime.loop.runner import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
+from services.runtime.loop.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader
 

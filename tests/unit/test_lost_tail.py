@@ -38,8 +38,8 @@ from services.plane.machine.errors import StackError
 from services.plane.upkeep import lost_tail
 from services.plane.upkeep.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
 from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
-from services.runtime.loop import Runner
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.runner import Runner
 from services.storage.tables import TablesReader
 from tests.unit.test_strangers import SECRETS, enrolled
 

@@ -59,7 +59,7 @@ from services.log.memory import MemoryLog
 from services.metadata import checkpoints, queries, sweeps
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 
@@ -506,8 +506,8 @@ class TestNotes:
         row = shard.row()
         others = {name: 1 << 20 for name in BY_NAME if name != METADATA_PROGRESS.name}
         with monkeypatch.context() as patch:
-            patch.setattr("services.runtime.service._LARGEST_BYTES", 1)
-            patch.setattr("services.runtime.service._LARGEST_OF", others)
+            patch.setattr("services.runtime.loop.service._LARGEST_BYTES", 1)
+            patch.setattr("services.runtime.loop.service._LARGEST_OF", others)
             shard.send(MetadataCommand(0, "", 0, ClaimRows(1, 0, by_columns([row])), "key_deletion"))
             shard.do(PutKey("vol", "flat", "next", 5))
         assert [letter.topic for letter in shard.sent(DEAD_LETTERS)] == [METADATA_COMMANDS.name]

@@ -12,7 +12,7 @@ from services.key_deletion.pace import HeldBackBy, Pace
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import TASK_TABLE
-from services.runtime.settings import InvalidSettingsError, read_limits
+from services.runtime.process.settings import InvalidSettingsError, read_limits
 from tests.unit.service_desk import Desk, bodies
 from tests.unit.test_key_deletion import (
     claimed,

@@ -26,8 +26,8 @@ from services.metadata.digest import digest_shard
 from services.metadata.rebuild import Rebuild, surely_sent_txn
 from services.metadata.service import MetadataService
 from services.metadata.tables import CHECKPOINTED
-from services.runtime.loop import RUNTIME_TABLES, Runner
-from services.runtime.settings import MOST_BATCH_MESSAGES
+from services.runtime.loop.runner import RUNTIME_TABLES, Runner
+from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import RocksCopy

@@ -6,7 +6,7 @@ from schemas.codec import codec
 from schemas.records import Barrier, DeletedEntries, DeletedKind
 from services.metadata.batch_sums import PresentTxn
 from services.metadata.sent_entries import Entry, SentEntries
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache
 

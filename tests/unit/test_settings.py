@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.settings import InvalidSettingsError, read_limits, read_settings
+from services.runtime.process.settings import InvalidSettingsError, read_limits, read_settings
 
 
 @dataclass(frozen=True, slots=True)

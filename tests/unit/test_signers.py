@@ -21,8 +21,8 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES
 from services.metadata import access
 from services.metadata.service import MetadataService
 from services.metadata.transaction import Transaction
-from services.runtime.service import Message, Work
-from services.runtime.signers import DeniedError, Signers
+from services.runtime.loop.service import Message, Work
+from services.runtime.parts.signers import DeniedError, Signers
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
 

@@ -25,7 +25,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, SPACE
 from services.domain.retention import LATEST_TIME_MS
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots import queries, retention_queries
 from services.snapshots.errors import CommandError, SnapshotExpiredError
 from services.snapshots.retention import DOUBT_MS

@@ -25,7 +25,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SPACE, Topic
 from services.domain.errors import InvalidMessageError
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.snapshots import queries
 from services.snapshots.errors import CommandError
 from services.snapshots.settings import SnapshotsSettings

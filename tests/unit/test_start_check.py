@@ -33,7 +33,7 @@ from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.upkeep.rebuilds import Expected, apply_and_compare
-from services.runtime.loop import Runner
+from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 

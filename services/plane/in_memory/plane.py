@@ -28,9 +28,9 @@ from services.metadata.start_check import StartCheckedLog
 from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.in_memory.judge import PureJudge
-from services.runtime.loop import UNIT_BYTES, UNIT_ROWS, Runner
-from services.runtime.probe import Probe, no_probe
-from services.runtime.service import Service
+from services.runtime.loop.probe import Probe, no_probe
+from services.runtime.loop.runner import UNIT_BYTES, UNIT_ROWS, Runner
+from services.runtime.loop.service import Service
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.memory import MemoryStore

@@ -20,7 +20,7 @@ from services.client.errors import PlaneError
 from services.metadata import block_search, explanations, queries, space_queries
 from services.metadata.errors import CommandError
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime.reads import ReadError
+from services.runtime.http.reads import ReadError
 from services.storage.tables import TablesReader
 
 

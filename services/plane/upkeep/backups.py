@@ -31,7 +31,7 @@ from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import token_header
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
-from services.runtime.kept_copies import COPIES, DAY_SECONDS, KeptCopies
+from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 from services.storage.store import StoreError

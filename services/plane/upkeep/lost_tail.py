@@ -42,13 +42,13 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
-from services.runtime.changelog import changelog_of
-from services.runtime.last_reads import last_read
-from services.runtime.outbox import OUTBOX
-from services.runtime.positions import POSITIONS
-from services.runtime.service import Message
-from services.runtime.signers import DeniedError, Signers
-from services.runtime.stored_chain import CHAIN_TABLE
+from services.runtime.loop.changelog import changelog_of
+from services.runtime.loop.last_reads import last_read
+from services.runtime.loop.outbox import OUTBOX
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.service import Message
+from services.runtime.parts.signers import DeniedError, Signers
+from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 from services.storage.tables import TablesReader

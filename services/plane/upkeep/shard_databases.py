@@ -14,9 +14,9 @@ from services.metadata.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.machine.errors import StackError
 from services.plane.stack.settings import METADATA
-from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
-from services.runtime.loop import RUNTIME_TABLES
-from services.runtime.positions import POSITIONS
+from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.service import SnapshotsService
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import DATABASE, RocksCopy

@@ -28,14 +28,14 @@ from services.domain.errors import DeepcleanError
 from services.log.clock import Clock, SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import Log
-from services.runtime.backups import copy_route
-from services.runtime.hosted_shard import HostedShard, ServiceParts
-from services.runtime.http import HttpServer, ServerError, http_app
-from services.runtime.memory import calm_garbage_collector, share_arenas
-from services.runtime.metrics import RuntimeMetrics
-from services.runtime.reads import ServedStores
-from services.runtime.secrets import http_token, kafka_credentials, signing
-from services.runtime.settings import InvalidSettingsError, ServiceSettings, read_settings
+from services.runtime.http.reads import ServedStores
+from services.runtime.http.server import HttpServer, ServerError, http_app
+from services.runtime.process.backups import copy_route
+from services.runtime.process.hosted_shard import HostedShard, ServiceParts
+from services.runtime.process.memory import calm_garbage_collector, share_arenas
+from services.runtime.process.metrics import RuntimeMetrics
+from services.runtime.process.secrets import http_token, kafka_credentials, signing
+from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_settings
 
 HOUSE_SECONDS = 5.0
 SIGNAL_SECONDS = 0.2

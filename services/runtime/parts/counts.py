@@ -6,7 +6,7 @@ A service counts what it does in its own table, so that a restart does not make 
 from __future__ import annotations
 
 from schemas.records import CountRow
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TableDefinition, TablesReader
 
 COUNT_TABLE = TableDefinition("countTable", CountRow, is_cached=True)

@@ -16,7 +16,7 @@ from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, S
 from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
 from services.domain.authorization import SIGNED_FOR_MS, is_timely, why_not_named
 from services.domain.errors import DeepcleanError
-from services.runtime.service import Message
+from services.runtime.loop.service import Message
 
 Command = MetadataCommand | SnapshotCommand
 

@@ -23,14 +23,14 @@ from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
 from services.log.port import Log, LogRecord, Source
-from services.runtime.changelog import Changelog, changelog_of
-from services.runtime.changelog_table import CHANGELOG, CHANGELOG_KEY
-from services.runtime.dead_letters import dead_letter
-from services.runtime.last_reads import CheckedSource, ReadRecord, last_read
-from services.runtime.outbox import OUTBOX, Added, Outbox
-from services.runtime.positions import POSITIONS
-from services.runtime.probe import Point, Probe, no_probe
-from services.runtime.service import Message, Service, Work
+from services.runtime.loop.changelog import Changelog, changelog_of
+from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
+from services.runtime.loop.dead_letters import dead_letter
+from services.runtime.loop.last_reads import CheckedSource, ReadRecord, last_read
+from services.runtime.loop.outbox import OUTBOX, Added, Outbox
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.probe import Point, Probe, no_probe
+from services.runtime.loop.service import Message, Service, Work
 from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader
 

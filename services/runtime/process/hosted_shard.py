@@ -14,14 +14,14 @@ from starlette.routing import BaseRoute
 from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import Clock
 from services.log.port import Log
-from services.runtime.asked_copies import AskedCopies
-from services.runtime.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
-from services.runtime.loop import RUNTIME_TABLES, UNIT_SECONDS, Runner
-from services.runtime.metrics import RunnerMetrics, RuntimeMetrics
-from services.runtime.probe import Point, crash_probe
-from services.runtime.reads import Stores
-from services.runtime.service import Service
-from services.runtime.settings import ServiceSettings
+from services.runtime.copies.asked_copies import AskedCopies
+from services.runtime.copies.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
+from services.runtime.http.reads import Stores
+from services.runtime.loop.probe import Point, crash_probe
+from services.runtime.loop.runner import RUNTIME_TABLES, UNIT_SECONDS, Runner
+from services.runtime.loop.service import Service
+from services.runtime.process.metrics import RunnerMetrics, RuntimeMetrics
+from services.runtime.process.settings import ServiceSettings
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from services.runtime.asked_copies import CopyRefusedError
-from services.runtime.hosted_shard import HostedShard
-from services.runtime.reads import refusal
+from services.runtime.copies.asked_copies import CopyRefusedError
+from services.runtime.http.reads import refusal
+from services.runtime.process.hosted_shard import HostedShard
 from services.storage.store import StoreError
 
 COPY_SECONDS = 60.0

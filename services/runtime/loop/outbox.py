@@ -18,8 +18,8 @@ from operator import itemgetter
 from schemas.records import OutboxRow, OutboxRun
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN
 from services.log.port import Sink
-from services.runtime.probe import Point, Probe
-from services.runtime.service import OutgoingMessage
+from services.runtime.loop.probe import Point, Probe
+from services.runtime.loop.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from services.domain.errors import DeepcleanError
-from services.runtime.kept_copies import KeptCopies
+from services.runtime.copies.kept_copies import KeptCopies
 from services.storage.rocks import RocksStore
 from services.storage.store import StoreError
 

@@ -30,7 +30,7 @@ from schemas.records import (
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TableDefinition
 
 CHAIN_TABLE = TableDefinition("chainTable", ChainRow)

@@ -16,7 +16,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import OutboxRun, RowChange, StateChange
 from services.domain.errors import RetryableError
 from services.log.port import LogRecord
-from services.runtime.service import OutgoingMessage, Work
+from services.runtime.loop.service import OutgoingMessage, Work
 
 PART_BYTES = 1024 * 1024
 BEGINNING = -1

@@ -29,7 +29,7 @@ from schemas.topics import CHANGELOGS, Topic
 from services.domain.errors import PositionError
 from services.log.port import Log, Sink
 from services.log.reads import all_records, records_between
-from services.runtime.changelog_table import (
+from services.runtime.loop.changelog_table import (
     ALL_KEYS,
     CHANGELOG,
     CHANGELOG_KEY,
@@ -37,7 +37,7 @@ from services.runtime.changelog_table import (
     base_of,
     encoded_row,
 )
-from services.runtime.changelog_units import (
+from services.runtime.loop.changelog_units import (
     BEGINNING,
     Base,
     Told,
@@ -51,9 +51,9 @@ from services.runtime.changelog_units import (
     up_to,
     whole_units,
 )
-from services.runtime.outbox import OUTBOX
-from services.runtime.positions import POSITIONS
-from services.runtime.service import OutgoingMessage, Work, fitting
+from services.runtime.loop.outbox import OUTBOX
+from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.service import OutgoingMessage, Work, fitting
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 

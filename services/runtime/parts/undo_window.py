@@ -9,8 +9,8 @@ are kept with what waits.
 
 from __future__ import annotations
 
-from services.runtime.counts import count, set_count
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
+from services.runtime.parts.counts import count, set_count
 from services.storage.tables import TablesReader
 
 _MARK = b"undoWindowMark"

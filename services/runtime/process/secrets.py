@@ -6,7 +6,7 @@ from schemas.credentials import KafkaCredentials, read_credentials, read_secret
 from schemas.http_token import check_address
 from services.log.port import Log
 from services.log.signing import SigningLog, read_signing_secret
-from services.runtime.settings import ServiceSettings
+from services.runtime.process.settings import ServiceSettings
 
 
 def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schemas.codec import codec
 from schemas.records import ChangelogRow, OutboxRow
-from services.runtime.changelog_units import Base, Unit
-from services.runtime.outbox import OUTBOX, row_key
+from services.runtime.loop.changelog_units import Base, Unit
+from services.runtime.loop.outbox import OUTBOX, row_key
 from services.storage.store import Store
 from services.storage.tables import TableDefinition, TablesReader
 

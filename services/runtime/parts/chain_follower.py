@@ -5,8 +5,8 @@ from __future__ import annotations
 from schemas.records import SnapshotChainRecord
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.errors import ChainBrokenError
-from services.runtime.service import Work
-from services.runtime.stored_chain import StoredChain
+from services.runtime.loop.service import Work
+from services.runtime.parts.stored_chain import StoredChain
 from services.storage.tables import TablesReader
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from services.domain.errors import DeepcleanError
-from services.runtime.probe import parse_crash_point
+from services.runtime.loop.probe import parse_crash_point
 
 PREFIX = "DEEPCLEAN_"
 MOST_BATCH_MESSAGES = 100_000

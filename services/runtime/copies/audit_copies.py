@@ -1,6 +1,6 @@
 """Copies of a shard's database for audits: made over HTTP, kept until they are given back, or too old.
 
-``services.runtime.kept_copies`` says where they lie and when they go.
+``services.runtime.copies.kept_copies`` says where they lie and when they go.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from starlette.routing import Route
 
 from schemas.answers import AuditCopy
-from services.runtime.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
-from services.runtime.reads import Question, ReadError, Stores, read_route
+from services.runtime.copies.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
+from services.runtime.http.reads import Question, ReadError, Stores, read_route
 from services.storage.rocks import RocksStore
 from services.storage.store import StoreError
 

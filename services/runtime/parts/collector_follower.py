@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from schemas.records import Barrier, BucketCollector, CollectorChanged, CollectorState, KnownCollectorsRow
 from services.domain.collector import WHOLE_SHARD, is_looser, stricter
-from services.runtime.service import Work
+from services.runtime.loop.service import Work
 from services.storage.tables import TableDefinition
 
 COLLECTOR_TABLE = TableDefinition("collectorTable", KnownCollectorsRow)

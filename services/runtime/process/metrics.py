@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.topics import CHANGELOGS
 from services.log.clock import Clock
-from services.runtime.loop import BatchSummary
+from services.runtime.loop.runner import BatchSummary
 
 AWAY_METRIC = "deepclean_away_from_log_seconds"
 _SHARD = ("service", "shard")

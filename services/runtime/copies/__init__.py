@@ -1,0 +1,1 @@
+"""Copies of a running service's database, made on request."""

@@ -1,0 +1,1 @@
+"""The HTTP server of a process, and what its reads have in common."""

@@ -1,0 +1,1 @@
+"""Parts that several services are built of: followers of the chain and the collector, timers, signatures."""

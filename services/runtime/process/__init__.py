@@ -1,0 +1,1 @@
+"""The process round a service: settings, metrics, memory, shards, start and stop."""
