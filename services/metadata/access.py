@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
+from schemas.error_codes import ErrorCode
 from schemas.records import Committed, MetadataCommand, SecretRole, SetSecret
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
+from services.domain.refusals import CommandError
 from services.domain.table_keys import volume_key
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SECRET_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction
 from services.runtime.loop.service import Message

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     BreakerCause,
     BreakerLimits,
@@ -22,12 +23,12 @@ from services.domain import breaker
 from services.domain.breaker import NOTHING, Amount, HourCount, LimitsError
 from services.domain.collector import WHOLE_SHARD
 from services.domain.names import MAX_REASON_LENGTH, check_length
+from services.domain.refusals import CommandError
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key
 from services.metadata import access
 from services.metadata.collector_commands import named_buckets, put_row, with_story
 from services.metadata.collectors import NEVER_SET
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import PURGE_HOUR_TABLE
 from services.metadata.transaction import Transaction
 

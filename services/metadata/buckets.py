@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     BucketIdentity,
     BucketLayout,
@@ -16,8 +17,8 @@ from schemas.records import (
     VolumeRow,
 )
 from services.domain.names import MAX_OWNER_LENGTH, check_bucket_name, check_length, check_volume_name
+from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_id_key, bucket_key, flat_key, tree_key, volume_key
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import (
     BUCKET_ID_TABLE,
     BUCKET_TABLE,

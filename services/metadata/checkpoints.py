@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     ChainDrop,
     ChainedBucket,
@@ -19,11 +20,11 @@ from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import InvalidMessageError
 from services.domain.full_chain import in_parts
 from services.domain.names import is_snapshot_id
+from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_id_key, volume_key
 from services.metadata import spent_ids
 from services.metadata.access import require_manager
 from services.metadata.buckets import find_bucket
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.reclaim_clocks import note_drop
 from services.metadata.rollback import is_rolled_back_to
 from services.metadata.tables import (

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import CollectorRow, CollectorState, Committed, ResetBreaker, SetBreaker, SetCollector, StopClaims
 from services.domain.collector import WHOLE_SHARD, may_claim
 from services.domain.names import MAX_REASON_LENGTH, check_length
+from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_id_key, volume_key
 from services.metadata import access
 from services.metadata.buckets import bucket_row
 from services.metadata.collectors import NEVER_SET, own_state
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.reclaim_clocks import note_running
 from services.metadata.tables import BUCKET_ID_TABLE, VOLUME_TABLE
 from services.metadata.transaction import Transaction

@@ -31,11 +31,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import DiffJob, DiffStatus, DiffWay
 from services.domain.errors import DeepcleanError
+from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import Clock
 from services.metadata.changed_rows import ChangedKey
 from services.metadata.differences import compare_changes, opened_states
-from services.metadata.errors import CommandError
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
 from services.metadata.spark_diff import SparkDiffError, kept_for, run_spark_diff

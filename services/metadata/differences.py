@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from schemas.error_codes import ErrorCode
 from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow
+from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import (
     DiffEntry,
     NamespaceObject,
@@ -24,7 +26,6 @@ from services.domain.snapshot_diff import (
 from services.domain.table_keys import flat_key, tree_key
 from services.metadata import queries
 from services.metadata.changed_rows import ChangedKey, changed_rows
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE
 from services.storage.store import Store, prefix_end
 from services.storage.tables import TablesReader

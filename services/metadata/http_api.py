@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from starlette.routing import Route
 
 from schemas.answers import BucketSpace, CollectorStatus, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
+from schemas.error_codes import ErrorCode
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
+from services.domain.refusals import CommandError
 from services.domain.table_keys import volume_key
 from services.metadata import queries, space_api
 from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
 from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader

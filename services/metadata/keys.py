@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schemas.codec import codec
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     BlockRun,
     BucketLayout,
@@ -21,10 +22,10 @@ from schemas.records import (
     RenameKey,
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
+from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import MAX_BYTES
 from services.metadata.garbage import bury_directory, bury_key, bury_keys, death_now, note_rename
 from services.metadata.tables import BUCKET_TABLE, KEY_TABLE

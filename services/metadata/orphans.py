@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     BlockRun,
     BucketIdentity,
@@ -22,6 +23,7 @@ from schemas.records import (
     OrphanSearchRow,
     RequeueOrphans,
 )
+from services.domain.refusals import CommandError, NotDone
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
@@ -30,7 +32,6 @@ from services.domain.table_keys import (
     local_id_shard,
     local_id_txn,
 )
-from services.metadata.errors import CommandError, ErrorCode, NotDone
 from services.metadata.garbage import Death, death_now, key_cell
 from services.metadata.orphan_search import is_idle, is_through, looked_on
 from services.metadata.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_TABLE

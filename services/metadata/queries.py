@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     AccountRow,
     BreakerCause,
@@ -27,6 +28,7 @@ from schemas.records import (
     VolumeRow,
 )
 from services.domain.collector import WHOLE_SHARD, may_claim, stricter
+from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_id_of_cell,
@@ -38,7 +40,6 @@ from services.domain.table_keys import (
     volume_key,
 )
 from services.metadata.collectors import own_state, read_collectors
-from services.metadata.errors import CommandError, ErrorCode, SnapshotExpiredError
 from services.metadata.space import unexpanded_count
 from services.metadata.sweeps import MAX_UNEXPANDED_COUNT
 from services.metadata.tables import (
@@ -110,7 +111,9 @@ def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
         return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
     start = snapshot_list_key(taken.bucket_id, taken.ordinal + 1)
     later = tables.table(SNAPSHOT_LIST_TABLE).scan(start, prefix_end(bucket_id_prefix(taken.bucket_id)))
-    return SnapshotExpiredError(snapshot_id, next((row.snapshot_id for _, row in later), ""))
+    return SnapshotExpiredError(
+        f"the snapshot with the id {snapshot_id}", next((row.snapshot_id for _, row in later), "")
+    )
 
 
 def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:

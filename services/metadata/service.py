@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import codec
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     Barrier,
     Committed,
@@ -23,6 +24,7 @@ from services.domain.dead_letters import shortened
 from services.domain.durations import HOUR_MS
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
+from services.domain.refusals import CommandError, NotDone
 from services.metadata import (
     access,
     breaker,
@@ -44,7 +46,6 @@ from services.metadata.changed_rows import Range, note_changes, unneeded_changes
 from services.metadata.client_numbers import ClientNumbers
 from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.errors import CommandError, ErrorCode, NotDone
 from services.metadata.figures import BucketFigures
 from services.metadata.orphan_search import OrphanSearch
 from services.metadata.reclaim_clocks import FreedVersions

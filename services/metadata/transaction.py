@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.error_codes import ErrorCode
 from schemas.records import ShardState
+from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
 from services.metadata.collectors import Collectors
 from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.figures import BucketFigures
 from services.metadata.orphan_search import OrphanSearch
 from services.metadata.reclaim_clocks import FreedVersions

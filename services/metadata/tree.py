@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     BucketLayout,
     BucketRow,
@@ -16,9 +17,9 @@ from schemas.records import (
     RenameDirectory,
 )
 from services.domain.names import check_key_path
+from services.domain.refusals import CommandError
 from services.domain.table_keys import tree_key
 from services.metadata.buckets import find_bucket
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.garbage import bury_directory, bury_key, death_now, note_rename
 from services.metadata.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.transaction import Transaction

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, Undelete
 from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.names import check_key_path
+from services.domain.refusals import CommandError
 from services.domain.space_matrix import holders
 from services.domain.table_keys import flat_key, garbage_key, object_txn
 from services.metadata import tree
 from services.metadata.buckets import find_bucket
 from services.metadata.deleted_names import forget_death
-from services.metadata.errors import CommandError, ErrorCode
 from services.metadata.garbage import DIRECTORY_CELL, note_rename
 from services.metadata.shadow import discount_version
 from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE, KEY_TABLE

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from schemas import records
+from schemas.error_codes import ErrorCode
 from schemas.records import SecretRole, SetSecret, SnapshotCommand
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
 

@@ -7,10 +7,10 @@ afterwards what the first one got.
 from __future__ import annotations
 
 from schemas.codec import codec
+from schemas.error_codes import ErrorCode
 from schemas.records import ClientRow, SnapshotCommand, SnapshotReply
 from schemas.topics import SNAPSHOTS_REPLIES
 from services.runtime.loop.service import Work
-from services.snapshots.errors import ErrorCode
 from services.snapshots.tables import BEYOND, CLIENT_TABLE, FIRST, ReadableTables
 
 _NOT_YET = b""

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from schemas.answers import DeadLetterBytes, DeadLetterCount, DeadLetterHeader
+from schemas.error_codes import ErrorCode
 from schemas.records import DeadLetterRow, DeadLetterState
-from services.snapshots.errors import CommandError, ErrorCode
+from services.domain.refusals import CommandError
 from services.snapshots.tables import BEYOND, DEAD_LETTER_TABLE, FIRST, LETTER_TABLE, ReadableTables, dead_letter_key
 
 

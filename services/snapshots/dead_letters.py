@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import CountRow, DeadLetter, DeadLetterRow, DeadLetterState, ResolveDeadLetter
 from schemas.topics import DEAD_LETTERS
 from services.domain.dead_letters import retry_mark
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.tables import (
     DEAD_LETTER_COUNT_TABLE,

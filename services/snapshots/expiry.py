@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, TagRow
+from services.domain.refusals import CommandError
 from services.domain.retention import (
     ExistingSnapshot,
     ExpiryDecision,
@@ -14,7 +16,6 @@ from services.domain.retention import (
     decide_expiry,
 )
 from services.runtime.loop.service import Work
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle
 from services.snapshots.rows import SnapshotRows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     ConsumerRow,
     CreateTag,
@@ -13,10 +14,10 @@ from schemas.records import (
     TagRow,
 )
 from services.domain.names import check_label
+from services.domain.refusals import CommandError
 from services.domain.retention import LATEST_TIME_MS, NEVER_MS, is_over
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.tables import BEYOND, CONSUMER_TABLE, FIRST, TAG_TABLE, ReadableTables, label_key

@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from schemas.answers import DeadLetterBytes, DeadLetterCount, RetentionPreview, SnapshotConsumer, SnapshotTag
 from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, SnapshotInfo
+from services.domain.refusals import CommandError
 from services.log.clock import Clock, SystemClock
 from services.runtime.http.reads import Question, Stores, closing_reader, read_route
 from services.snapshots import dead_letter_queries, queries, retention_queries
 from services.snapshots.dead_letter_queries import Wanted
-from services.snapshots.errors import CommandError
 from services.snapshots.rows import is_active
 from services.snapshots.tables import ReadableTables
 

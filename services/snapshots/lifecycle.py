@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     DropSnapshot,
     MetadataProgress,
@@ -25,12 +26,13 @@ from schemas.records import (
     TakeSnapshot,
 )
 from services.domain.errors import InvariantError
+from services.domain.refusals import CommandError
 from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
 from services.domain.snapshot_chain import ChainCorruptedError as ChainLinksError
 from services.runtime.loop.service import Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
+from services.snapshots.errors import ChainCorruptedError
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.rows import SnapshotRows, in_order_of_takes, is_complete
 from services.snapshots.sizes import Sizes

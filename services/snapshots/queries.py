@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from schemas.error_codes import ErrorCode
 from schemas.records import GoneSnapshotRow, SnapshotInfo
+from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
 from services.snapshots.chain_check import ChainCheck
-from services.snapshots.errors import CommandError, ErrorCode, SnapshotExpiredError
 from services.snapshots.lifecycle import corruption_of
 from services.snapshots.rows import SnapshotRows, in_order_of_takes, is_active, is_complete
 from services.snapshots.tables import (
@@ -63,7 +64,7 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
         return row
     gone = tables.table(GONE_TABLE).get(snapshot_key(volume, bucket, name))
     if gone is not None:
-        raise SnapshotExpiredError(name, _next_after(tables, volume, bucket, gone))
+        raise SnapshotExpiredError(f"snapshot {name}", _next_after(tables, volume, bucket, gone))
     raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
 
 

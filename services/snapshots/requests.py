@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID, uuid5
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     CreateSnapshot,
     DeleteSnapshot,
@@ -16,11 +17,12 @@ from schemas.records import (
     SnapshotStatus,
 )
 from services.domain.names import check_snapshot_name
+from services.domain.refusals import CommandError
 from services.domain.retention import LATEST_TIME_MS
 from services.runtime.loop.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError
+from services.snapshots.errors import TaggedSnapshotError
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle, PendingAction, take_of
 from services.snapshots.metrics import SnapshotsMetrics

@@ -18,6 +18,7 @@ from enum import StrEnum
 
 import structlog
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     ExecutionMode,
     ExpireSnapshots,
@@ -34,11 +35,11 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.domain.names import InvalidNameError, check_bucket_name, check_volume_name
+from services.domain.refusals import CommandError
 from services.domain.retention import NEVER_MS, due_tags, surplus_tags
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.answers import Answers
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.expiry import Expiry, checked, existing
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle

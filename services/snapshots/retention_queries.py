@@ -10,9 +10,10 @@ from schemas.answers import (
     SnapshotHold,
     SnapshotTag,
 )
+from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, RetentionRow, SnapshotInfo, TagRow
+from services.domain.refusals import CommandError
 from services.domain.retention import Hold
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.expiry import checked, decide
 from services.snapshots.queries import freed_by_deleting, list_snapshots
 from services.snapshots.tables import (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID, uuid5
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     RollBackBucket,
     RollbackOutcome,
@@ -19,10 +20,11 @@ from schemas.records import (
     SnapshotInfo,
     SnapshotReply,
 )
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import CommandError, ErrorCode, TaggedSnapshotError
+from services.snapshots.errors import TaggedSnapshotError
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle, PendingAction
 from services.snapshots.metrics import SnapshotsMetrics

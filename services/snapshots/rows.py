@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from schemas.error_codes import ErrorCode
 from schemas.records import SnapshotInfo, SnapshotStatus
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.tables import BEYOND, FIRST, SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
 
 

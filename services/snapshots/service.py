@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     Barrier,
     CollectorChanged,
@@ -44,6 +45,7 @@ from services.domain.collector import may_claim
 from services.domain.dead_letters import shortened
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.access import Access
@@ -51,7 +53,7 @@ from services.snapshots.answers import Answers
 from services.snapshots.chain_check import ChainCheck
 from services.snapshots.commands import send_to_metadata
 from services.snapshots.dead_letters import DeadLetters
-from services.snapshots.errors import ChainCorruptedError, CommandError, ErrorCode
+from services.snapshots.errors import ChainCorruptedError
 from services.snapshots.gone import GoneSnapshots
 from services.snapshots.holds import Holds
 from services.snapshots.lifecycle import Lifecycle

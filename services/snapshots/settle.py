@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from schemas.error_codes import ErrorCode
 from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.answers import Answers
 from services.snapshots.commands import send_to_metadata
-from services.snapshots.errors import CommandError, ErrorCode
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.tables import (
     BEYOND,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.records import ExpiryRow, SnapshotInfo, SnapshotReply
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots.answers import Answers
-from services.snapshots.errors import CommandError
 from services.snapshots.rows import SnapshotRows
 from services.snapshots.tables import BEYOND, EXPIRY_TABLE, FIRST, ReadableTables, expiry_key
 

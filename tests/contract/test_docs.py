@@ -14,11 +14,10 @@ import pytest
 import typer
 
 from schemas.codec import released_schemas, schema_fingerprint
+from schemas.error_codes import ErrorCode
 from schemas.topics import TOPICS
 from services.cli.main import app
-from services.metadata.errors import ErrorCode as MetadataCode
 from services.runtime.process.settings import PREFIX, ServiceSettings
-from services.snapshots.errors import ErrorCode as SnapshotsCode
 from tests.metric_catalogue import ROOT, all_metrics
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -172,8 +171,7 @@ def _check_command(words: list[str]) -> None:
 def test_clients_know_every_code() -> None:
     rows = _table(_text("docs/clients.md"), "| code | when |")
     documented = [code for codes, _ in rows for code in re.findall(r"`(\w+)`", codes)]
-    known = {str(code) for code in (*MetadataCode, *SnapshotsCode)}
-    assert set(documented) == known
+    assert set(documented) == {str(code) for code in ErrorCode}
 
 
 def test_the_fingerprint_that_clients_are_told_is_right() -> None:

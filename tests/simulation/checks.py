@@ -12,11 +12,11 @@ from typing import Any
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.directory_deletion.tables import TREE_TABLE
 from services.directory_deletion.tree_state import TreeState
+from services.domain.refusals import CommandError
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
 from services.metadata import queries
 from services.metadata.changed_rows import unneeded_changes
 from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.metadata.errors import CommandError
 from services.metadata.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,

@@ -55,7 +55,7 @@ ALLOWED = {
     "services.log": (*BASE, "services.log"),
     "services.storage": (*BASE, "services.storage"),
     "streaming": (*BASE, "streaming"),
-    "services.domain": ("schemas.records", "services.domain"),
+    "services.domain": ("schemas.error_codes", "schemas.records", "services.domain"),
     "schemas": ("schemas",),
 }
 """By the beginning of a module's name, the first that fits, what it may import of the project. Only the plane, which

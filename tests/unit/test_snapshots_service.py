@@ -25,9 +25,9 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SPACE, Topic
 from services.domain.errors import InvalidMessageError
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots import queries
-from services.snapshots.errors import CommandError
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.tables import BEYOND, CLIENT_TABLE, FIRST, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache

@@ -41,6 +41,7 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMAN
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
+from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry
 from services.log.signing import Signer, signed_command
 from services.metadata import queries as metadata_queries
@@ -48,7 +49,6 @@ from services.metadata.collector_queries import collector_status
 from services.metadata.deleted_queries import list_deleted
 from services.metadata.diff_api import DiffJobsOfShards
 from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
-from services.metadata.errors import CommandError
 from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory.plane import InMemoryPlane
@@ -56,7 +56,6 @@ from services.plane.in_memory.space_reads import InMemorySpaceReads
 from services.snapshots import dead_letter_queries, retention_queries
 from services.snapshots import queries as snapshot_queries
 from services.snapshots.dead_letter_queries import Wanted
-from services.snapshots.errors import CommandError as SnapshotCommandError
 from services.storage.tables import TablesReader
 
 T = TypeVar("T")
@@ -157,7 +156,7 @@ def _rows(limit: int | None) -> int:
     return sys.maxsize if limit is None else limit
 
 
-def _refuse(error: CommandError | SnapshotCommandError) -> PlaneError:
+def _refuse(error: CommandError) -> PlaneError:
     return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
 
 
@@ -294,14 +293,14 @@ class InMemorySnapshotReads:
         """One snapshot."""
         try:
             return snapshot_queries.snapshot_info(self._tables, volume, bucket, name)
-        except SnapshotCommandError as error:
+        except CommandError as error:
             raise _refuse(error) from error
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
         """The policy of a bucket and where its runs are."""
         try:
             return retention_queries.retention_of(self._tables, volume, bucket)
-        except SnapshotCommandError as error:
+        except CommandError as error:
             raise _refuse(error) from error
 
     def retention_preview(
@@ -311,7 +310,7 @@ class InMemorySnapshotReads:
         moment_ms = self._clock.now_ms() if now_ms is None else now_ms
         try:
             return retention_queries.preview(self._tables, volume, bucket, moment_ms, policy)
-        except SnapshotCommandError as error:
+        except CommandError as error:
             raise _refuse(error) from error
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
@@ -347,7 +346,7 @@ class InMemorySnapshotReads:
         """One dead letter with its message."""
         try:
             return dead_letter_queries.letter_bytes(self._tables, number)
-        except SnapshotCommandError as error:
+        except CommandError as error:
             raise _refuse(error) from error
 
 

@@ -17,8 +17,8 @@ from schemas.space_answers import (
     WhatIf,
 )
 from services.client.errors import PlaneError
+from services.domain.refusals import CommandError
 from services.metadata import block_search, explanations, queries, space_queries
-from services.metadata.errors import CommandError
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.http.reads import ReadError
 from services.storage.tables import TablesReader

@@ -1,15 +1,12 @@
-"""Refusals of a client's command, with Ozone's codes."""
+"""Codes of refusals, as they travel in replies and HTTP answers: Ozone's where Ozone has one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-
-from services.domain.errors import DeepcleanError
 
 
 class ErrorCode(StrEnum):
-    """Why a command is refused."""
+    """Why metadata or snapshots refuses a command or a read."""
 
     VOLUME_NOT_FOUND = "VOLUME_NOT_FOUND"
     VOLUME_ALREADY_EXISTS = "VOLUME_ALREADY_EXISTS"
@@ -17,6 +14,7 @@ class ErrorCode(StrEnum):
     BUCKET_NOT_FOUND = "BUCKET_NOT_FOUND"
     BUCKET_ALREADY_EXISTS = "BUCKET_ALREADY_EXISTS"
     BUCKET_BUSY = "BUCKET_BUSY"
+    """The bucket is being rolled back, or a snapshot of it is half made."""
     BUCKET_NOT_EMPTY = "BUCKET_NOT_EMPTY"
     CONTAINS_SNAPSHOT = "CONTAINS_SNAPSHOT"
     KEY_NOT_FOUND = "KEY_NOT_FOUND"
@@ -45,33 +43,21 @@ class ErrorCode(StrEnum):
     SEARCH_GOES_ON = "SEARCH_GOES_ON"
     """So far nobody owns the orphaned blocks: the same command, sent again, goes on."""
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
-    """No snapshot has this id, or one had it that was dropped two days ago or more; only reads say so."""
+    """There is no snapshot of this name or id, or it was dropped two days ago or more."""
     SNAPSHOT_EXPIRED = "SNAPSHOT_EXPIRED"
-    """The snapshot was there and was dropped; only reads say so."""
-
-
-class CommandError(DeepcleanError):
-    """A command that is refused: nothing changes, and the client is told why."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class NotDone:
-    """A command that has not done what it asks for, and changes something all the same: how far it is."""
-
-    code: ErrorCode
-    message: str
-
-
-class SnapshotExpiredError(CommandError):
-    """A snapshot was dropped; ``next_snapshot`` is the id of the one at which its reader can go on, if any."""
-
-    def __init__(self, snapshot_id: str, next_snapshot: str) -> None:
-        advice = f"reopen at {next_snapshot}, the next one" if next_snapshot else "no later one is there"
-        super().__init__(
-            ErrorCode.SNAPSHOT_EXPIRED, f"the snapshot with the id {snapshot_id} has expired or was deleted: {advice}"
-        )
-        self.next_snapshot = next_snapshot
+    """The snapshot existed and has expired or was deleted; only reads say so."""
+    INVALID_SNAPSHOT_ERROR = "INVALID_SNAPSHOT_ERROR"
+    TOO_MANY_SNAPSHOTS = "TOO_MANY_SNAPSHOTS"
+    FEATURE_NOT_ENABLED = "FEATURE_NOT_ENABLED"
+    TAGGED_SNAPSHOT = "TAGGED_SNAPSHOT"
+    """A tag holds the snapshot."""
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    """The shard has as many tags, consumers or policies as it may have."""
+    RETENTION_NOT_FOUND = "RETENTION_NOT_FOUND"
+    """The bucket has no retention policy."""
+    DEAD_LETTER_NOT_FOUND = "DEAD_LETTER_NOT_FOUND"
+    """The shard has no dead letter of this number."""
+    DEAD_LETTER_RESOLVED = "DEAD_LETTER_RESOLVED"
+    """Somebody has dealt with it before."""
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    """The chain of this shard is corrupted: what Ozone answers then, too."""
