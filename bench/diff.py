@@ -15,7 +15,7 @@ from bench.loaded_shard import LoadedShard
 from schemas.records import BucketLayout, DeleteKey, PutKey, RenameKey
 from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry
-from services.metadata.differences import compare_all, compare_changes, opened_states
+from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
 from services.plane.machine.errors import StackError
 
 NAME = "diff"

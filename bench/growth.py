@@ -41,9 +41,9 @@ from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS
 from services.client.plane import NamespaceCommand
 from services.domain.row_columns import by_columns, names_of_groups
 from services.domain.space_matrix import NOBODY, holders
-from services.metadata.explanations import explain_path
-from services.metadata.queries import get_bucket, live_snapshots, shard_state
-from services.metadata.tables import DELETED_TABLE
+from services.metadata.reads.explanations import explain_path
+from services.metadata.reads.queries import get_bucket, live_snapshots, shard_state
+from services.metadata.state.tables import DELETED_TABLE
 from services.plane.machine.errors import StackError
 from services.storage.tables import TablesReader
 

@@ -25,7 +25,7 @@ from services.client.plane import NamespaceCommand
 from services.log.clock import VirtualClock
 from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
 from services.storage.rocks_options import RocksOptions

@@ -20,7 +20,7 @@ from services.domain.chain_view import ChainView
 from services.domain.reclaimability import Verdict
 from services.domain.row_columns import DeletedEntry, deleted_entries
 from services.domain.table_keys import flat_key
-from services.metadata.tables import KEY_TABLE
+from services.metadata.state.tables import KEY_TABLE
 from services.plane.machine.errors import StackError
 from services.storage.tables import TablesReader
 

@@ -15,7 +15,7 @@ from schemas.codec import codec
 from schemas.records import ChainTake, DeletedEntries, DeletedKind, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.row_columns import DeletedEntry, entries_by_columns
-from services.metadata.sent_entries import MAX_ROWS_PER_MESSAGE
+from services.metadata.state.sent_entries import MAX_ROWS_PER_MESSAGE
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.stack.stack import TOPIC_SETTINGS

@@ -25,10 +25,10 @@ from services.client.plane import NamespaceCommand
 from services.domain.snapshot_diff import DiffEntry
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata.differences import compare_all, opened_states
-from services.metadata.queries import get_bucket
+from services.metadata.diffs.differences import compare_all, opened_states
+from services.metadata.reads.queries import get_bucket
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader

@@ -43,7 +43,7 @@ from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.reads import all_records
 from services.metadata.service import MetadataService
-from services.metadata.tables import ACCOUNT_TABLE
+from services.metadata.state.tables import ACCOUNT_TABLE
 from services.plane.broker.topics import create_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
 from services.plane.stack.stack import TOPIC_SETTINGS

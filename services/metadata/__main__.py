@@ -8,16 +8,16 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from services.log.port import Log
-from services.metadata import audit_api
 from services.metadata.after_write import remove_unneeded
-from services.metadata.checkpoints import remove_unused_checkpoints
-from services.metadata.diff_api import DiffJobsOfShards, diff_routes
-from services.metadata.http_api import routes
+from services.metadata.checkpoints.take_drop import remove_unused_checkpoints
+from services.metadata.diffs.api import DiffJobsOfShards, diff_routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
+from services.metadata.reads.http_api import routes
+from services.metadata.recovery import audit_api
+from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
-from services.metadata.start_check import StartCheckedLog
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.http.reads import Stores
 from services.runtime.loop.service import Service
 from services.runtime.process.hosted_shard import ServiceParts, Start

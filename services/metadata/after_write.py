@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.metadata.changed_rows import trim
 from services.metadata.service import MetadataService
+from services.metadata.state.changed_rows import trim
 from services.runtime.loop.service import Service
 from services.storage.store import Store
 

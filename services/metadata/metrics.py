@@ -19,9 +19,9 @@ from schemas.answers import DiffJob, DiffStatus, ShardBacklog
 from schemas.records import BreakerCause, CollectorState
 from services.domain.errors import DeepcleanError
 from services.domain.purge_hours import purge_hours
-from services.metadata.queries import shard_backlog
-from services.metadata.reclaim_clocks import Freed
+from services.metadata.reads.queries import shard_backlog
 from services.metadata.settings import MetadataSettings
+from services.metadata.state.reclaim_clocks import Freed
 from services.runtime.http.reads import Stores, closing_reader
 
 FRESH_SECONDS = 15.0

@@ -25,41 +25,23 @@ from services.domain.durations import HOUR_MS
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
-from services.metadata import (
-    access,
-    breaker,
-    buckets,
-    checkpoints,
-    claims,
-    collector_commands,
-    expansion,
-    keys,
-    lost_tail,
-    orphans,
-    rollback,
-    sweeps,
-    tree,
-    undelete,
-)
-from services.metadata.batch_sums import PresentTxn
-from services.metadata.changed_rows import Range, note_changes, unneeded_changes, unneeded_of
-from services.metadata.client_numbers import ClientNumbers
-from services.metadata.collectors import Collectors
-from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.figures import BucketFigures
-from services.metadata.orphan_search import OrphanSearch
-from services.metadata.reclaim_clocks import FreedVersions
-from services.metadata.sent_entries import SentEntries
-from services.metadata.snapshot_lists import SnapshotLists
-from services.metadata.space import SpaceChanges
-from services.metadata.tables import (
-    SECRET_TABLE,
-    TABLES,
-    TRANSACTION_INFO_KEY,
-    TRANSACTION_INFO_TABLE,
-)
-from services.metadata.transaction import ShardCounters, Transaction
-from services.metadata.written_blocks import WrittenBlocks
+from services.metadata.checkpoints import lost_tail, rollback, take_drop
+from services.metadata.collecting import breaker, claims, collector_commands, expansion, orphans, sweeps, undelete
+from services.metadata.namespace import access, buckets, keys, tree
+from services.metadata.state.batch_sums import PresentTxn
+from services.metadata.state.changed_rows import Range, note_changes, unneeded_changes, unneeded_of
+from services.metadata.state.client_numbers import ClientNumbers
+from services.metadata.state.collectors import Collectors
+from services.metadata.state.directory_paths import DirectoryPaths
+from services.metadata.state.figures import BucketFigures
+from services.metadata.state.orphan_search import OrphanSearch
+from services.metadata.state.reclaim_clocks import FreedVersions
+from services.metadata.state.sent_entries import SentEntries
+from services.metadata.state.snapshot_lists import SnapshotLists
+from services.metadata.state.space import SpaceChanges
+from services.metadata.state.tables import SECRET_TABLE, TABLES, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.state.transaction import ShardCounters, Transaction
+from services.metadata.state.written_blocks import WrittenBlocks
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import Signers
 from services.storage.tables import TablesReader
@@ -86,8 +68,8 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered as a client's are, and yet come from one sender alone."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
-    records.TakeSnapshot: ("snapshots", checkpoints.take_snapshot),
-    records.DropSnapshot: ("snapshots", checkpoints.drop_snapshot),
+    records.TakeSnapshot: ("snapshots", take_drop.take_snapshot),
+    records.DropSnapshot: ("snapshots", take_drop.drop_snapshot),
     records.RollbackPage: ("snapshots", rollback.rollback_page),
     records.ClaimRows: ("key_deletion", claims.claim_rows),
     records.FinishRows: ("key_deletion", claims.finish_rows),
@@ -363,7 +345,7 @@ class MetadataService:
             lost_tail.accept(transaction, body)
             self._tell_collectors(transaction.work)
         else:
-            checkpoints.publish_full_chain(transaction)
+            take_drop.publish_full_chain(transaction)
 
     def _count_once(self, command: MetadataCommand, transaction: Transaction) -> None:
         """A person's signed command is carried out once, whoever sends it again."""

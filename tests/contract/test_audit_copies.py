@@ -17,7 +17,7 @@ from schemas.records import BucketLayout, CountRow, DropSnapshot, MetadataComman
 from schemas.topics import METADATA_COMMANDS
 from services.client.errors import PlaneError, UnreachableError
 from services.client.wire.http_reads import HttpShard, http_client
-from services.metadata import audit_api
+from services.metadata.recovery import audit_api
 from services.runtime.copies.audit_copies import MAX_AUDITS, MAX_COPIES
 from services.runtime.copies.kept_copies import DAY_SECONDS, KeptCopies
 from services.storage.memory import MemoryStore

@@ -37,8 +37,8 @@ from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, Htt
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.domain.table_keys import local_id
-from services.metadata import diff_api
-from services.metadata import http_api as metadata_api
+from services.metadata.diffs import api as diff_api
+from services.metadata.reads import http_api as metadata_api
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.domain.reclaim_clock import Held
-from services.metadata import collector_commands
+from services.metadata.collecting import collector_commands
 from services.metadata.metrics import MetadataMetrics
 from services.metadata.settings import MetadataSettings
 from tests.contract import test_monitoring as monitoring

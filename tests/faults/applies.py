@@ -11,11 +11,12 @@ import pytest
 from schemas.records import DeletedDirectoryRow
 from services.domain.space_matrix import EMPTY, merged_after_drop
 from services.domain.table_keys import bucket_id_prefix, holders_of_cell
-from services.metadata import expansion, orphan_search, space, sweeps
-from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.orphan_search import OrphanSearch
-from services.metadata.space import SpaceChanges, cell_of
-from services.metadata.tables import SPACE_TABLE
+from services.metadata.collecting import expansion, sweeps
+from services.metadata.state import orphan_search, space
+from services.metadata.state.directory_paths import DirectoryPaths
+from services.metadata.state.orphan_search import OrphanSearch
+from services.metadata.state.space import SpaceChanges, cell_of
+from services.metadata.state.tables import SPACE_TABLE
 from services.runtime.loop.runner import Runner
 from services.runtime.loop.service import Work
 from services.storage import linked_files
@@ -137,7 +138,7 @@ def a_search_reads_the_whole_shard(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(orphan_search, "MAX_ROWS_READ", _UNBOUNDED)
         return looked_on(work, page)
 
-    patch.setattr("services.metadata.orphans.looked_on", unbounded)
+    patch.setattr("services.metadata.collecting.orphans.looked_on", unbounded)
 
 
 def a_search_misses_what_moves_behind_it(patch: pytest.MonkeyPatch) -> None:

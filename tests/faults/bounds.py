@@ -11,7 +11,8 @@ from schemas.records import FullChain, SpaceUpdate
 from services.client.tasks import space_pages
 from services.domain import chain_view
 from services.domain.full_chain import FullChainParts
-from services.metadata import checkpoints, spent_ids
+from services.metadata.checkpoints import take_drop
+from services.metadata.state import spent_ids
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work
 from services.runtime.parts.stored_chain import StoredChain
@@ -23,7 +24,7 @@ from tests.faults.fault import Fault
 
 def the_whole_chain_is_one_message(patch: pytest.MonkeyPatch) -> None:
     """A full chain was one message however long it was, and from some 190,000 snapshots on no broker took it."""
-    patch.setattr(checkpoints, "in_parts", lambda buckets: [FullChain(tuple(buckets))])
+    patch.setattr(take_drop, "in_parts", lambda buckets: [FullChain(tuple(buckets))])
 
 
 def a_part_counts_as_the_whole(patch: pytest.MonkeyPatch) -> None:

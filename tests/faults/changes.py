@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from services.domain.table_keys import bucket_id_prefix, changed_key
-from services.metadata import changed_rows, service
-from services.metadata.changed_rows import Range
+from services.metadata import service
+from services.metadata.state import changed_rows
+from services.metadata.state.changed_rows import Range
 from services.storage.store import prefix_end
 from tests.faults.fault import Fault
 

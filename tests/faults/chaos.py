@@ -11,9 +11,10 @@ from schemas.records import BucketRow
 from services.domain import retention
 from services.domain.coming_back import Return
 from services.domain.table_keys import bucket_id_key
-from services.metadata import claims, collector_commands, keys, undelete
-from services.metadata.tables import BUCKET_ID_TABLE
-from services.metadata.transaction import Transaction
+from services.metadata.collecting import claims, collector_commands, undelete
+from services.metadata.namespace import keys
+from services.metadata.state.tables import BUCKET_ID_TABLE
+from services.metadata.state.transaction import Transaction
 from services.snapshots import expiry
 from tests.faults.fault import Fault
 

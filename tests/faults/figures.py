@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from services.domain.errors import InvariantError
-from services.metadata import breaker
-from services.metadata.space import SpaceChanges
-from services.metadata.transaction import Transaction
+from services.metadata.collecting import breaker
+from services.metadata.state.space import SpaceChanges
+from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
 from tests.faults.fault import Fault
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from schemas.answers import ListedEntry
-from services.metadata import queries
-from services.metadata.client_numbers import ClientNumbers
+from services.metadata.reads import queries
+from services.metadata.state.client_numbers import ClientNumbers
 from services.storage.memory import MemoryStore
 from tests.faults.fault import Fault
 

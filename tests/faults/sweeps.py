@@ -11,7 +11,7 @@ from services.key_deletion import sweeps
 from services.key_deletion.stores import Stores
 from services.key_deletion.sweep_pages import judged_page
 from services.key_deletion.sweeps import EVERY_BUCKET, Sweeps
-from services.metadata import sent_entries
+from services.metadata.state import sent_entries
 from services.runtime.loop.service import Work
 from tests.faults.fault import Fault
 from tests.simulation import sweeps_mutants

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
 from services.client.plane import NamespaceCommand
-from services.metadata import diff_api
-from services.metadata import http_api as metadata_api
+from services.metadata.diffs import api as diff_api
+from services.metadata.reads import http_api as metadata_api
 from services.metadata.settings import MetadataSettings
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches

@@ -16,7 +16,7 @@ from schemas.answers import DiffStatus, DiffWay
 from schemas.records import BucketLayout, PutKey
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import VirtualClock
-from services.metadata.diff_jobs import DiffJobs
+from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.settings import MetadataSettings
 from services.plane.machine.home import jars_directory
 from streaming.diff import compare

@@ -21,7 +21,7 @@ from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import LogRecord
 from services.metadata.service import MetadataService
-from services.metadata.tables import DELETED_TABLE, FILE_TABLE
+from services.metadata.state.tables import DELETED_TABLE, FILE_TABLE
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.stack.stack import TOPIC_SETTINGS

@@ -27,7 +27,7 @@ from services.directory_deletion.__main__ import build as build_directory_deleti
 from services.key_deletion.__main__ import build as build_key_deletion
 from services.log.kafka import KafkaLog
 from services.metadata.__main__ import build as build_metadata
-from services.metadata.digest import ShardDigest, digest_shard
+from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics

@@ -11,7 +11,7 @@ from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import PlaneError
 from services.client.plane import SnapshotRequest
-from services.metadata.queries import list_buckets
+from services.metadata.reads.queries import list_buckets
 from services.plane.in_memory.client import InMemoryClient
 from tests.linearizability.calls import Chooser, Look, Place, Step, Steps, steps_of
 from tests.linearizability.explained import check_history

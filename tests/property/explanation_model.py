@@ -23,9 +23,9 @@ from services.domain.table_keys import (
     object_txn,
     tree_key,
 )
-from services.metadata.queries import live_snapshots, shard_state
-from services.metadata.space import unexpanded_count
-from services.metadata.tables import (
+from services.metadata.reads.queries import live_snapshots, shard_state
+from services.metadata.state.space import unexpanded_count
+from services.metadata.state.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,

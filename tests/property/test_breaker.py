@@ -34,9 +34,9 @@ from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import cell_key
-from services.metadata.collector_queries import collector_status
-from services.metadata.digest import digest_shard
-from services.metadata.tables import SPACE_TABLE
+from services.metadata.reads.collector_queries import collector_status
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.state.tables import SPACE_TABLE
 from services.storage.tables import TablesReader
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import Shard

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import BucketLayout
-from services.metadata import changed_rows
 from services.metadata.after_write import remove_unneeded
-from services.metadata.changed_rows import unneeded_changes
-from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.metadata.digest import digest_shard
+from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
+from services.metadata.recovery.digest import digest_shard
 from services.metadata.service import MetadataService
+from services.metadata.state import changed_rows
+from services.metadata.state.changed_rows import unneeded_changes
 from services.runtime.loop.runner import Runner
 from tests.property.test_explanations import _every_path, _ExplainedBucket
 from tests.shard_copies import rebuilt_digest

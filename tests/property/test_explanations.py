@@ -20,8 +20,8 @@ from schemas.records import (
 )
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import deleted_name_key, deleted_object_key
-from services.metadata import explanations
-from services.metadata.tables import (
+from services.metadata.reads import explanations
+from services.metadata.state.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_NAME_TABLE,
     DELETED_TABLE,

@@ -26,10 +26,10 @@ from services.client.plane import NamespaceCommand
 from services.domain.names import is_snapshot_id
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata import diff_api
-from services.metadata import http_api as metadata_api
+from services.metadata.diffs import api as diff_api
+from services.metadata.reads import http_api as metadata_api
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED, TABLES
+from services.metadata.state.tables import CHECKPOINTED, TABLES
 from services.mock_scm import http_api as scm_api
 from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient

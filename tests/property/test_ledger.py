@@ -22,10 +22,10 @@ from schemas.records import (
     RowNames,
 )
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS
-from services.metadata import claims
-from services.metadata.breaker import Gate
-from services.metadata.space import SpaceChanges
-from services.metadata.tables import (
+from services.metadata.collecting import claims
+from services.metadata.collecting.breaker import Gate
+from services.metadata.state.space import SpaceChanges
+from services.metadata.state.tables import (
     DELETED_TABLE,
     FILE_TABLE,
     KEY_TABLE,

@@ -27,12 +27,12 @@ from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_COMMANDS, SNAPSH
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PositionError
 from services.log.memory import MemoryLog
-from services.metadata.digest import digest_shard
-from services.metadata.rebuild import Rebuild
-from services.metadata.sent_numbers import highest_of, sent_numbers
+from services.metadata.checkpoints.unfinished import first_offset_of_txn
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.recovery.rebuild import Rebuild
+from services.metadata.recovery.sent_numbers import highest_of, sent_numbers
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.metadata.unfinished import first_offset_of_txn
+from services.metadata.state.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.lost_tail import LEAP

@@ -23,10 +23,10 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.row_columns import by_columns
 from services.domain.table_keys import identity_of_garbage_key, local_id
 from services.log.memory import MemoryLog
-from services.metadata import orphan_search
-from services.metadata.digest import digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, ORPHAN_SEARCH_TABLE
+from services.metadata.state import orphan_search
+from services.metadata.state.tables import CHECKPOINTED, DELETED_TABLE, ORPHAN_SEARCH_TABLE
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

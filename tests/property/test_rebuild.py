@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.topics import METADATA_COMMANDS
-from services.metadata.digest import digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.settings import SnapshotsSettings

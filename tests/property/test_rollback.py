@@ -50,9 +50,9 @@ from services.domain.space_matrix import holders
 from services.domain.table_keys import identity_of_garbage_key, object_txn
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata import queries
+from services.metadata.reads import queries
 from services.metadata.service import MetadataService
-from services.metadata.tables import (
+from services.metadata.state.tables import (
     CHECKPOINTED,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,

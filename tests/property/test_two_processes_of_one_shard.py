@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metadata.start_check import LostCommandsError
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.recovery.start_check import LostCommandsError
+from services.metadata.state.tables import CHECKPOINTED
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import Address, InMemoryPlane, Process
 from services.runtime.loop.changelog import LostChangesError

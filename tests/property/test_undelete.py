@@ -14,9 +14,9 @@ from schemas.records import BucketLayout, DeletedKind, MetadataReply, RollbackPa
 from schemas.topics import DEAD_LETTERS
 from services.domain.coming_back import Return, return_of
 from services.domain.table_keys import object_txn
-from services.metadata import queries
-from services.metadata.deleted_queries import list_deleted
-from services.metadata.tables import (
+from services.metadata.reads import queries
+from services.metadata.reads.deleted_queries import list_deleted
+from services.metadata.state.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,

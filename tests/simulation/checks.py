@@ -14,10 +14,10 @@ from services.directory_deletion.tables import TREE_TABLE
 from services.directory_deletion.tree_state import TreeState
 from services.domain.refusals import CommandError
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
-from services.metadata import queries
-from services.metadata.changed_rows import unneeded_changes
-from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.metadata.tables import (
+from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
+from services.metadata.reads import queries
+from services.metadata.state.changed_rows import unneeded_changes
+from services.metadata.state.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,
     CHANGED_TABLE,

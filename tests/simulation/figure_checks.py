@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.records import BreakerCause
-from services.metadata.collectors import read_collectors
+from services.metadata.state.collectors import read_collectors
 from services.storage.tables import TablesReader
 from tests.simulation.errors import DefectError
 

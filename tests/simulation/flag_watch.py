@@ -20,8 +20,8 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, Topic
 from services.domain.table_keys import identity_of_garbage_key
-from services.metadata.space import unexpanded_count
-from services.metadata.tables import DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
+from services.metadata.state.space import unexpanded_count
+from services.metadata.state.tables import DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.errors import FlagError
 from tests.simulation.model import ShardModel, TakenView

@@ -11,12 +11,13 @@ from schemas import records
 from services.domain import chain_view
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.row_columns import Row
-from services.metadata import claims, garbage, keys, tree
-from services.metadata.figures import BucketFigures
-from services.metadata.garbage import bury_key, death_now
-from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
-from services.metadata.tables import FILE_TABLE, KEY_TABLE
-from services.metadata.transaction import Transaction
+from services.metadata.collecting import claims
+from services.metadata.namespace import garbage, keys, tree
+from services.metadata.namespace.garbage import bury_key, death_now
+from services.metadata.state.figures import BucketFigures
+from services.metadata.state.snapshot_lists import SnapshotList, SnapshotLists
+from services.metadata.state.tables import FILE_TABLE, KEY_TABLE
+from services.metadata.state.transaction import Transaction
 from services.runtime.loop import runner
 from services.runtime.loop.service import Work
 from tests.simulation import silent_scripts as scripts

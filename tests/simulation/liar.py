@@ -14,8 +14,8 @@ from schemas.records import DeletedKind, JudgedDirectory, MetadataCommand, Purge
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, PURGE_DIRECTORIES, PURGE_KEYS, Topic
 from services.domain.row_columns import NO_ROWS, DeletedEntry, by_columns, entries_by_columns
 from services.domain.table_keys import object_txn
-from services.metadata.queries import shard_state
-from services.metadata.tables import (
+from services.metadata.reads.queries import shard_state
+from services.metadata.state.tables import (
     BUCKET_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,

@@ -21,13 +21,15 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.stores import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import changed_rows, checkpoints, claims, expansion, rollback, undelete
 from services.metadata import service as metadata_service
-from services.metadata.changed_rows import note_changes
-from services.metadata.garbage import Death
-from services.metadata.sent_entries import SentEntries
-from services.metadata.snapshot_lists import SnapshotList, SnapshotLists
-from services.metadata.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
+from services.metadata.checkpoints import rollback, take_drop
+from services.metadata.collecting import claims, expansion, undelete
+from services.metadata.namespace.garbage import Death
+from services.metadata.state import changed_rows
+from services.metadata.state.changed_rows import note_changes
+from services.metadata.state.sent_entries import SentEntries
+from services.metadata.state.snapshot_lists import SnapshotList, SnapshotLists
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, RECLAIM_TABLE
 from services.plane.in_memory.judge import PureJudge
 from services.runtime.loop import changelog, changelog_units, runner
 from services.runtime.loop.changelog import Changelog
@@ -275,7 +277,7 @@ def late_expansion_dies_late(patch: Patch) -> None:
 
 def count_at_sending(patch: Patch) -> None:
     """A sweep sends how many snapshots there are now instead of how many there were at the death."""
-    from services.metadata import sweeps
+    from services.metadata.collecting import sweeps
 
     original = sweeps.sweep_page
 
@@ -324,7 +326,7 @@ def birth_from_the_object(patch: Patch) -> None:
 
 def take_twice(patch: Patch) -> None:
     """A take that comes twice makes two entries in the bucket's list."""
-    original = checkpoints.take_snapshot
+    original = take_drop.take_snapshot
 
     def take(transaction: Any, command: records.TakeSnapshot) -> Any:
         with pytest.MonkeyPatch.context() as inner:

@@ -14,8 +14,8 @@ from services.directory_deletion.trees import Trees
 from services.domain.breaker import Amount
 from services.domain.row_columns import names_between
 from services.key_deletion.purges import WaitingPurges
-from services.metadata import breaker, claims, expansion
-from services.metadata.breaker import Gate
+from services.metadata.collecting import breaker, claims, expansion
+from services.metadata.collecting.breaker import Gate
 
 Fault = Callable[[pytest.MonkeyPatch], None]
 _EVERYTHING = Amount(1 << 62, 1 << 62)

@@ -11,9 +11,9 @@ from schemas.records import CollectorChanged
 from services.directory_deletion.trees import Trees
 from services.domain.table_keys import bucket_id_key
 from services.key_deletion.stores import Stores
-from services.metadata import breaker, claims
-from services.metadata.collectors import Collectors
-from services.metadata.tables import PURGE_HOUR_TABLE
+from services.metadata.collecting import breaker, claims
+from services.metadata.state.collectors import Collectors
+from services.metadata.state.tables import PURGE_HOUR_TABLE
 from services.runtime.parts.collector_follower import CollectorFollower
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix

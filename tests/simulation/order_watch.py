@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemas import records
 from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS, SNAPSHOT_CHAIN
 from services.domain.table_keys import snapshot_list_key
-from services.metadata.tables import (
+from services.metadata.state.tables import (
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     TRANSACTION_INFO_KEY,

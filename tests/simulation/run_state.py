@@ -11,8 +11,8 @@ from schemas.codec import DecodeError, codec
 from schemas.records import SnapshotReply
 from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.domain.errors import InvariantError
-from services.metadata.rollback import is_finished
-from services.metadata.tables import ROLLBACK_TABLE
+from services.metadata.checkpoints.rollback import is_finished
+from services.metadata.state.tables import ROLLBACK_TABLE
 from services.snapshots import queries
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor

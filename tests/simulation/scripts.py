@@ -13,7 +13,7 @@ from schemas import records
 from schemas.records import BucketLayout
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.key_deletion.settings import KeyDeletionSettings
-from services.metadata.tables import RECLAIM_TABLE
+from services.metadata.state.tables import RECLAIM_TABLE
 from services.storage.memory import MemoryStore
 from tests.simulation.checks import rows
 from tests.simulation.plane import Limits

@@ -17,10 +17,12 @@ from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import checkpoints, claims, expansion, orphan_search, rollback, undelete
 from services.metadata import service as metadata_service
+from services.metadata.checkpoints import rollback, take_drop
+from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.service import MetadataService
-from services.metadata.tables import DELETED_TABLE
+from services.metadata.state import orphan_search
+from services.metadata.state.tables import DELETED_TABLE
 from services.plane.upkeep import trimming
 from services.runtime.loop.outbox import Outbox
 from services.runtime.loop.probe import Point
@@ -127,7 +129,7 @@ def markers_are_not_flushed(patch: Patch) -> None:
 
 def a_rollbacks_snapshot_is_dropped(patch: Patch) -> None:
     """The snapshot that a rollback goes to can be dropped meanwhile."""
-    patch.setattr(checkpoints, "is_rolled_back_to", lambda *_: False)
+    patch.setattr(take_drop, "is_rolled_back_to", lambda *_: False)
 
 
 def a_rollback_goes_past_a_newer_snapshot(patch: Patch) -> None:
@@ -217,7 +219,7 @@ def a_take_forgets_what_was_taken(patch: Patch) -> None:
     def take(transaction: Any, command: records.TakeSnapshot) -> records.SnapshotTaken:
         with type(patch).context() as inner:
             inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
-            return checkpoints.take_snapshot(transaction, command)
+            return take_drop.take_snapshot(transaction, command)
 
     _handle(patch, records.TakeSnapshot, take)
 

@@ -9,7 +9,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SWEEP_RESULTS
 from services.log.port import LogRecord
-from services.metadata.tables import DELETED_TABLE
+from services.metadata.state.tables import DELETED_TABLE
 from services.storage.memory import MemoryStore
 from tests.simulation.breaker_watch import LIMITS
 from tests.simulation.checks import rows

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.space_answers import ExplainedVersion, FreedSpace, PlanSpace, SnapshotSpace, VersionStage, WhatIf
 from services.domain.space_matrix import SpaceError
-from services.metadata import queries
+from services.metadata.reads import queries
 from services.plane.in_memory.space_reads import InMemorySpaceReads
 from services.storage.tables import TablesReader
 from tests.simulation.errors import AccountError

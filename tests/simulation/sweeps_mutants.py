@@ -14,7 +14,7 @@ from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import sweep_key
-from services.metadata import sweeps as sent_pages
+from services.metadata.collecting import sweeps as sent_pages
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.loop.service import Work
 from tests.simulation import silent_scripts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schemas.topics import METADATA_COMMANDS
-from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.mock_scm.inventory import scm_state
 from services.verifier.report import VerifyReport
 from services.verifier.run import verify_shard

@@ -12,7 +12,7 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import SnapshotChainRecord
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
-from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.shard_databases import positions_of
 from services.plane.upkeep.trimming import Place, newest_start, plan_trims

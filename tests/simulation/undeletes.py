@@ -9,13 +9,8 @@ from schemas.codec import DecodeError, codec
 from schemas.records import BucketIdentity, BucketLayout, DeletedKind, MetadataReply, Undelete
 from schemas.topics import METADATA_REPLIES
 from services.domain.table_keys import bucket_id_key, object_txn
-from services.metadata import queries
-from services.metadata.tables import (
-    BUCKET_ID_TABLE,
-    BUCKET_TABLE,
-    DELETED_DIRECTORY_TABLE,
-    DELETED_TABLE,
-)
+from services.metadata.reads import queries
+from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_DIRECTORY_TABLE, DELETED_TABLE
 from services.runtime.loop.outbox import OUTBOX
 from services.storage.tables import TablesReader
 from tests.simulation.plane import SimulatedPlane

@@ -27,11 +27,12 @@ from schemas.records import (
 )
 from services.domain.space_matrix import Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import cell_key, holders_of_cell, local_id
-from services.metadata import orphan_search, sweeps
-from services.metadata.batch_sums import PresentTxn
-from services.metadata.directory_paths import DirectoryPaths
-from services.metadata.space import cell_of
-from services.metadata.tables import CHECKPOINTED, SNAPSHOT_LIST_TABLE, SPACE_TABLE
+from services.metadata.collecting import sweeps
+from services.metadata.state import orphan_search
+from services.metadata.state.batch_sums import PresentTxn
+from services.metadata.state.directory_paths import DirectoryPaths
+from services.metadata.state.space import cell_of
+from services.metadata.state.tables import CHECKPOINTED, SNAPSHOT_LIST_TABLE, SPACE_TABLE
 from services.storage.memory import MemoryStore
 from services.storage.store import Batch
 from services.storage.tables import CachedRows, RowCache, TableDefinition, TablesReader, UnitOfWork

@@ -14,7 +14,7 @@ from schemas.records import PositionRow, ShardState
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
-from services.metadata.tables import TRANSACTION_INFO_KEY
+from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups
 from services.plane.upkeep.backups import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metadata.batch_sums import BatchSums, PresentTxn, undo_notes
+from services.metadata.state.batch_sums import BatchSums, PresentTxn, undo_notes
 
 ADDITIONS = st.lists(st.tuples(st.sampled_from("abc"), st.tuples(st.integers(), st.integers())), max_size=4)
 

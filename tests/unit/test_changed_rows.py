@@ -9,13 +9,13 @@ import pytest
 from schemas.records import DeleteKey, DropSnapshot
 from services.domain.snapshot_diff import DiffEntry
 from services.domain.table_keys import changed_key
-from services.metadata import changed_rows
 from services.metadata.after_write import remove_unneeded
-from services.metadata.changed_rows import unneeded_of
-from services.metadata.differences import compare_all, compare_changes, opened_states
-from services.metadata.digest import digest_shard
+from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
+from services.metadata.recovery.digest import digest_shard
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHANGED_TABLE
+from services.metadata.state import changed_rows
+from services.metadata.state.changed_rows import unneeded_of
+from services.metadata.state.tables import CHANGED_TABLE
 from services.runtime.loop.runner import Runner
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_explanations import Shard as ExplainedShard

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import BucketLayout, PutKey
 from services.domain.errors import RetryableError
-from services.metadata.digest import digest_shard
+from services.metadata.recovery.digest import digest_shard
 from tests.diffed_shard import DiffedShard
 
 

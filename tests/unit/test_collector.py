@@ -48,10 +48,10 @@ from services.domain.row_columns import row_names
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.sweeps import EVERY_BUCKET
 from services.key_deletion.tables import TASK_TABLE
-from services.metadata.collector_queries import collector_status
-from services.metadata.queries import shard_state
-from services.metadata.shadow import KEPT_HOURS
-from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.collecting.shadow import KEPT_HOURS
+from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.queries import shard_state
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.parts.collector_follower import COLLECTOR_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.service_desk import Desk, Sent, bodies

@@ -26,7 +26,7 @@ from schemas.records import (
 )
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.log.signing import Signer
-from services.metadata.collector_queries import collector_status
+from services.metadata.reads.collector_queries import collector_status
 from services.plane.in_memory import plane as in_memory
 from services.plane.in_memory.client import InMemoryClient
 from services.storage.tables import TablesReader

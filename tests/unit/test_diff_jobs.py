@@ -25,8 +25,9 @@ from schemas.records import (
 from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import VirtualClock
-from services.metadata import diff_jobs, differences
-from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
+from services.metadata.diffs import differences
+from services.metadata.diffs import jobs as diff_jobs
+from services.metadata.diffs.jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
 from services.plane.in_memory.client import InMemoryClient

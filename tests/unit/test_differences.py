@@ -25,8 +25,8 @@ from schemas.records import (
 from services.client.plane import NamespaceCommand
 from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
-from services.metadata.changed_rows import TRIMMED_AT_ONCE
-from services.metadata.differences import compare_all, compare_changes, opened_states
+from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
+from services.metadata.state.changed_rows import TRIMMED_AT_ONCE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.tables import TablesReader

@@ -19,7 +19,7 @@ from schemas.records import (
 )
 from schemas.space_answers import BlockExplanation, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.table_keys import local_id
-from services.metadata import block_search, explanations, queries
+from services.metadata.reads import block_search, explanations, queries
 from services.runtime.http.reads import ReadError
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard as MetadataShard

@@ -30,11 +30,11 @@ from services.cli.collector_lines import trip_words
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import ascending_death_key, cell_key, descending_death_key, garbage_key
-from services.metadata import garbage
-from services.metadata.collector_queries import collector_status
-from services.metadata.digest import digest_shard
-from services.metadata.queries import shard_backlog
-from services.metadata.tables import DELETED_TABLE, SPACE_TABLE, UNEXPANDED_TABLE
+from services.metadata.namespace import garbage
+from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.queries import shard_backlog
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.state.tables import DELETED_TABLE, SPACE_TABLE, UNEXPANDED_TABLE
 from services.storage.tables import TablesReader
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import SENDERS, Shard

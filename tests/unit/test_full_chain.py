@@ -29,7 +29,7 @@ from services.domain.names import MAX_SNAPSHOT_ID_LENGTH
 from services.domain.reclaimability import Verdict
 from services.domain.table_keys import bucket_id_key, snapshot_list_key
 from services.log.port import MAX_MESSAGE_BYTES
-from services.metadata.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
+from services.metadata.state.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
 from services.plane.in_memory.judge import PureJudge
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work

@@ -19,8 +19,8 @@ from schemas.records import (
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
-from services.metadata.ledger import facts_and_numbers
-from services.metadata.tables import RECLAIM_TABLE
+from services.metadata.collecting.freed_rows import facts_and_numbers
+from services.metadata.state.tables import RECLAIM_TABLE
 from tests.unit.test_metadata import Shard
 
 

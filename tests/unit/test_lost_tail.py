@@ -28,12 +28,12 @@ from services.domain.errors import PositionError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.signing import Signer, person_command
-from services.metadata.digest import digest_shard
-from services.metadata.rebuild import Rebuild
-from services.metadata.sent_numbers import Highest
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.recovery.rebuild import Rebuild
+from services.metadata.recovery.sent_numbers import Highest
+from services.metadata.recovery.start_check import LostCommandsError, StartCheckedLog
 from services.metadata.service import MetadataService
-from services.metadata.start_check import LostCommandsError, StartCheckedLog
-from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import lost_tail
 from services.plane.upkeep.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses

@@ -56,9 +56,11 @@ from schemas.topics import (
 from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata import checkpoints, queries, sweeps
+from services.metadata.checkpoints import take_drop
+from services.metadata.collecting import sweeps
+from services.metadata.reads import queries
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
+from services.metadata.state.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
@@ -374,7 +376,7 @@ class TestSnapshots:
         shard = Shard()
         shard.do(PutKey("vol", "flat", "one", 10))
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoints, "SnapshotListRow", None)  # its checkpoint is made by then
+            patch.setattr(take_drop, "SnapshotListRow", None)  # its checkpoint is made by then
             shard.send(MetadataCommand(0, "", 0, TakeSnapshot("vol", "flat", "s1"), "snapshots"))
             shard.runner.step()
         assert len(shard.sent(DEAD_LETTERS)) == 1

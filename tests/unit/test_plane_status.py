@@ -21,7 +21,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.cli.operate.status import MOST_HELD_BACK, collector_fields
 from services.cli.output import time_text
-from services.metadata import http_api
+from services.metadata.reads import http_api
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.status import (

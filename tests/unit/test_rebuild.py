@@ -22,10 +22,10 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata.digest import digest_shard
-from services.metadata.rebuild import Rebuild, surely_sent_txn
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.recovery.rebuild import Rebuild, surely_sent_txn
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.memory import MemoryStore

@@ -31,8 +31,8 @@ from services.domain.purge_hours import MINUTES_PER_DAY, PurgeHours, purge_hours
 from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
 from services.log.clock import VirtualClock
 from services.metadata.metrics import MetadataMetrics
-from services.metadata.reclaim_clocks import Freed, FreedVersions
 from services.metadata.settings import MetadataSettings
+from services.metadata.state.reclaim_clocks import Freed, FreedVersions
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack.settings import purge_hours_settings

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.main import app
-from services.metadata import changed_rows
+from services.metadata.state import changed_rows
 
 OPERATIONS: list[dict[str, Any]] = [
     {"op": "create_volume", "volume": "v"},

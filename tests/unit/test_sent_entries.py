@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schemas.codec import codec
 from schemas.records import Barrier, DeletedEntries, DeletedKind
-from services.metadata.batch_sums import PresentTxn
-from services.metadata.sent_entries import Entry, SentEntries
+from services.metadata.state.batch_sums import PresentTxn
+from services.metadata.state.sent_entries import Entry, SentEntries
 from services.runtime.loop.service import Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache

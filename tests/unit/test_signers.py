@@ -18,9 +18,9 @@ from schemas.records import (
     SnapshotCommand,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES
-from services.metadata import access
+from services.metadata.namespace import access
 from services.metadata.service import MetadataService
-from services.metadata.transaction import Transaction
+from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, Signers
 from services.storage.memory import MemoryStore

@@ -23,7 +23,7 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
-from services.metadata.tables import SNAPSHOT_LIST_TABLE
+from services.metadata.state.tables import SNAPSHOT_LIST_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.tables import SNAPSHOT_INFO_TABLE

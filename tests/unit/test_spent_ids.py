@@ -8,9 +8,9 @@ import pytest
 
 from schemas.records import DropSnapshot, PutKey, SnapshotDropped, SnapshotTaken, TakeSnapshot
 from schemas.topics import SNAPSHOT_CHAIN
-from services.metadata.digest import digest_shard
-from services.metadata.spent_ids import FORGOTTEN_AT_ONCE, KEPT_MS, TAKE_EXPIRES_MS
-from services.metadata.tables import (
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.state.spent_ids import FORGOTTEN_AT_ONCE, KEPT_MS, TAKE_EXPIRES_MS
+from services.metadata.state.tables import (
     OVER_TABLE,
     SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_ID_TABLE,

@@ -25,12 +25,12 @@ from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIE
 from services.domain.errors import InvariantError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata.digest import digest_shard
-from services.metadata.rebuild import Rebuild
-from services.metadata.sent_numbers import Highest, sent_numbers
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.recovery.rebuild import Rebuild
+from services.metadata.recovery.sent_numbers import Highest, sent_numbers
+from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
-from services.metadata.start_check import StartCheckedLog
-from services.metadata.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.state.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.upkeep.rebuilds import Expected, apply_and_compare
 from services.runtime.loop.runner import Runner
@@ -148,7 +148,7 @@ def test_it_goes_on_with_a_log_that_is_whole(past: Past, which: str) -> None:
 def test_it_looks_once_and_then_reads_without_a_bound(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = start(past.log, past.store)
     runner.step()
-    monkeypatch.setattr("services.metadata.start_check.sent_numbers", None)
+    monkeypatch.setattr("services.metadata.recovery.start_check.sent_numbers", None)
     put(past.log, "new")
     assert runner.step() == 1
 

@@ -36,8 +36,8 @@ from schemas.topics import (
 )
 from services.domain.authorization import SERVICES, SIGNED_FOR_MS, may_manage, why_not_named
 from services.log.signing import Signer, person_command, signed_command
-from services.metadata.digest import digest_shard
-from services.metadata.tables import FILE_TABLE, SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.recovery.digest import digest_shard
+from services.metadata.state.tables import FILE_TABLE, SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.tables import TablesReader

@@ -14,9 +14,9 @@ from schemas.records import (
     ShardState,
 )
 from services.domain.table_keys import ascending_death_key, descending_death_key
-from services.metadata import rollback
-from services.metadata.tables import TRANSACTION_INFO_KEY
-from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.checkpoints import rollback
+from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryStore

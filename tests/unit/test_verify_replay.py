@@ -33,8 +33,8 @@ from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES
 from services.domain.row_columns import by_columns
 from services.domain.table_keys import local_id
 from services.log.memory import MemoryLog
-from services.metadata import claims
-from services.metadata.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.collecting import claims
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.storage.tables import TablesReader
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import VerifyError, verify_shard

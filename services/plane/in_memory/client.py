@@ -44,11 +44,11 @@ from services.client.wire.answers import Answers
 from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry
 from services.log.signing import Signer, signed_command
-from services.metadata import queries as metadata_queries
-from services.metadata.collector_queries import collector_status
-from services.metadata.deleted_queries import list_deleted
-from services.metadata.diff_api import DiffJobsOfShards
-from services.metadata.diff_jobs import DiffJobs, DiffNotFoundError, DiffStateError
+from services.metadata.diffs.api import DiffJobsOfShards
+from services.metadata.diffs.jobs import DiffJobs, DiffNotFoundError, DiffStateError
+from services.metadata.reads import queries as metadata_queries
+from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory.plane import InMemoryPlane

@@ -22,10 +22,10 @@ from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.log.signing import SigningLog
 from services.metadata.after_write import remove_unneeded
-from services.metadata.checkpoints import remove_unused_checkpoints
+from services.metadata.checkpoints.take_drop import remove_unused_checkpoints
+from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
-from services.metadata.start_check import StartCheckedLog
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.in_memory.judge import PureJudge
 from services.runtime.loop.probe import Probe, no_probe

@@ -18,7 +18,7 @@ from schemas.space_answers import (
 )
 from services.client.errors import PlaneError
 from services.domain.refusals import CommandError
-from services.metadata import block_search, explanations, queries, space_queries
+from services.metadata.reads import block_search, explanations, queries, space_queries
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.http.reads import ReadError
 from services.storage.tables import TablesReader

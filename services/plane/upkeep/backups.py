@@ -24,8 +24,8 @@ from pathlib import Path
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from services.metadata.digest import ShardDigest, digest_shard
-from services.metadata.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import token_header

@@ -26,12 +26,12 @@ from services.log.clock import SystemClock
 from services.log.port import Log, LogRecord
 from services.log.reads import all_records, records_between
 from services.log.signing import Signer, person_command
-from services.metadata.access import require_administrator
-from services.metadata.lost_tail import HIGHEST_EPOCH
-from services.metadata.rebuild import Rebuild
-from services.metadata.sent_numbers import Highest, highest_of, numbers_of, sent_numbers
-from services.metadata.start_check import LostCommandsError
-from services.metadata.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.checkpoints.lost_tail import HIGHEST_EPOCH
+from services.metadata.namespace.access import require_administrator
+from services.metadata.recovery.rebuild import Rebuild
+from services.metadata.recovery.sent_numbers import Highest, highest_of, numbers_of, sent_numbers
+from services.metadata.recovery.start_check import LostCommandsError
+from services.metadata.state.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.stack.secrets import person
 from services.plane.stack.settings import METADATA, SERVICES

@@ -11,8 +11,8 @@ from typing import Any
 
 from schemas.topics import METADATA_COMMANDS
 from services.log.kafka import KafkaLog
-from services.metadata.digest import ShardDigest, digest_shard
-from services.metadata.rebuild import Rebuild, surely_sent_txn
+from services.metadata.recovery.digest import ShardDigest, digest_shard
+from services.metadata.recovery.rebuild import Rebuild, surely_sent_txn
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import read_plane_file, running_plane
 from services.plane.stack.settings import METADATA

@@ -10,7 +10,7 @@ from schemas.topics import CHANGELOGS
 from services.directory_deletion.service import DirectoryDeletionService
 from services.key_deletion.service import KeyDeletionService
 from services.metadata.service import MetadataService
-from services.metadata.tables import CHECKPOINTED
+from services.metadata.state.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.machine.errors import StackError
 from services.plane.stack.settings import METADATA

@@ -1,0 +1,1 @@
+"""Taking, dropping and rolling back to snapshots."""

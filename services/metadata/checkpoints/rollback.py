@@ -1,0 +1,471 @@
+"""Rolling a bucket back: its active namespace becomes a snapshot's, page by page, behind a fence.
+
+The snapshot is the newest live one of its bucket, so one interval still tells how long a version lives: what it holds
+comes back by losing its death, and no snapshot lies in the gap. Everything is compared by (objectID, birth), never by
+name. What was born since dies now; what died since, and is held, comes back; what was renamed since goes back to
+where the snapshot has it, with the snapshot's record. Versions of no bytes leave no garbage row behind: they are found
+in the checkpoint, below directories that are reachable there.
+
+Each page is one command and one txn. Its phases follow each other in the order of ``_PHASES``; where the next page
+goes on is in rollbackTable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    DeletedDirectoryRow,
+    DirectoryRow,
+    ExpandDirectory,
+    KeyHead,
+    KeyRow,
+    RollbackNameRow,
+    RollbackOutcome,
+    RollbackPage,
+    RollbackPageDone,
+    RollbackRow,
+)
+from services.domain.errors import InvariantError
+from services.domain.space_matrix import holders
+from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_id_prefix,
+    bucket_key,
+    flat_key,
+    garbage_end,
+    garbage_from,
+    garbage_key,
+    identity_of_garbage_key,
+    object_key,
+    object_txn,
+    rollback_key,
+    tree_key,
+)
+from services.metadata.collecting.expansion import child_row_gone, expand_directory
+from services.metadata.namespace.garbage import (
+    DIRECTORY_CELL,
+    RENAME_CELL,
+    bury_expanded_directory,
+    bury_key,
+    death_now,
+    key_cell,
+)
+from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.space import unexpanded_bounds
+from services.metadata.state.tables import (
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    ROLLBACK_NAME_TABLE,
+    ROLLBACK_TABLE,
+    SNAPSHOT_RENAMED_TABLE,
+)
+from services.metadata.state.transaction import Transaction
+from services.storage.store import prefix_end
+from services.storage.tables import Table, TableReader, TablesReader
+
+_KEY_HEAD = codec(KeyHead)
+_HERE = RollbackNameRow("")
+"""A directory that is where it is to be: what is below it in the checkpoint can be reached there."""
+
+
+def rollback_page(transaction: Transaction, command: RollbackPage) -> RollbackPageDone:
+    """Carry out one page; the first one sets the fence. A page that comes again is answered as it was."""
+    table = transaction.work.table(ROLLBACK_TABLE)
+    key = rollback_key(command.bucket_id, command.rollback_id)
+    row = table.get(key)
+    if row is None:
+        if command.page != 1:
+            return _refused(command, "this rollback was never begun")
+        started = _start(transaction, command)
+        if isinstance(started, str):
+            return _refused(command, started)
+        row = started
+    elif command.page != row.page + 1 or is_finished(row):
+        return _done(command, row)
+    row = _Page(transaction, replace(row, page=command.page), command).carry_out()
+    table.put(key, row)
+    return _done(command, row)
+
+
+def _refused(command: RollbackPage, message: str) -> RollbackPageDone:
+    return RollbackPageDone(command.rollback_id, command.page, RollbackOutcome.REFUSED, message, 0, 0)
+
+
+def is_finished(row: RollbackRow) -> bool:
+    """Whether the last page of a rollback was carried out."""
+    return row.phase == len(_PHASES)
+
+
+def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
+    outcome = RollbackOutcome.DONE if is_finished(row) else RollbackOutcome.PARTLY
+    return RollbackPageDone(command.rollback_id, row.page, outcome, "", row.died, row.revived)
+
+
+def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str:
+    """Set the fence; or say why not."""
+    bucket = _bucket(transaction, command.bucket_id)
+    snapshot = transaction.snapshots.find(transaction.work, command.snapshot_id)
+    if bucket is None:
+        return "the bucket was deleted"
+    if bucket.rollback_snapshot_id:
+        return "another rollback of the bucket is under way: wait for its end"
+    live = transaction.snapshots.of(transaction.work, command.bucket_id).newest_live_txn
+    if snapshot is None or snapshot.bucket_id != command.bucket_id or not snapshot.is_live or snapshot.txn != live:
+        return "the snapshot is not the newest one of its bucket any more: drop the newer ones first"
+    _set_fence(transaction, bucket, command.snapshot_id)
+    return RollbackRow(command.snapshot_id, snapshot.txn, 0, 0, b"", 0, 0)
+
+
+def _bucket(transaction: Transaction, bucket_id: int) -> BucketRow | None:
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+    if identity is None or identity.is_deleted:
+        return None
+    return transaction.work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
+
+
+def is_rolled_back_to(transaction: Transaction, bucket_id: int, snapshot_id: str) -> bool:
+    """Whether a rollback to a snapshot is under way."""
+    bucket = _bucket(transaction, bucket_id)
+    return bucket is not None and bucket.rollback_snapshot_id == snapshot_id
+
+
+def _set_fence(transaction: Transaction, bucket: BucketRow, snapshot_id: str) -> None:
+    fenced = replace(bucket, rollback_snapshot_id=snapshot_id)
+    transaction.work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), fenced)
+
+
+class _Page:
+    """One page of a rollback: goes on where the last one ended, as far as its limit allows."""
+
+    def __init__(self, transaction: Transaction, row: RollbackRow, command: RollbackPage) -> None:
+        bucket = _bucket(transaction, command.bucket_id)
+        if bucket is None:
+            raise InvariantError(f"bucket {command.bucket_id} is fenced and is not there; stop and look at it")
+        self._transaction = transaction
+        self._work = transaction.work
+        self._bucket = bucket
+        self._row = row
+        self._left = max(1, command.max_entries)
+        self._saved = TablesReader(transaction.work.store.open_checkpoint(row.snapshot_id))
+        self._live_txns = transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
+        self._buried_children: Counter[int] = Counter()
+        self._died = self._revived = 0
+        transaction.directories.forget(bucket.object_id)
+
+    @property
+    def _is_tree(self) -> bool:
+        return self._bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+
+    @property
+    def _keys(self) -> Table[KeyRow]:
+        return self._work.table(FILE_TABLE if self._is_tree else KEY_TABLE)
+
+    @property
+    def _saved_keys(self) -> TableReader[KeyRow]:
+        return self._saved.table(FILE_TABLE if self._is_tree else KEY_TABLE)
+
+    def carry_out(self) -> RollbackRow:
+        """Do one phase after the other until the limit is reached; says how far it came."""
+        phase, start = self._row.phase, self._row.next_key
+        while phase < len(_PHASES):
+            next_key = _PHASES[phase](self, start)
+            if next_key is not None:
+                return self._row_at(phase, next_key)
+            phase, start = phase + 1, b""
+        bucket = _bucket(self._transaction, self._bucket.object_id)
+        if bucket is not None:
+            _set_fence(self._transaction, replace(bucket, rolled_back_txn=self._transaction.txn), "")
+        return self._row_at(phase, b"")
+
+    def _row_at(self, phase: int, next_key: bytes) -> RollbackRow:
+        died, revived = self._row.died + self._died, self._row.revived + self._revived
+        return replace(self._row, phase=phase, next_key=next_key, died=died, revived=revived)
+
+    def _take(self) -> bool:
+        """Whether the page has room for one more row."""
+        self._left -= 1
+        return self._left >= 0
+
+    # Where things are: a key to go on with ends a page, None a phase
+
+    def expand(self, start: bytes) -> bytes | None:
+        """Expand every deleted directory of the bucket: then each row of the namespace can be reached from its root."""
+        ids = self._bucket.volume_id, self._bucket.object_id
+        table = self._work.table(DELETED_DIRECTORY_TABLE)
+        while unexpanded_bounds(self._work, self._bucket.object_id)[0]:
+            expanded = 0
+            for key, row in table.scan(max(start, garbage_from(*ids, 0)), garbage_end(*ids)):
+                if not self._take():
+                    return key
+                if not row.is_expanded:
+                    self._expand(row)
+                    expanded += 1
+            if not start and not expanded:  # none is there, whatever the figures say
+                self._transaction.space.disagrees(self._bucket.object_id, (0, 0, 0, -1, 0))
+                return None
+            start = b""  # what was made on the way may lie further forward
+        return None
+
+    def _expand(self, row: DeletedDirectoryRow) -> None:
+        command = ExpandDirectory(
+            self._bucket.object_id, row.directory.object_id, row.death, max(1, self._left), 1 << 62
+        )
+        page = expand_directory(self._transaction, command)
+        self._left -= page.moved_directories + page.moved_files
+
+    def note_names(self, start: bytes) -> bytes | None:
+        """Note where the snapshot has each object that was renamed since: its first rename tells."""
+        names = self._work.table(ROLLBACK_NAME_TABLE)
+        for key, _, object_id, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
+            if not self._take():
+                return key
+            name = object_key(self._bucket.object_id, object_id)
+            if row.birth <= self._row.snapshot_txn and names.get(name) is None:
+                names.put(name, RollbackNameRow(row.db_key))
+        return None
+
+    def _garbage(self, definition: Any, start: bytes) -> Iterator[tuple[bytes, int, int, Any]]:
+        """Rows of a garbage table that died after the snapshot: key, death, objectID, row."""
+        ids = self._bucket.volume_id, self._bucket.object_id
+        first = max(start, garbage_from(*ids, self._row.snapshot_txn + 1))
+        for key, row in self._work.table(definition).scan(first, garbage_end(*ids)):
+            _, death, object_id = identity_of_garbage_key(key)
+            yield key, death, object_id, row
+
+    def _saved_key(self, object_id: int, here: bytes) -> bytes:
+        """Where the snapshot has an object that is, or was last, at a key."""
+        name = self._work.table(ROLLBACK_NAME_TABLE).get(object_key(self._bucket.object_id, object_id))
+        return here if name is None or not name.db_key else name.db_key.encode()
+
+    def _db_key(self, parent_id: int, name: str) -> bytes:
+        if self._is_tree:
+            return tree_key(self._bucket.volume_id, self._bucket.object_id, parent_id, name)
+        return flat_key(self._bucket.volume, self._bucket.bucket, name)
+
+    def _namespace(self, start: bytes) -> tuple[bytes, bytes]:
+        if self._is_tree:
+            prefix = b"/%d/%d/" % (self._bucket.volume_id, self._bucket.object_id)
+        else:
+            prefix = flat_key(self._bucket.volume, self._bucket.bucket, "")
+        return max(start, prefix), prefix_end(prefix)
+
+    # What is live
+
+    def settle_keys(self, start: bytes) -> bytes | None:
+        """Bury keys that were born since, and bring renamed ones back to where they were."""
+        for key, _ in self._keys.scan_encoded(*self._namespace(start)):
+            if not self._take():
+                return key
+            row = self._keys.get_encoded(key)  # it may have moved since the scan began
+            if row is not None:
+                self._settle_key(key, row)
+        return None
+
+    def _settle_key(self, key: bytes, row: bytes) -> None:
+        """Bury a key or move it, and then whatever was where it goes."""
+        moving: bytes | None = row
+        while moving is not None:
+            head = _KEY_HEAD.decode_head(moving)
+            if head.birth > self._row.snapshot_txn:
+                self._drop_if_there(key, moving)
+                death = death_now(self._transaction, self._bucket.object_id)
+                bury_key(self._transaction, self._bucket.volume_id, self._bucket.object_id, moving, death)
+                self._died += 1
+                return
+            saved_key = self._saved_key(head.object_id, key)
+            saved = self._saved_keys.get_encoded(saved_key)
+            if saved is None or _KEY_HEAD.decode_head(saved) != head:
+                raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; stop and look at it")
+            if moving == saved and saved_key == key:
+                return
+            self._drop_if_there(key, moving)
+            moving = self._keys.get_encoded(saved_key)
+            self._keys.put_encoded(saved_key, saved)
+            key = saved_key
+
+    def _drop_if_there(self, key: bytes, row: bytes) -> None:
+        """Remove a row from its key, unless another one has just taken its place."""
+        if self._keys.get_encoded(key) == row:
+            self._keys.delete(key)
+
+    def settle_directories(self, start: bytes) -> bytes | None:
+        """The same for directories: what they hold is settled by itself."""
+        table = self._work.table(DIRECTORY_TABLE)
+        for key, _ in table.scan(*self._namespace(start)) if self._is_tree else ():
+            if not self._take():
+                return key
+            row = table.get(key)
+            if row is not None:
+                self._settle_directory(key, row)
+        return None
+
+    def _settle_directory(self, key: bytes, row: DirectoryRow) -> None:
+        table = self._work.table(DIRECTORY_TABLE)
+        moving: DirectoryRow | None = row
+        while moving is not None:
+            if object_txn(moving.object_id) > self._row.snapshot_txn:
+                if table.get(key) == moving:
+                    table.delete(key)
+                self._bury_directory(moving)
+                return
+            saved_key = self._saved_key(moving.object_id, key)
+            saved = self._saved_directory(saved_key, moving.object_id)
+            if moving == saved and saved_key == key:
+                return
+            if table.get(key) == moving:
+                table.delete(key)
+            moving = table.get(saved_key)
+            table.put(saved_key, saved)
+            key = saved_key
+
+    def _saved_directory(self, key: bytes, object_id: int) -> DirectoryRow:
+        saved = self._saved.table(DIRECTORY_TABLE).get(key)
+        if saved is None or saved.object_id != object_id:
+            raise InvariantError(f"the checkpoint has no directory {object_id} at {key!r}; stop and look at it")
+        return saved
+
+    def _bury_directory(self, row: DirectoryRow) -> None:
+        """A directory dies alone: what was in it has its own fate; rows of one page count each other as children."""
+        bucket, transaction = self._bucket, self._transaction
+        death = death_now(transaction, bucket.object_id)
+        table = self._work.table(DELETED_DIRECTORY_TABLE)
+        parent_key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, row.parent_id)
+        parent = table.get(parent_key)
+        if parent is None:
+            self._buried_children[row.parent_id] += 1
+        else:
+            table.put(parent_key, replace(parent, child_rows=parent.child_rows + 1))
+        children = self._buried_children.pop(row.object_id, 0)
+        bury_expanded_directory(transaction, bucket.volume_id, bucket.object_id, row, death, children)
+        self._died += 1
+
+    # What is dead
+
+    def revive_keys(self, start: bytes) -> bytes | None:
+        """Bring back the versions that the snapshot holds and that have died since."""
+        bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
+        for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
+            if not self._take():
+                return key
+            birth = row.key.birth
+            if birth > self._row.snapshot_txn:
+                continue
+            here = self._saved_key(object_id, self._db_key(row.key.parent_id, row.key.name))
+            saved = self._saved_keys.get_encoded(here)
+            head = None if saved is None else _KEY_HEAD.decode_head(saved)
+            if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
+                raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; look at it")
+            deleted.delete(key)
+            forget_death(self._work, bucket.object_id, row.key, death)
+            self._put_back(here, saved)
+            self._transaction.space.subtract(
+                bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
+            )
+            self._transaction.figures.revive(bucket.object_id, head.size_bytes)
+        return None
+
+    def _put_back(self, key: bytes, saved: bytes) -> None:
+        if self._keys.get_encoded(key) is not None:
+            raise InvariantError(f"two versions of the snapshot are at {key!r}; stop and look at it")
+        self._keys.put_encoded(key, saved)
+        self._revived += 1
+
+    def revive_directories(self, start: bytes) -> bytes | None:
+        """Bring back directories that have died since."""
+        bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
+        for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
+            if not self._take():
+                return key
+            birth = object_txn(object_id)
+            if birth > self._row.snapshot_txn:
+                continue
+            directory = row.directory
+            here = self._saved_key(object_id, self._db_key(directory.parent_id, directory.name))
+            saved = self._saved_directory(here, object_id)
+            deleted.delete(key)
+            forget_death(self._work, bucket.object_id, directory, death)
+            child_row_gone(self._work, garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id))
+            self._work.table(DIRECTORY_TABLE).put(here, saved)
+            self._revived += 1
+            self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), DIRECTORY_CELL)
+            self._transaction.figures.revive(bucket.object_id, 0)
+        return None
+
+    def note_directories(self, start: bytes) -> bytes | None:
+        """Note the ids of the directories, which are the snapshot's by now."""
+        names = self._work.table(ROLLBACK_NAME_TABLE)
+        for key, row in self._work.table(DIRECTORY_TABLE).scan(*self._namespace(start)) if self._is_tree else ():
+            if not self._take():
+                return key
+            names.put(object_key(self._bucket.object_id, row.object_id), _HERE)
+        return None
+
+    def revive_empty_keys(self, start: bytes) -> bytes | None:
+        """Bring back versions of no bytes: only the checkpoint still has them."""
+        for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
+            if not self._take():
+                return key
+            is_empty = _KEY_HEAD.decode_head(saved).blocks is None
+            if is_empty and self._is_reachable(saved) and self._keys.get_encoded(key) is None:
+                self._put_back(key, saved)
+                self._transaction.figures.put(self._bucket.object_id, 0, 1)
+        return None
+
+    def _is_reachable(self, saved: bytes) -> bool:
+        """Whether a key of the checkpoint can be reached from the root there: its directory can."""
+        parent_id = self._keys.decode(saved).parent_id
+        if not self._is_tree or parent_id == self._bucket.object_id:
+            return True
+        names = self._work.table(ROLLBACK_NAME_TABLE)
+        return names.get(object_key(self._bucket.object_id, parent_id)) == _HERE
+
+    # What is over
+
+    def forget_renames(self, start: bytes) -> bytes | None:
+        """Remove the renames that were undone."""
+        table = self._work.table(SNAPSHOT_RENAMED_TABLE)
+        for key, death, _, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
+            if not self._take():
+                return key
+            if row.birth <= self._row.snapshot_txn:
+                table.delete(key)
+                self._transaction.space.subtract(
+                    self._bucket.object_id, holders(row.birth, death, self._live_txns), RENAME_CELL
+                )
+        return None
+
+    def forget_names(self, start: bytes) -> bytes | None:
+        """Remove the notes of this rollback."""
+        prefix = bucket_id_prefix(self._bucket.object_id)
+        table = self._work.table(ROLLBACK_NAME_TABLE)
+        for key, _ in table.scan(max(start, prefix), prefix_end(prefix)):
+            if not self._take():
+                return key
+            table.delete(key)
+        return None
+
+
+_PHASES: tuple[Callable[[_Page, bytes], bytes | None], ...] = (
+    _Page.expand,
+    _Page.note_names,
+    _Page.settle_keys,
+    _Page.settle_directories,
+    _Page.revive_keys,
+    _Page.revive_directories,
+    _Page.note_directories,
+    _Page.revive_empty_keys,
+    _Page.forget_renames,
+    _Page.forget_names,
+)

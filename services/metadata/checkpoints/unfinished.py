@@ -1,0 +1,42 @@
+"""The oldest thing of a shard that is begun and not ended: the log is never trimmed beyond where it began.
+
+RocksDB keeps its write-ahead logs for prepared transactions by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.domain.table_keys import death_of_key
+from services.metadata.checkpoints.rollback import is_finished
+from services.metadata.collecting.freed_rows import claim_txn
+from services.metadata.state.tables import (
+    RECLAIM_TABLE,
+    ROLLBACK_TABLE,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
+    UNEXPANDED_TABLE,
+)
+from services.storage.store import Reader
+from services.storage.tables import TablesReader
+
+
+def oldest_unfinished_txn(reader: Reader) -> int | None:
+    """txn of the oldest claim without a confirmation, rollback without an end, or directory without an expansion."""
+    return min(_unfinished(TablesReader(reader)), default=None)
+
+
+def _unfinished(tables: TablesReader) -> Iterator[int]:
+    for _, claimed in tables.table(RECLAIM_TABLE).scan(b"/", b"0"):
+        yield claim_txn(claimed)
+    for _, rollback in tables.table(ROLLBACK_TABLE).scan(b"/", b"0"):
+        if not is_finished(rollback):
+            yield rollback.snapshot_txn
+    for key, _ in tables.table(UNEXPANDED_TABLE).scan(b"/", b"0"):
+        yield death_of_key(key)
+
+
+def first_offset_of_txn(reader: Reader, txn: int) -> int:
+    """An offset of metadata.commands that the command of a txn is not before: each raises the txn by one at most."""
+    state = TablesReader(reader).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    return max(0, txn - 1 - (state.skipped_txns if state else 0))

@@ -1,0 +1,1 @@
+"""The third judge: claims, expansions, sweeps, and what operators may do to them."""

@@ -1,0 +1,205 @@
+"""The breaker: a bucket of which too much is claimed, or more than the books say may go, is held back.
+
+It is asked for each version that is about to be claimed, with sums that are read once for each command and bucket.
+It decides from state and log alone: its limits are set by command, its hours are of log time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    BreakerCause,
+    BreakerLimits,
+    BreakerTrip,
+    CollectorRow,
+    Committed,
+    PurgeHourRow,
+    ResetBreaker,
+    SetBreaker,
+)
+from services.domain import breaker
+from services.domain.breaker import NOTHING, Amount, HourCount, LimitsError
+from services.domain.collector import WHOLE_SHARD
+from services.domain.names import MAX_REASON_LENGTH, check_length
+from services.domain.refusals import CommandError
+from services.domain.space_matrix import NOBODY
+from services.domain.table_keys import bucket_id_key
+from services.metadata.collecting.collector_commands import named_buckets, put_row, with_story
+from services.metadata.namespace import access
+from services.metadata.state.collectors import NEVER_SET
+from services.metadata.state.tables import PURGE_HOUR_TABLE
+from services.metadata.state.transaction import Transaction
+
+
+class Gate:
+    """What of one bucket one command may claim."""
+
+    def __init__(self, transaction: Transaction, bucket_id: int) -> None:
+        self._transaction = transaction
+        self._bucket_id = bucket_id
+        self._forecast = _waiting(transaction, bucket_id)
+        hour = _hour_of(transaction, bucket_id)
+        self._hour = None if hour is None else HourCount(hour)
+        self._bytes = self._versions = 0
+
+    def admit(self, size_bytes: int, death: int) -> bool:
+        """Count one version more; False trips the breaker, and it is not to be claimed."""
+        waiting = self._forecast
+        if self._bytes + size_bytes > waiting.size_bytes or self._versions >= waiting.versions:
+            self._trip(BreakerCause.FORECAST, Amount(self._bytes, self._versions), waiting, size_bytes)
+            return False
+        if self._hour is not None and not self._hour.admit(size_bytes, death):
+            hour = self._hour.hour()
+            claimed = Amount(hour.claimed_bytes, hour.claimed_versions)
+            self._trip(BreakerCause.LIMITS, claimed, Amount(hour.most_bytes, hour.most_versions), size_bytes)
+            return False
+        self._bytes += size_bytes
+        self._versions += 1
+        return True
+
+    def close(self) -> None:
+        """Keep what was claimed."""
+        if self._hour is not None and self._versions:
+            self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
+
+    def _trip(self, cause: BreakerCause, claimed: Amount, most: Amount, next_bytes: int) -> None:
+        transaction = self._transaction
+        trip = BreakerTrip(
+            cause,
+            transaction.log_time_ms,
+            transaction.txn,
+            claimed.size_bytes,
+            claimed.versions,
+            most.size_bytes,
+            most.versions,
+            next_bytes,
+        )
+        row = transaction.collectors.rows(transaction.work).get(self._bucket_id, NEVER_SET)
+        put_row(transaction, self._bucket_id, replace(row, trip=trip, changed_txn=transaction.txn))
+
+
+def trip_where_figures_disagree(transaction: Transaction) -> None:
+    """Hold back each bucket whose rows and figures disagree, as the present command has shown: nothing more of it is
+    claimed until an administrator has looked. Its reads and writes go on, and so do all other buckets.
+    """
+    for bucket_id, counts in transaction.space.disagreeing(transaction.work).items():
+        row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
+        if row.trip is not None and row.trip.cause is not BreakerCause.LIMITS:
+            continue
+        figures = BreakerTrip(
+            BreakerCause.FIGURES, transaction.log_time_ms, transaction.txn, 0, 0, counts[0], counts[1], 0
+        )
+        put_row(transaction, bucket_id, replace(row, trip=figures, changed_txn=transaction.txn))
+
+
+class Below:
+    """What comes out of a deleted tree while it is taken apart: let go with it, if a reset has let it go."""
+
+    def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
+        self._transaction = transaction
+        self._bucket_id = bucket_id
+        hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
+        self._hour = hour if hour is not None and death <= hour.let_go_txn else None
+        self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
+
+    def count(self) -> None:
+        """Let go what nobody holds of all that has come out of it."""
+        if self._hour is None:
+            return
+        after = _waiting(self._transaction, self._bucket_id)
+        found = Amount(after.size_bytes - self._before.size_bytes, after.versions - self._before.versions)
+        hour = breaker.let_go_more(self._hour, found)
+        self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
+
+
+def _hour_of(transaction: Transaction, bucket_id: int) -> PurgeHourRow | None:
+    """The present hour of a bucket; None when nothing limits it."""
+    limits = _limits_of(transaction, bucket_id)
+    if not limits:
+        return None
+    hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
+    if hour is not None and not breaker.is_over(hour, transaction.log_time_ms):
+        return hour
+    return breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id), hour)
+
+
+def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
+    """All limits that count: a bucket's own in place of those for all, or beside them when they are its owner's."""
+    rows = transaction.collectors.rows(transaction.work)
+    own, everybodys = rows.get(bucket_id, NEVER_SET), rows.get(WHOLE_SHARD, NEVER_SET).limits
+    counting = [own.limits] if own.limits and own.has_administrators_limits else [own.limits, everybodys]
+    return [limits for limits in counting if limits is not None and limits.share_percent]
+
+
+def _had(transaction: Transaction, bucket_id: int) -> Amount:
+    """What a bucket has, live and deleted; of one that was itself deleted what waits: nothing else is left of it."""
+    had = transaction.figures.live_and_deleted(transaction.work, bucket_id)
+    return _waiting(transaction, bucket_id) if had is None else Amount(*had)
+
+
+def _waiting(transaction: Transaction, bucket_id: int) -> Amount:
+    """What nobody holds and nobody has claimed, as the space matrix counts it."""
+    counts = transaction.space.counts(transaction.work, bucket_id, NOBODY)
+    return Amount(counts[0], counts[1])
+
+
+def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
+    """Set the limits of one bucket, or of all that have none of their own; they count from the next hour on."""
+    if command.limits is not None:
+        try:
+            breaker.check_limits(command.limits)
+        except LimitsError as error:
+            raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    is_administrator = access.is_administrator(transaction)
+
+    def why_not(row: CollectorRow) -> str:
+        return "has set its limits" if row.limits is not None and row.has_administrators_limits else ""
+
+    bucket_ids = named_buckets(transaction, command, why_not)
+    for bucket_id in bucket_ids:
+        row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
+        row = replace(row, limits=command.limits, has_administrators_limits=is_administrator)
+        put_row(transaction, bucket_id, replace(row, changed_txn=transaction.txn))
+    return Committed(bucket_ids[0])
+
+
+def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
+    """Let the collector go on where the breaker has tripped, with an hour that begins anew.
+
+    Whoever resets it has seen how much waits, and that may go beside the limits, with what is below trees that were
+    deleted before: otherwise a version that is larger than they are would never go, and one tree want many resets.
+    """
+    check_length("a reason", command.reason, MAX_REASON_LENGTH)
+    rows = transaction.collectors.rows(transaction.work)
+
+    def why_not(row: CollectorRow) -> str:
+        if row.trip is None:
+            return ""
+        has_administrators = row.has_administrators_limits if row.limits else False
+        everybodys = rows.get(WHOLE_SHARD, NEVER_SET).limits
+        if row.trip.cause is not BreakerCause.LIMITS:
+            return "has to find out why rows and figures disagree"
+        return "has set its limits" if has_administrators or (everybodys and everybodys.share_percent) else ""
+
+    bucket_ids = named_buckets(transaction, command, why_not)
+    if bucket_ids == [WHOLE_SHARD]:
+        bucket_ids = [WHOLE_SHARD, *sorted(bucket_id for bucket_id, row in rows.items() if row.trip)]
+    for bucket_id in bucket_ids:
+        row = rows.get(bucket_id)
+        if row is None or row.trip is None:
+            continue
+        _begin_hour_anew(transaction, bucket_id)
+        put_row(transaction, bucket_id, replace(with_story(transaction, row, command.reason), trip=None))
+    return Committed(bucket_ids[0])
+
+
+def _begin_hour_anew(transaction: Transaction, bucket_id: int) -> None:
+    table, key = transaction.work.table(PURGE_HOUR_TABLE), bucket_id_key(bucket_id)
+    limits = _limits_of(transaction, bucket_id)
+    if not limits:
+        table.delete(key)
+        return
+    hour = breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id))
+    table.put(key, breaker.let_go(hour, transaction.txn, _waiting(transaction, bucket_id)))

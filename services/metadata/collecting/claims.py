@@ -1,0 +1,282 @@
+"""Claiming and finishing rows: the third judgement, in the one place where order is certain.
+
+A claimed row is out of reach of everything that could bring it back; only then may SCM delete its blocks, because
+after that nothing can be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from schemas.codec import codec
+from schemas.records import (
+    BlockGroups,
+    BucketIdentity,
+    ClaimRows,
+    DeletedKind,
+    FinishRows,
+    KeyHead,
+    KeyNames,
+    KeyRow,
+    PurgeOutcome,
+    RowName,
+    RowNames,
+    RowsClaimed,
+    RowsFinished,
+)
+from services.domain.errors import InvariantError
+from services.domain.reclaimability import is_reclaimable_after
+from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
+from services.domain.space_matrix import NOBODY
+from services.domain.table_keys import bucket_id_key, garbage_key
+from services.metadata.collecting.breaker import Gate
+from services.metadata.collecting.collector_commands import is_held_back
+from services.metadata.collecting.expansion import purge_one
+from services.metadata.collecting.freed_rows import ClaimFronts, Ledger, claimed_row, facts_and_numbers
+from services.metadata.collecting.shadow import count_version, discount_encoded, has_counted, is_in_shadow
+from services.metadata.namespace.garbage import RENAME_CELL, key_cell
+from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.snapshot_lists import SnapshotList
+from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
+from services.metadata.state.transaction import Transaction
+from services.storage.tables import Table
+
+_KEY_HEAD = codec(KeyHead)
+_KEY_NAMES = codec(KeyNames)
+
+
+class _Claim:
+    """Collects what became of each row of one command."""
+
+    def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
+        self._transaction = transaction
+        self._fronts = ClaimFronts(transaction, command)
+        self._sums = _Sums()
+        self.groups: list[tuple[int, ...]] = []
+        self.removed: list[RowName] = []
+        self.gone: list[RowName] = []
+        self.refused: list[RowName] = []
+        self.held_back: list[RowName] = []
+        self._deleted = transaction.work.table(DELETED_TABLE)
+        self._reclaim = transaction.work.table(RECLAIM_TABLE)
+        # Of the bucket at hand:
+        self._is_held_back = self._was_in_shadow = False
+        self._snapshots = SnapshotList.of(())
+        self._gates: dict[int, Gate] = {}
+
+    def rows(self, names: RowNames) -> None:
+        """Claim rows of one kind."""
+        identities = _Identities(self._transaction)
+        keys = _read_ahead(self._deleted, names, identities) if names.kind is DeletedKind.KEY else None
+        bucket_id = None
+        for place, row in enumerate(rows(names)):
+            if row[0] != bucket_id:
+                bucket_id = row[0]
+                self._take_up(bucket_id)
+            if keys is not None:
+                self._key(row, keys[place])
+            elif (identity := identities.of(bucket_id)) is None:
+                self.gone.append(RowName(names.kind, *row))
+            elif names.kind is DeletedKind.RENAME_ENTRY:
+                self._rename_entry(RowName(names.kind, *row), identity)
+            else:
+                self._directory(RowName(names.kind, *row), identity)
+
+    def _take_up(self, bucket_id: int) -> None:
+        """Rows of this bucket follow."""
+        self._is_held_back = is_held_back(self._transaction, bucket_id)
+        self._was_in_shadow = has_counted(self._transaction, bucket_id)
+        self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
+
+    def _is_held(self, birth: int, death: int) -> bool:
+        """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
+        return not is_reclaimable_after(birth, self._snapshots.previous(death))
+
+    def _key(self, named: Row, key: bytes) -> None:
+        bucket_id, _, birth, death = named
+        row, snapshots = self._deleted.get_encoded(key), self._snapshots
+        # Its name is asked for only where a snapshot, dropped since, may have held it.
+        is_noted = birth <= snapshots.newest_txn
+        version = None if row is None else (_KEY_NAMES if is_noted else _KEY_HEAD).decode_head(row)
+        if row is None or version is None or version.birth != birth:
+            self._claimed_before(named, key)
+            return
+        # The row's key holds its death: it is the row's own.
+        if self._is_held(version.birth, death):
+            self.refused.append(RowName(DeletedKind.KEY, *named))
+            return
+        if self._is_held_back:
+            if is_in_shadow(self._transaction, bucket_id):
+                count_version(self._transaction, bucket_id, key, row)
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
+        if version.blocks is None:
+            self._transaction.space.disagrees(bucket_id, (version.size_bytes, 1, 1, 0, 0))
+            self._is_held_back = True
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
+        if not self._gate(bucket_id).admit(version.size_bytes, death):
+            self._is_held_back = True
+            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            return
+        self._deleted.delete(key)
+        if self._was_in_shadow:
+            discount_encoded(self._transaction, bucket_id, row)
+        front = self._fronts.between(snapshots.previous(death), snapshots.next(version.birth))
+        if isinstance(version, KeyNames):
+            forget_death(self._transaction.work, bucket_id, version, death)
+        blocks = _block_fields(named, version)
+        self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
+        self._sums.add(bucket_id, version.size_bytes)
+        self.groups.append((*named, *blocks))
+
+    def _gate(self, bucket_id: int) -> Gate:
+        gate = self._gates.get(bucket_id)
+        if gate is None:
+            gate = self._gates[bucket_id] = Gate(self._transaction, bucket_id)
+        return gate
+
+    def _claimed_before(self, named: Row, key: bytes) -> None:
+        """A row that is claimed already is answered with its blocks again; anything else is gone."""
+        row = self._reclaim.get_encoded(key)
+        claimed = None if row is None else self._reclaim.decode(row).version.key
+        if claimed is None or claimed.birth != named[2]:
+            self.gone.append(RowName(DeletedKind.KEY, *named))
+        else:
+            self.groups.append((*named, *_block_fields(named, claimed)))
+
+    def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
+        work = self._transaction.work
+        key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+        row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
+        if row is None:
+            self.gone.append(name)
+        elif self._is_held(row.birth, row.death):
+            self.refused.append(name)
+        elif self._is_held_back:
+            self.held_back.append(name)
+        else:
+            work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
+            self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
+            self.removed.append(name)
+
+    def _directory(self, name: RowName, identity: BucketIdentity) -> None:
+        outcome = purge_one(self._transaction, identity, name).outcome
+        if outcome is PurgeOutcome.PURGED:
+            self.removed.append(name)
+        elif outcome is PurgeOutcome.HELD:
+            self.refused.append(name)
+        elif outcome is PurgeOutcome.HELD_BACK:
+            self.held_back.append(name)
+        else:
+            self.gone.append(name)
+
+    def count(self) -> None:
+        """Bring what was claimed into the figures."""
+        for bucket_id, size_bytes, versions in self._sums.of_buckets():
+            # A row that nobody holds is in the cell of nobody.
+            self._transaction.space.subtract(bucket_id, NOBODY, key_cell(size_bytes, versions))
+            self._transaction.figures.claim(bucket_id, size_bytes, versions)
+
+    def answer(self, task: int) -> RowsClaimed:
+        """What became of all rows."""
+        for gate in self._gates.values():
+            gate.close()
+        self._transaction.counters.refused_rows += len(self.refused)
+        return RowsClaimed(
+            task,
+            BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
+            by_columns(self.removed),
+            by_columns(self.gone),
+            by_columns(self.refused),
+            by_columns(self.held_back),
+        )
+
+
+class _Sums:
+    """Sizes and numbers of one command's versions, bucket by bucket: figures are sums, and asked for after it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, list[int]] = {}
+
+    def add(self, bucket_id: int, size_bytes: int) -> None:
+        """Count a version."""
+        sizes = self._sizes.get(bucket_id)
+        if sizes is None:
+            sizes = self._sizes[bucket_id] = []
+        sizes.append(size_bytes)
+
+    def of_buckets(self) -> Iterator[tuple[int, int, int]]:
+        """Of each bucket its id, bytes and versions."""
+        for bucket_id, sizes in self._sizes.items():
+            yield bucket_id, sum(sizes), len(sizes)
+
+
+class _Identities:
+    """Buckets of one command's rows: mostly one, asked for again and again."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._table = transaction.work.table(BUCKET_ID_TABLE)
+        self._bucket_id: int | None = None
+        self._identity: BucketIdentity | None = None
+
+    def of(self, bucket_id: int) -> BucketIdentity | None:
+        """A bucket's names; None when there never was one."""
+        if bucket_id != self._bucket_id:
+            self._bucket_id, self._identity = bucket_id, self._table.get(bucket_id_key(bucket_id))
+        return self._identity
+
+
+def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> list[bytes]:
+    """Read the rows of one kind together; says their keys, of a bucket that never was a key without a row."""
+    keys, bucket_id, identity = [], None, None
+    for row_bucket_id, object_id, _, death in rows(names):
+        if row_bucket_id != bucket_id:
+            bucket_id, identity = row_bucket_id, identities.of(row_bucket_id)
+        keys.append(b"" if identity is None else garbage_key(identity.volume_id, row_bucket_id, death, object_id))
+    table.read_ahead(keys)
+    return keys
+
+
+def _block_fields(named: Row, version: KeyHead | KeyNames | KeyRow) -> tuple[int, int, int, int, int]:
+    """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
+    run = version.blocks
+    if run is None:
+        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+    return run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes
+
+
+def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
+    """Move rows that nobody holds out of reach; every row of the command gets an answer."""
+    claim = _Claim(transaction, command)
+    for names in command.rows:
+        claim.rows(names)
+    claim.count()
+    return claim.answer(command.task)
+
+
+def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
+    claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
+    ledger, sums = Ledger(), _Sums()
+    freed: dict[int, list[tuple[int, int, bytes]]] = {}
+    for names in command.rows:
+        for named, key in zip(rows(names), _read_ahead(claimed_rows, names, identities), strict=True):
+            bucket_id, _, birth, death = named
+            row = claimed_rows.get_encoded(key)
+            if row is None:
+                continue
+            facts, (claimed_birth, size_bytes, *blocks) = facts_and_numbers(row)
+            if claimed_birth != birth:
+                continue
+            claimed_rows.delete(key)
+            sums.add(bucket_id, size_bytes)
+            ledger.enter(named, blocks, facts)
+            freed.setdefault(bucket_id, []).append((birth, death, row))
+    for bucket_id, size_bytes, versions in sums.of_buckets():
+        transaction.figures.finish(bucket_id, size_bytes, versions)
+    ledger.send(transaction)
+    for bucket_id, of_bucket in freed.items():
+        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, of_bucket)
+    return RowsFinished(command.task)

@@ -1,0 +1,224 @@
+"""Expanding a deleted directory, page by page, and purging its own row once it is empty.
+
+A child dies with its directory: it gets the directory's death, however late it is expanded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from schemas.records import (
+    BucketIdentity,
+    DeletedDirectoryRow,
+    DirectoriesPurged,
+    DirectoryExpanded,
+    ExpandDirectory,
+    ExpansionOutcome,
+    PurgedDirectory,
+    PurgeDirectories,
+    PurgeOutcome,
+    RowName,
+    SnapshotListRow,
+    SnapshotSize,
+)
+from services.domain.reclaimability import is_reclaimable_after
+from services.domain.space_matrix import holders
+from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
+from services.metadata.collecting.breaker import Below
+from services.metadata.collecting.collector_commands import is_held_back
+from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, bury_directory, bury_keys
+from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+from services.storage.store import prefix_end
+
+_ROW_OVERHEAD_BYTES = 120
+"""What a row's numbers take at most, beside its key and words."""
+
+
+class _Page:
+    """One page of an expansion: breadth first, from one row down, inside the limits of its command."""
+
+    def __init__(self, transaction: Transaction, identity: BucketIdentity, command: ExpandDirectory) -> None:
+        self._transaction = transaction
+        self._identity = identity
+        self._left_entries = command.max_entries
+        self._left_bytes = command.max_bytes
+        self.directories = 0
+        self.files = 0
+
+    @property
+    def _is_full(self) -> bool:
+        return self._left_entries <= 0 or self._left_bytes <= 0
+
+    def expand_tree(self, row: DeletedDirectoryRow) -> bool:
+        """Expand a row and, as far as the page goes, what is below; says whether the row itself is expanded."""
+        is_expanded = True
+        waiting = deque([row])
+        while waiting:
+            front = waiting.popleft()
+            made, is_done = self._expand(front)
+            waiting.extend(made)
+            if front is row:
+                is_expanded = is_done
+            if self._is_full:
+                break
+        return is_expanded
+
+    def _expand(self, row: DeletedDirectoryRow) -> tuple[list[DeletedDirectoryRow], bool]:
+        """Move children of one row; says the rows of its sub-directories, and whether no child is left."""
+        work = self._transaction.work
+        death = Death(row.death, row.snapshots_before_death)
+        made = []
+        is_done = True
+        ids = (self._identity.volume_id, self._identity.bucket_id)
+        prefix = tree_key(*ids, row.directory.object_id, "")
+        end = prefix_end(prefix)
+        # Not from the first child again: RocksDB would step over all that was moved before, page after page.
+        next_directory = next_file = end
+        for key, child in work.table(DIRECTORY_TABLE).scan(row.next_directory.encode() or prefix, end):
+            if not self._take(len(key) + len(child.name)):
+                is_done, next_directory = False, key
+                break
+            work.table(DIRECTORY_TABLE).delete(key)
+            bury_directory(self._transaction, *ids, child, death)
+            made.append(
+                DeletedDirectoryRow(
+                    child,
+                    death.txn,
+                    death.snapshots_before,
+                    is_expanded=False,
+                    child_rows=0,
+                    deletion_time_ms=self._transaction.log_time_ms,
+                )
+            )
+            self.directories += 1
+        files = []
+        for key, file in work.table(FILE_TABLE).scan_encoded(row.next_file.encode() or prefix, end):
+            if not self._take(len(key) + len(file)):
+                is_done, next_file = False, key
+                break
+            work.table(FILE_TABLE).delete(key)
+            files.append(file)
+        bury_keys(self._transaction, *ids, files, death)
+        self.files += len(files)
+        if not is_done:
+            row = replace(row, next_directory=next_directory.decode(), next_file=next_file.decode())
+        self._save(row, len(made), is_expanded=is_done)
+        return made, is_done
+
+    def _take(self, size_bytes: int) -> bool:
+        """Whether one more child goes into the page, with so many bytes beside its numbers."""
+        if self._is_full:
+            return False
+        self._left_entries -= 1
+        self._left_bytes -= size_bytes + _ROW_OVERHEAD_BYTES
+        return True
+
+    def _save(self, row: DeletedDirectoryRow, made: int, *, is_expanded: bool) -> None:
+        ids = (self._identity.volume_id, self._identity.bucket_id)
+        key = garbage_key(*ids, row.death, row.directory.object_id)
+        saved = replace(row, is_expanded=is_expanded, child_rows=row.child_rows + made, is_expansion_begun=True)
+        self._transaction.work.table(DELETED_DIRECTORY_TABLE).put(key, saved)
+        if is_expanded:
+            self._transaction.space.unexpanded_changed(self._transaction.work, self._identity.bucket_id, row.death, -1)
+
+
+def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:
+    """Move one page of a deleted directory's children to the garbage tables."""
+    work = transaction.work
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
+    row = None
+    if identity is not None:
+        key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
+        row = work.table(DELETED_DIRECTORY_TABLE).get(key)
+    if identity is None or row is None:
+        return _expanded(command, ExpansionOutcome.GONE)
+    if row.is_expanded:
+        return _expanded(command, ExpansionOutcome.EXPANDED)
+    live_before = transaction.figures.moved_live()
+    below = Below(transaction, command.bucket_id, row.death)
+    page = _Page(transaction, identity, command)
+    outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
+    _correct_references(transaction, command.bucket_id, row.death, live_before)
+    below.count()
+    return _expanded(command, outcome, page.directories, page.files)
+
+
+def _expanded(
+    command: ExpandDirectory, outcome: ExpansionOutcome, directories: int = 0, files: int = 0
+) -> DirectoryExpanded:
+    return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
+
+
+def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
+    """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
+    moved_bytes, moved_names = (
+        moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
+    )
+    corrected: list[SnapshotListRow] = [
+        replace(
+            snapshot,
+            referenced_bytes=snapshot.referenced_bytes - moved_bytes,
+            referenced_namespace=snapshot.referenced_namespace - moved_names,
+        )
+        for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death)
+    ]
+    transaction.snapshots.update(transaction.work, bucket_id, corrected)
+    for row in corrected:
+        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+        transaction.space.size_changed(bucket_id, size)
+
+
+def purge_directories(transaction: Transaction, command: PurgeDirectories) -> DirectoriesPurged:
+    """Remove the rows of expanded, childless directories that nobody holds; every row gets an answer."""
+    outcomes = []
+    for name in command.rows:
+        identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
+        if identity is None:
+            outcomes.append(_purged(name, 0, PurgeOutcome.GONE))
+        else:
+            outcomes.append(purge_one(transaction, identity, name))
+    transaction.counters.refused_rows += sum(one.outcome is PurgeOutcome.HELD for one in outcomes)
+    return DirectoriesPurged(tuple(outcomes))
+
+
+def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName) -> PurgedDirectory:
+    """Remove the row of one directory, if it is expanded, has no child row left and nobody holds it."""
+    work = transaction.work
+    table = work.table(DELETED_DIRECTORY_TABLE)
+    key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+    row = table.get(key)
+    if row is None:
+        return _purged(name, 0, PurgeOutcome.GONE)
+    parent_id = row.directory.parent_id
+    if not row.is_expanded:
+        return _purged(name, parent_id, PurgeOutcome.UNEXPANDED)
+    if row.child_rows:
+        return _purged(name, parent_id, PurgeOutcome.HAS_CHILDREN)
+    birth = object_txn(row.directory.object_id)
+    snapshots = transaction.snapshots.of(work, name.bucket_id)
+    if not is_reclaimable_after(birth, snapshots.previous(row.death)):
+        return _purged(name, parent_id, PurgeOutcome.HELD)
+    if is_held_back(transaction, name.bucket_id):
+        return _purged(name, parent_id, PurgeOutcome.HELD_BACK)
+    table.delete(key)
+    forget_death(work, name.bucket_id, row.directory, row.death)
+    transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
+    transaction.figures.purge_directory(name.bucket_id)
+    child_row_gone(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
+    return _purged(name, parent_id, PurgeOutcome.PURGED)
+
+
+def child_row_gone(work: Work, parent_key: bytes) -> None:
+    """Discount a row that has left the garbage from those below its parent's, if the parent died with it."""
+    table = work.table(DELETED_DIRECTORY_TABLE)
+    parent = table.get(parent_key)
+    if parent is not None:
+        table.put(parent_key, replace(parent, child_rows=parent.child_rows - 1))
+
+
+def _purged(name: RowName, parent_id: int, outcome: PurgeOutcome) -> PurgedDirectory:
+    return PurgedDirectory(name.bucket_id, name.object_id, name.death, parent_id, outcome)

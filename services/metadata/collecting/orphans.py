@@ -1,0 +1,156 @@
+"""Blocks that nothing refers to go the way of all others: each run gets a garbage row, and the judges do the rest.
+
+An audit names them, and may be wrong or late: so the whole shard is looked through once more, here, where the order of
+things is certain. One row that refers to one of them, and nothing is done. What nothing refers to, nothing can bring
+back: a version gets its blocks when it is committed, and block ids are never given twice.
+
+A command looks at so many rows at most and says that the search goes on; the same command, sent again, looks at the
+next ones (``orphan_search``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    BlockRun,
+    BucketIdentity,
+    Committed,
+    DeletedKeyRow,
+    DeletedKind,
+    KeyRow,
+    OrphanSearchRow,
+    RequeueOrphans,
+)
+from services.domain.refusals import CommandError, NotDone
+from services.domain.space_matrix import NOBODY
+from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_key,
+    garbage_key,
+    local_id_shard,
+    local_id_txn,
+)
+from services.metadata.namespace.garbage import Death, death_now, key_cell
+from services.metadata.state.orphan_search import is_idle, is_through, looked_on
+from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_TABLE
+from services.metadata.state.transaction import Transaction
+
+MAX_ORPHANS = 200
+"""In one command: each becomes an object of its own, of which a command makes at most 255."""
+
+
+def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Committed | NotDone:
+    """Give orphaned runs garbage rows, all of them or none, once no row of the shard refers to one of them.
+
+    Raises:
+        CommandError: INVALID_REQUEST, one is not an orphan as far as can be seen from here; BUCKET_BUSY, later it may
+            be done; BUCKET_NOT_FOUND.
+    """
+    work, search = transaction.work, transaction.orphans
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
+    if identity is None:
+        raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there never was a bucket with the id {command.bucket_id}")
+    _check_blocks(transaction, command)
+    _check_bucket(transaction, identity)
+    page = _look_on(transaction, command)
+    if page.owner or page.rows > command.max_rows:
+        if search.of(work) is None:
+            raise CommandError(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+        search.end(work)
+        return NotDone(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+    if not is_through(page):
+        search.save(work, page)
+        message = f"nobody owns the blocks so far, {page.rows:,} versions were looked at: send the same command again"
+        return NotDone(ErrorCode.SEARCH_GOES_ON, message)
+    search.end(work)
+    death = death_now(transaction, identity.bucket_id)
+    for run in command.blocks:
+        _bury(transaction, identity, run, death)
+    return Committed(0)
+
+
+def _look_on(transaction: Transaction, command: RequeueOrphans) -> OrphanSearchRow:
+    """Look at the next rows, as many as one command may; says how far the search is, or who owns one of the blocks."""
+    before, now_ms = transaction.orphans.of(transaction.work), transaction.log_time_ms
+    if before is None or (before.command != command and is_idle(before, now_ms)):
+        before = OrphanSearchRow(command, 0, b"", 0, "", now_ms)
+    elif before.command != command:
+        raise CommandError(ErrorCode.BUCKET_BUSY, "owners of other blocks are being searched for: try again later")
+    page = replace(before, log_time_ms=now_ms)
+    return page if page.owner else looked_on(transaction.work, page)
+
+
+def _why_kept(transaction: Transaction, page: OrphanSearchRow) -> str:
+    if page.owner:
+        return f"one of the blocks has an owner ({page.owner}): all are kept"
+    return (
+        f"shard {transaction.shard} has more than {page.command.max_rows} versions to be looked through: "
+        f"the blocks are kept; allow more (deepclean audit --repair-rows)"
+    )
+
+
+def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
+    runs = command.blocks
+    if not 0 < len(runs) <= MAX_ORPHANS or len({run.first_local_id for run in runs}) != len(runs):
+        raise CommandError(ErrorCode.INVALID_REQUEST, f"name 1 to {MAX_ORPHANS} runs of blocks, each once")
+    if command.audited_txn >= transaction.txn:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"the audit saw txn {command.audited_txn}, which shard {transaction.shard} has not reached: audit again",
+        )
+    for run in runs:
+        is_ours = local_id_shard(run.first_local_id) == transaction.shard
+        if not is_ours or not 0 < local_id_txn(run.first_local_id) <= command.audited_txn:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"block {run.first_local_id} is not one of this shard from before the audit: it is kept",
+            )
+        if min(run.block_count, run.block_size_bytes, run.size_bytes) <= 0:
+            raise CommandError(ErrorCode.INVALID_REQUEST, f"block {run.first_local_id} has no size: it is kept")
+        if local_id_txn(run.first_local_id + run.block_count - 1) != local_id_txn(run.first_local_id):
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"{run.block_count} blocks from {run.first_local_id} on are of more than one version: they are kept",
+            )
+
+
+def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
+    bucket = transaction.work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
+    is_rolling_back = bucket is not None and bucket.object_id == identity.bucket_id and bucket.rollback_snapshot_id
+    snapshots = transaction.snapshots.of(transaction.work, identity.bucket_id)
+    if is_rolling_back or snapshots.newest_live_txn == _birth(transaction):
+        raise CommandError(
+            ErrorCode.BUCKET_BUSY, f"{identity.volume}/{identity.bucket} is amid a snapshot or a rollback: try again"
+        )
+
+
+def _birth(transaction: Transaction) -> int:
+    """The txn before the death, since a version lives from one txn to a later one; no snapshot was taken at it."""
+    return transaction.txn - 1
+
+
+def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, death: Death) -> None:
+    """Make the garbage row of a run, and send it to the judges."""
+    now = transaction.log_time_ms
+    key = KeyRow(
+        object_id=transaction.new_object_id(),
+        birth=_birth(transaction),
+        size_bytes=run.size_bytes,
+        blocks=run,
+        parent_id=0,
+        name=f"orphan-{run.first_local_id}",
+        update_id=transaction.txn,
+        rename_txn=0,
+        tag="",
+        creation_time_ms=now,
+        modification_time_ms=now,
+    )
+    ids = (identity.volume_id, identity.bucket_id)
+    row = DeletedKeyRow(key, death.txn, death.snapshots_before)
+    transaction.work.table(DELETED_TABLE).put(garbage_key(*ids, death.txn, key.object_id), row)
+    transaction.figures.adopt(identity.bucket_id, run.size_bytes)
+    transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes))
+    entry = (identity.bucket_id, key.object_id, key.birth, *death)
+    transaction.entries.add(DeletedKind.KEY, [entry])

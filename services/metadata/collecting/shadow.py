@@ -1,0 +1,94 @@
+"""The shadow: what would have been claimed is counted by the hour, and stays where it is.
+
+A version is counted once, by the first claim that all three judges let pass; a mark in its row says in which hour,
+since sweeps bring it again and again. What does not wait any more, because it was claimed after all or brought back,
+is taken out of its hour: the whole is what waits, however often a bucket was put in the shadow. Of each bucket the last
+two weeks are kept by the hour, and what was before them as one sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from schemas.codec import codec
+from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
+from services.domain.durations import HOUR_MS
+from services.domain.table_keys import bucket_id_prefix, shadow_key
+from services.metadata.state.tables import DELETED_TABLE, SHADOW_TABLE
+from services.metadata.state.transaction import Transaction
+from services.storage.store import prefix_end
+
+KEPT_HOURS = 14 * 24
+BEFORE = 0
+"""In place of an hour: all before those that are kept."""
+_DELETED_KEY_ROW = codec(DeletedKeyRow)
+
+
+def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
+    """Whether claims of a bucket are made to be counted alone."""
+    stopped_because = transaction.counters.claims_stopped
+    state = transaction.collectors.state_of(transaction.work, bucket_id, stopped_because)
+    return state is CollectorState.SHADOW
+
+
+def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded: bytes) -> None:
+    """A version of a bucket in the shadow would have been claimed."""
+    row = _DELETED_KEY_ROW.decode(encoded)
+    if row.shadow_hour:
+        return
+    table, hour = transaction.work.table(SHADOW_TABLE), max(BEFORE + 1, transaction.log_time_ms // HOUR_MS)
+    transaction.work.table(DELETED_TABLE).put(key, replace(row, shadow_hour=hour))
+    before = table.get(shadow_key(bucket_id, hour))
+    if before is None:
+        _sum_up_old(transaction, bucket_id, hour)
+        before = ShadowHourRow(0, 0, row.deletion_time_ms, row.deletion_time_ms)
+    counted = ShadowHourRow(1, row.key.size_bytes, row.deletion_time_ms, row.deletion_time_ms)
+    table.put(shadow_key(bucket_id, hour), _together(before, counted))
+
+
+def has_counted(transaction: Transaction, bucket_id: int) -> bool:
+    """Whether anything that was counted in the shadow of a bucket still waits."""
+    prefix = bucket_id_prefix(bucket_id)
+    return transaction.work.table(SHADOW_TABLE).has_any(prefix, prefix_end(prefix))
+
+
+def discount_encoded(transaction: Transaction, bucket_id: int, encoded: bytes) -> None:
+    """As ``discount_version``, with an encoded row."""
+    discount_version(transaction, bucket_id, _DELETED_KEY_ROW.decode(encoded))
+
+
+def discount_version(transaction: Transaction, bucket_id: int, row: DeletedKeyRow) -> None:
+    """A version waits no longer: what is counted is without it, where it was. The span of deletions stays."""
+    if not row.shadow_hour:
+        return
+    table, key = transaction.work.table(SHADOW_TABLE), shadow_key(bucket_id, row.shadow_hour)
+    hour = table.get(key)
+    if hour is None:  # summed up since
+        key = shadow_key(bucket_id, BEFORE)
+        hour = table.get(key)
+    if hour is None or hour.versions <= 1:
+        table.delete(key)
+        return
+    table.put(key, replace(hour, versions=hour.versions - 1, bytes=hour.bytes - row.key.size_bytes))
+
+
+def _together(one: ShadowHourRow, other: ShadowHourRow) -> ShadowHourRow:
+    return ShadowHourRow(
+        one.versions + other.versions,
+        one.bytes + other.bytes,
+        min(one.oldest_deletion_ms, other.oldest_deletion_ms),
+        max(one.newest_deletion_ms, other.newest_deletion_ms),
+    )
+
+
+def _sum_up_old(transaction: Transaction, bucket_id: int, hour: int) -> None:
+    """Keep two weeks by the hour, and one sum of all before: with it the whole is all that was counted and waits."""
+    table = transaction.work.table(SHADOW_TABLE)
+    first, end = shadow_key(bucket_id, BEFORE), shadow_key(bucket_id, max(BEFORE, hour - KEPT_HOURS + 1))
+    old = list(table.scan(first, end))
+    if all(key == first for key, _ in old):
+        return
+    for key, _ in old:
+        table.delete(key)
+    table.put(first, reduce(_together, (row for _, row in old)))

@@ -1,0 +1,153 @@
+"""Bringing back what was deleted: its row leaves the garbage table, unless a claim was there first.
+
+Claim and undelete meet in the shard's log, where order is certain: whichever comes first finds the row, and the other
+one finds that it has gone. A deleted directory comes back whole as long as nothing below it has moved to the garbage
+tables; afterwards its files can come back one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, Undelete
+from services.domain.coming_back import Return, return_of_directory, return_of_key
+from services.domain.names import check_key_path
+from services.domain.refusals import CommandError
+from services.domain.space_matrix import holders
+from services.domain.table_keys import flat_key, garbage_key, object_txn
+from services.metadata.collecting.shadow import discount_version
+from services.metadata.namespace import tree
+from services.metadata.namespace.buckets import find_bucket
+from services.metadata.namespace.garbage import DIRECTORY_CELL, note_rename
+from services.metadata.namespace.tree import Place
+from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE, KEY_TABLE
+from services.metadata.state.transaction import Transaction
+
+
+def undelete(transaction: Transaction, command: Undelete) -> Committed:
+    """Bring a version or a whole directory back.
+
+    Raises:
+        CommandError: TOO_LATE when the row is claimed or gone, KEY_ALREADY_EXISTS or FILE_ALREADY_EXISTS when the path
+            is taken, DIRECTORY_EXPANDED, SNAPSHOT_IN_BETWEEN and HELD_BY_SNAPSHOT when it can only be copied.
+    """
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    check_key_path(command.path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
+    if command.kind is DeletedKind.KEY:
+        return _undelete_key(transaction, bucket, command)
+    if command.kind is DeletedKind.DIRECTORY:
+        return _undelete_directory(transaction, bucket, command)
+    raise CommandError(ErrorCode.INVALID_REQUEST, "a noted rename cannot come back; name a key or a directory")
+
+
+def _too_late(command: Undelete) -> CommandError:
+    return CommandError(
+        ErrorCode.TOO_LATE,
+        f"{command.path}, deleted at txn {command.death}, is claimed or gone: it cannot come back; see what is left "
+        f"(deepclean deleted list), or copy it from a snapshot that holds it (deepclean restore)",
+    )
+
+
+def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete) -> Committed:
+    table = transaction.work.table(DELETED_TABLE)
+    row_key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
+    row = table.get(row_key)
+    if row is None or row.key.birth != command.birth:
+        raise _too_late(command)
+    version, live = row.key, transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
+    outcome = return_of_key(row, bucket.rolled_back_txn, live)
+    if outcome not in (Return.ITSELF, Return.NEW_OBJECT):
+        raise _only_a_copy(command, outcome)
+    place = _place_for_key(transaction, bucket, command.path)
+    is_moved = (place.parent_id, place.name) != (version.parent_id, version.name)
+    if outcome is Return.NEW_OBJECT:
+        back = replace(version, object_id=transaction.new_object_id(), birth=transaction.txn, rename_txn=0)
+    elif is_moved:
+        old_key = _db_key(bucket, version.parent_id, version.name)
+        note_rename(transaction, bucket, version.object_id, version.rename_txn, old_key)
+        back = replace(version, rename_txn=transaction.txn)
+    else:
+        back = version
+    back = replace(back, parent_id=place.parent_id, name=place.name, update_id=transaction.txn)
+    table.delete(row_key)
+    forget_death(transaction.work, bucket.object_id, version, row.death)
+    transaction.work.table(place.table).put(place.db_key, back)
+    discount_version(transaction, bucket.object_id, row)
+    cell = holders(version.birth, row.death, live)
+    transaction.space.subtract(bucket.object_id, cell, (version.size_bytes, 1, 1, 0, 0))
+    transaction.figures.revive(bucket.object_id, version.size_bytes)
+    transaction.figures.put(bucket.object_id, 0, place.made_directories)
+    return Committed(back.object_id, back.blocks)
+
+
+def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
+    if outcome is Return.SNAPSHOT_IN_BETWEEN:
+        code, reason = ErrorCode.SNAPSHOT_IN_BETWEEN, "another one was taken since it was deleted"
+    else:
+        code, reason = ErrorCode.HELD_BY_SNAPSHOT, "its object may be live as another version"
+    return CommandError(
+        code, f"a snapshot holds {command.path} and {reason}: copy it from the snapshot (deepclean restore)"
+    )
+
+
+def _place_for_key(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
+    """Where a key goes; its path must be free."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        place, code = tree.place_for_file(transaction, bucket, path), ErrorCode.FILE_ALREADY_EXISTS
+    else:
+        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, path), 0, path)
+        code = ErrorCode.KEY_ALREADY_EXISTS
+    if transaction.work.table(place.table).get_encoded(place.db_key) is not None:
+        raise CommandError(code, f"there is a {path} already: name another path (--to)")
+    return place
+
+
+def _db_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return tree.row_key(bucket, parent_id, name)
+    return flat_key(bucket.volume, bucket.bucket, name)
+
+
+def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Undelete) -> Committed:
+    """One row moves back, and all that is below is reachable again: none of it has moved yet."""
+    work, ids = transaction.work, (bucket.volume_id, bucket.object_id)
+    table = work.table(DELETED_DIRECTORY_TABLE)
+    row_key = garbage_key(*ids, command.death, command.object_id)
+    row = table.get(row_key)
+    if row is None or object_txn(command.object_id) != command.birth:
+        raise _too_late(command)
+    directory = row.directory
+    live = transaction.snapshots.of(work, bucket.object_id).live_txns
+    parent = table.get(garbage_key(*ids, row.death, directory.parent_id))
+    outcome = return_of_directory(row, live, has_parent_in_garbage=parent is not None)
+    if outcome is Return.EXPANDED:
+        raise CommandError(
+            ErrorCode.DIRECTORY_EXPANDED,
+            f"the contents of {command.path} are on their way to be freed, so it cannot come back as a whole: "
+            f"bring its files back one by one (deepclean undelete --files)",
+        )
+    if outcome is not Return.ITSELF:
+        raise CommandError(
+            ErrorCode.SNAPSHOT_IN_BETWEEN,
+            f"a snapshot was taken since {command.path} was deleted, so it cannot come back as a whole: "
+            f"bring its files back one by one once they are listed (deepclean undelete --files)",
+        )
+    place = tree.place_for_directory(transaction, bucket, command.path)
+    rename_txn = directory.rename_txn
+    if (place.parent_id, place.name) != (directory.parent_id, directory.name):
+        old_key = tree.row_key(bucket, directory.parent_id, directory.name)
+        note_rename(transaction, bucket, directory.object_id, rename_txn, old_key)
+        rename_txn = transaction.txn
+    back = replace(
+        directory, parent_id=place.parent_id, name=place.name, update_id=transaction.txn, rename_txn=rename_txn
+    )
+    table.delete(row_key)
+    forget_death(work, bucket.object_id, directory, row.death)
+    work.table(DIRECTORY_TABLE).put(place.db_key, back)
+    transaction.space.subtract(bucket.object_id, holders(command.birth, row.death, live), DIRECTORY_CELL)
+    transaction.space.unexpanded_changed(work, bucket.object_id, row.death, -1)
+    transaction.figures.revive(bucket.object_id, 0)
+    transaction.figures.put(bucket.object_id, 0, place.made_directories)
+    return Committed(back.object_id)

@@ -1,0 +1,1 @@
+"""Differences between two states of a bucket."""

@@ -1,0 +1,241 @@
+"""The diff of two states of a bucket, each the active namespace or the checkpoint of a snapshot.
+
+``compare_all`` reads every row of both. ``compare_changes`` reads what changed between the two, from changedTable, and
+looks only those rows up: what did not change is the same in both and in no entry. Beside the changes it reads what is
+in directories that only one state has, which are entries themselves, and once the directories of a tree, for paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from schemas.error_codes import ErrorCode
+from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow
+from services.domain.refusals import CommandError
+from services.domain.snapshot_diff import (
+    DiffEntry,
+    NamespaceObject,
+    Paths,
+    PlacedObject,
+    difference,
+    place,
+    reachable,
+)
+from services.domain.table_keys import flat_key, tree_key
+from services.metadata.reads import queries
+from services.metadata.state.changed_rows import ChangedKey, changed_rows
+from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE
+from services.storage.store import Store, prefix_end
+from services.storage.tables import TablesReader
+
+AFTER_ALL = 1 << 62
+"""An ordinal that no snapshot reaches."""
+Seen = Callable[[int], None]
+"""Told how many more rows were looked at: for progress, and to stop by raising."""
+
+
+def _nobody_looks(count: int) -> None:
+    """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """A bucket in one state: its rows, and how to read them."""
+
+    tables: TablesReader
+    bucket: BucketRow
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether it has directories."""
+        return self.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+
+    def objects(self) -> Iterator[NamespaceObject]:
+        """Every key and directory that has a row, also those that cannot be reached from the root any more."""
+        if self.is_tree:
+            yield from self.directories()
+            prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
+            yield from self._keys(self.tables.table(FILE_TABLE).scan(prefix, prefix_end(prefix)))
+        else:
+            prefix = flat_key(self.bucket.volume, self.bucket.bucket, "")
+            yield from self._keys(self.tables.table(KEY_TABLE).scan(prefix, prefix_end(prefix)))
+
+    def directories(self) -> Iterator[NamespaceObject]:
+        """Every directory that has a row."""
+        prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
+        for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
+            yield _directory(row)
+
+    def children(self, directory_id: int) -> Iterator[NamespaceObject]:
+        """What is in a directory."""
+        prefix = tree_key(self.bucket.volume_id, self.bucket.object_id, directory_id, "")
+        for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
+            yield _directory(row)
+        yield from self._keys(self.tables.table(FILE_TABLE).scan(prefix, prefix_end(prefix)))
+
+    def at(self, changed: ChangedKey) -> NamespaceObject | None:
+        """What a row is in this state; None when there is none."""
+        row: KeyRow | DirectoryRow | None = self.tables.table(changed.table).get(changed.key)
+        if row is None:
+            return None
+        return _directory(row) if isinstance(row, DirectoryRow) else self._key(row)
+
+    def _keys(self, rows: Iterable[tuple[bytes, KeyRow]]) -> Iterator[NamespaceObject]:
+        for _, row in rows:
+            yield self._key(row)
+
+    def _key(self, row: KeyRow) -> NamespaceObject:
+        parent_id = row.parent_id if self.is_tree else self.bucket.object_id
+        return NamespaceObject(row.object_id, parent_id, row.name, False, row.birth)
+
+
+def _directory(row: DirectoryRow) -> NamespaceObject:
+    return NamespaceObject(row.object_id, row.parent_id, row.name, True, 0)
+
+
+def compare_all(before: BucketState, after: BucketState, seen: Seen = _nobody_looks) -> list[DiffEntry]:
+    """The diff of two states by reading every row of both."""
+    root_id = before.bucket.object_id
+    old, new = (reachable(_counted(state.objects(), seen), root_id) for state in (before, after))
+    return difference(old, new)
+
+
+def _counted(objects: Iterable[NamespaceObject], seen: Seen) -> Iterator[NamespaceObject]:
+    for found in objects:
+        seen(1)
+        yield found
+
+
+def compare_changes(
+    before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen = _nobody_looks
+) -> list[DiffEntry]:
+    """The same diff by looking at what changed: ``changes`` has every row that differs, and may have others.
+
+    An object whose row is the same in both states is in no entry unless it came out of reach, or into it, with a
+    directory above it. So below each directory that only one state reaches, everything whose row did not change
+    belongs to that state alone; what did change was looked at already.
+    """
+    old, new = _changed_objects(before, after, changes, seen)
+    if not old and not new:
+        return []
+    root_id = before.bucket.object_id
+    directories = {found.object_id: found for found in before.directories()} if before.is_tree else {}
+    later = {key: found for key, found in directories.items() if key not in old}
+    later |= {found.object_id: found for found in new.values() if found.is_directory}
+    old_side = _Side(before, old, Paths(root_id, directories.get))
+    new_side = _Side(after, new, Paths(root_id, later.get))
+    was, now = old_side.placed(), new_side.placed()
+    return difference(
+        [*was.values(), *old_side.dragged_along(was, now, seen)],
+        [*now.values(), *new_side.dragged_along(now, was, seen)],
+    )
+
+
+def _changed_objects(
+    before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen
+) -> tuple[dict[int, NamespaceObject], dict[int, NamespaceObject]]:
+    """The objects of both states whose rows differ, by objectID."""
+    old: dict[int, NamespaceObject] = {}
+    new: dict[int, NamespaceObject] = {}
+    for changed in set(changes):
+        was, now = before.at(changed), after.at(changed)
+        seen(1)
+        if was != now:
+            if was is not None:
+                old[was.object_id] = was
+            if now is not None:
+                new[now.object_id] = now
+    return old, new
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of two states: its objects whose rows differ, and the paths in it."""
+
+    state: BucketState
+    changed: Mapping[int, NamespaceObject]
+    paths: Paths
+
+    def placed(self) -> dict[int, PlacedObject]:
+        """The changed objects that can be reached, by objectID."""
+        return {one.row.object_id: one for one in place(self.changed.values(), self.paths)}
+
+    def dragged_along(
+        self, reached: Mapping[int, PlacedObject], reached_there: Mapping[int, PlacedObject], seen: Seen
+    ) -> Iterator[PlacedObject]:
+        """Unchanged objects below directories that this side reaches and the other one does not."""
+        lone = [one for object_id, one in reached.items() if one.row.is_directory and object_id not in reached_there]
+        while lone:
+            directory = lone.pop()
+            for child in self.state.children(directory.row.object_id):
+                seen(1)
+                if child.object_id not in self.changed:
+                    found = PlacedObject(child, f"{directory.path}/{child.name}")
+                    if child.is_directory:
+                        lone.append(found)
+                    yield found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStates:
+    """Two states of a bucket that can be compared as long as they are open."""
+
+    before: BucketState
+    after: BucketState
+    _tables: TablesReader
+    _first_ordinal: int
+    _end_ordinal: int
+
+    def changes(self) -> Iterator[ChangedKey]:
+        """The rows that changed between the two, in either direction."""
+        return changed_rows(self._tables, self.before.bucket, self._first_ordinal, self._end_ordinal)
+
+
+@contextmanager
+def opened_states(
+    store: Store, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str
+) -> Iterator[OpenedStates]:
+    """Open two states of a bucket; an empty id is the active namespace of this moment. Nothing of them goes meanwhile.
+
+    Raises:
+        CommandError: FILE_NOT_FOUND or SNAPSHOT_EXPIRED; what changed since a snapshot is forgotten when it goes.
+    """
+    with ExitStack() as opened:
+        # Checkpoints first: while one is open its files stay, though the snapshot is dropped before the rest is read.
+        checkpoints = [_checkpoint(store, one, opened) for one in (from_snapshot_id, to_snapshot_id)]
+        reader = store.reading()
+        opened.callback(reader.close)
+        tables = TablesReader(reader)
+        row = queries.get_bucket(tables, volume, bucket)
+        ordinals = [_ordinal(tables, row, one) for one in (from_snapshot_id, to_snapshot_id)]
+        before, after = (
+            BucketState(state, queries.get_bucket(state, volume, bucket))
+            for state in (checkpoint or tables for checkpoint in checkpoints)
+        )
+        yield OpenedStates(before, after, tables, min(ordinals), max(ordinals))
+
+
+def _checkpoint(store: Store, snapshot_id: str, opened: ExitStack) -> TablesReader | None:
+    if not snapshot_id:
+        return None
+    try:
+        reader = store.open_checkpoint(snapshot_id)
+    except (KeyError, ValueError):
+        raise queries.missing_snapshot(TablesReader(store), snapshot_id) from None
+    opened.callback(reader.close)
+    return TablesReader(reader)
+
+
+def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
+    """Where a snapshot stands in its bucket's list; the active namespace comes after all."""
+    if not snapshot_id:
+        return AFTER_ALL
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if taken is None or taken.bucket_id != bucket.object_id:
+        name = f"{bucket.volume}/{bucket.bucket}"
+        raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
+    if not taken.is_live:
+        raise queries.missing_snapshot(tables, snapshot_id)
+    return taken.ordinal

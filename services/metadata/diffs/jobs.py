@@ -1,0 +1,388 @@
+"""The diffs of one shard: asked for, queued, made by a thread, and kept for a while, over restarts too.
+
+::
+
+    <directory>/<job id>.json      the job, written when it is asked for and again at its end
+    <directory>/<job id>.entries   its differences, one JSON array a line: kind, path, old path
+    <directory>/<job id>.parts     what a Spark job has written so far
+
+Few changed rows are looked at here, by a thread. When there are more than ``diff_direct_rows``, or when directories
+that came or went hold more, a Spark job is started, if there is one to start.
+
+A job whose file does not say that it ended is made again after a restart. Nothing here is in the shard's log: another
+owner of the shard makes diffs anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import queue
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from schemas.answers import DiffJob, DiffStatus, DiffWay
+from services.domain.errors import DeepcleanError
+from services.domain.refusals import CommandError
+from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.log.clock import Clock
+from services.metadata.diffs.differences import compare_changes, opened_states
+from services.metadata.diffs.spark_diff import SparkDiffError, kept_for, run_spark_diff
+from services.metadata.metrics import SnapshotDiffMetrics
+from services.metadata.settings import MetadataSettings
+from services.metadata.state.changed_rows import ChangedKey
+from services.storage.rocks import RocksStore
+from services.storage.store import Store, StoreError
+
+LINES_PER_MARK = 1_000
+"""A page of differences is found by the nearest mark before it."""
+RETRY_SECONDS = 60
+
+logger = structlog.get_logger(__name__)
+_JOB: TypeAdapter[DiffJob] = TypeAdapter(DiffJob)
+
+
+class DiffNotFoundError(DeepcleanError):
+    """There is no such diff, or it was kept long enough."""
+
+    code = "DIFF_NOT_FOUND"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no diff {job_id}; ask for it again")
+
+
+class DiffStateError(DeepcleanError):
+    """What is asked of a diff does not fit how far it has come."""
+
+    code = "DIFF_NOT_DONE"
+
+
+class _CancelledError(Exception):
+    """Whoever asked for the diff does not want it any more."""
+
+
+class _TooLargeError(Exception):
+    """More rows than one thread should look at beside the shard's writer."""
+
+
+def _nothing_runs() -> None:
+    """There is nothing to end."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job and what belongs to it in memory."""
+
+    job: DiffJob
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    rows_seen: int = 0
+    rows_expected: int = 1
+    most_rows: int | None = None
+    end_process: Callable[[], None] = _nothing_runs
+    marks: list[int] | None = None
+    """Where in the file every thousandth difference begins; found out when the first page is read."""
+
+    def saw(self, count: int) -> None:
+        """Some more rows were looked at; stops when nobody wants the outcome."""
+        self.rows_seen += count
+        if self.is_cancelled.is_set():
+            raise _CancelledError
+        if self.most_rows is not None and self.rows_seen > self.most_rows:
+            raise _TooLargeError
+
+    def shown(self) -> DiffJob:
+        """The job as it is now."""
+        if self.job.status is not DiffStatus.IN_PROGRESS:
+            return self.job
+        return replace(self.job, progress_percent=min(99, 100 * self.rows_seen // self.rows_expected))
+
+
+class DiffJobs:
+    """The diffs of one shard. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Path,
+        clock: Clock,
+        settings: MetadataSettings | None = None,
+        metrics: SnapshotDiffMetrics | None = None,
+    ) -> None:
+        """With ``diff_threads`` 0 a diff is made by whoever asks for it, while he asks."""
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._settings = settings or MetadataSettings()
+        self._metrics = metrics or SnapshotDiffMetrics(None)
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Running] = {}
+        self._waiting: queue.Queue[_Running] = queue.Queue()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._load()
+        for number in range(self._settings.diff_threads):
+            threading.Thread(target=self._work, name=f"diff-{number}", daemon=True).start()
+
+    def ask(self, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str) -> DiffJob:
+        """Ask for a diff. Two snapshots that are compared already, or are being, are not compared again.
+
+        Raises:
+            CommandError: there is no such bucket or snapshot.
+        """
+        with opened_states(self._store, volume, bucket, from_snapshot_id, to_snapshot_id):
+            pass  # so that who asks for what is not there is told at once
+        with self._lock:
+            self._remove_old()
+            known = self._known(volume, bucket, from_snapshot_id, to_snapshot_id)
+            if known is not None:
+                return known.shown()
+            job = DiffJob(
+                str(uuid.uuid4()),
+                volume,
+                bucket,
+                from_snapshot_id,
+                to_snapshot_id,
+                DiffStatus.QUEUED,
+                self._clock.now_ms(),
+            )
+            running = self._jobs[job.job_id] = _Running(job)
+            is_full = self._waiting.qsize() >= self._settings.diff_queue
+        if is_full:
+            reason = f"{self._settings.diff_queue} diffs wait already: ask again in {RETRY_SECONDS} seconds"
+            self._end(running, DiffStatus.REJECTED, message=reason)
+        elif self._settings.diff_threads:
+            self._write(job)
+            self._waiting.put(running)
+        else:
+            self._make(running)
+        return running.shown()
+
+    def _known(self, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str) -> _Running | None:
+        """The same diff, if it was asked for: one of the present is of no use once it is made."""
+        is_lasting = bool(from_snapshot_id and to_snapshot_id)
+        for running in self._jobs.values():
+            job = running.job
+            is_same = (job.volume, job.bucket) == (volume, bucket) and (
+                (job.from_snapshot_id, job.to_snapshot_id) == (from_snapshot_id, to_snapshot_id)
+            )
+            if is_same and is_lasting and (not job.status.is_end or job.status is DiffStatus.DONE):
+                return running
+        return None
+
+    def job(self, job_id: str, wait_seconds: float = 0) -> DiffJob:
+        """A diff; waits a while for its end."""
+        running = self._running(job_id)
+        running.ended.wait(wait_seconds)
+        return running.shown()
+
+    def jobs(self, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket, oldest first."""
+        with self._lock:
+            found = [one.shown() for one in self._jobs.values() if (one.job.volume, one.job.bucket) == (volume, bucket)]
+        return sorted(found, key=lambda job: job.created_ms)
+
+    def cancel(self, job_id: str) -> DiffJob:
+        """Stop a diff that waits or is being made.
+
+        Raises:
+            DiffStateError: it has ended already.
+        """
+        running = self._running(job_id)
+        if running.job.status.is_end:
+            raise DiffStateError(f"diff {job_id} has ended already ({running.job.status}): there is nothing to cancel")
+        running.is_cancelled.set()
+        if running.job.status is DiffStatus.QUEUED:
+            self._end(running, DiffStatus.CANCELLED)
+        running.end_process()
+        return running.shown()
+
+    def entries(self, job_id: str, start_after: int, limit: int) -> list[DiffEntry]:
+        """Some differences behind the first ``start_after`` of a diff that is done."""
+        running = self._running(job_id)
+        if running.job.status is not DiffStatus.DONE:
+            raise DiffStateError(f"diff {job_id} is {running.job.status}: its differences can be read when it is DONE")
+        with self._entries_of(running.job).open("rb") as lines:
+            if running.marks is None:
+                running.marks = _marks(lines)
+            mark = min(start_after // LINES_PER_MARK, len(running.marks) - 1)
+            lines.seek(running.marks[mark])
+            skipped = start_after - mark * LINES_PER_MARK
+            return [_entry(line) for line in itertools.islice(lines, skipped, skipped + limit)]
+
+    def _running(self, job_id: str) -> _Running:
+        with self._lock:
+            running = self._jobs.get(job_id)
+        if running is None:
+            raise DiffNotFoundError(job_id)
+        return running
+
+    # ---- making
+
+    def _work(self) -> None:
+        while True:
+            self._make(self._waiting.get())
+
+    def _make(self, running: _Running) -> None:
+        with self._lock:
+            if running.job.status.is_end:  # cancelled while it waited
+                return
+            running.job = replace(running.job, status=DiffStatus.IN_PROGRESS, way=DiffWay.DIRECT)
+        try:
+            running.saw(0)
+            try:
+                count = self._compare_directly(running)
+            except _TooLargeError:
+                count = self._compare_with_spark(running)
+        except _CancelledError:
+            self._end(running, DiffStatus.CANCELLED)
+        except CommandError as error:
+            self._end(running, DiffStatus.FAILED, message=f"{error.code}: {error}")
+        except SparkDiffError as error:
+            status = DiffStatus.CANCELLED if running.is_cancelled.is_set() else DiffStatus.FAILED
+            self._end(running, status, message="" if status is DiffStatus.CANCELLED else str(error))
+        except StoreError as error:  # its file says that it has not ended: the next start makes it
+            self._end(running, DiffStatus.FAILED, message=str(error), is_kept=False)
+        except Exception as error:
+            logger.exception("a diff has failed", job_id=running.job.job_id)
+            reason = f"unexpected {type(error).__name__}: {error}; this is a defect: report it with the log"
+            self._end(running, DiffStatus.FAILED, message=reason)
+        else:
+            self._end(running, DiffStatus.DONE, entry_count=count)
+
+    def _compare_directly(self, running: _Running) -> int:
+        """Look at what changed, here and now; says how many differences there are."""
+        job = running.job
+        if self._settings.diff_spark_command and isinstance(self._store, RocksStore):
+            running.most_rows = self._settings.diff_direct_rows
+        names = (job.volume, job.bucket, job.from_snapshot_id, job.to_snapshot_id)
+        with opened_states(self._store, *names) as states:
+            changes = self._counted(states.changes(), running.most_rows)
+            running.rows_expected = len(changes) + 1
+            entries = compare_changes(states.before, states.after, changes, running.saw)
+        with self._entries_of(job).open("w", encoding="utf-8") as file:
+            for entry in entries:
+                file.write(json.dumps([entry.kind.value, entry.path, entry.old_path], ensure_ascii=False) + "\n")
+        return len(entries)
+
+    def _counted(self, changes: Iterable[ChangedKey], most: int | None) -> list[ChangedKey]:
+        counted = list(changes if most is None else itertools.islice(changes, most + 1))
+        if most is not None and len(counted) > most:
+            raise _TooLargeError
+        return counted
+
+    def _compare_with_spark(self, running: _Running) -> int:
+        """Have Spark look at all keys; says how many differences there are."""
+        with self._lock:
+            running.job = job = replace(running.job, way=DiffWay.SPARK)
+            running.rows_seen, running.rows_expected = 0, 100
+
+        def started(end: Callable[[], None]) -> None:
+            running.end_process = end
+            if running.is_cancelled.is_set():
+                end()
+
+        def progressed(percent: int) -> None:
+            running.rows_seen = percent
+
+        assert isinstance(self._store, RocksStore)  # noqa: S101  else no diff is too large
+        output = self._directory / f"{job.job_id}.parts"
+        with kept_for(job, self._store) as compared:
+            command = self._settings.diff_spark_command
+            run_spark_diff(command, compared, output, on_start=started, on_progress=progressed)
+        count = 0
+        with self._entries_of(job).open("wb") as entries:
+            for part in sorted(output.glob("part-*")):
+                with part.open("rb") as lines:
+                    for line in lines:
+                        entries.write(line)
+                        count += 1
+        shutil.rmtree(output)
+        return count
+
+    def _end(
+        self, running: _Running, status: DiffStatus, *, message: str = "", entry_count: int = 0, is_kept: bool = True
+    ) -> None:
+        progress = 100 if status is DiffStatus.DONE else running.shown().progress_percent
+        job = replace(
+            running.job,
+            status=status,
+            message=message,
+            entry_count=entry_count,
+            progress_percent=progress,
+            ended_ms=self._clock.now_ms(),
+        )
+        try:
+            if is_kept:
+                self._write(job)
+        finally:
+            with self._lock:
+                running.job = job
+            running.ended.set()
+            self._metrics.ended(job)
+
+    # ---- keeping
+
+    def _write(self, job: DiffJob) -> None:
+        file = self._directory / f"{job.job_id}.json"
+        written = file.with_suffix(".written")
+        written.write_bytes(_JOB.dump_json(job))
+        written.replace(file)
+
+    def _entries_of(self, job: DiffJob) -> Path:
+        return self._directory / f"{job.job_id}.entries"
+
+    def _load(self) -> None:
+        """Take up what an earlier process has left."""
+        for file in sorted(self._directory.glob("*.json")):
+            try:
+                job = _JOB.validate_json(file.read_bytes())
+            except (ValidationError, OSError) as error:
+                logger.warning("a diff cannot be read and is left out", file=str(file), reason=str(error))
+                continue
+            running = self._jobs[job.job_id] = _Running(job)
+            if job.status.is_end:
+                running.ended.set()
+            else:
+                self._waiting.put(running)
+        for left in self._directory.glob("*.parts"):
+            shutil.rmtree(left)
+        for file in (*self._directory.glob("*.entries"), *self._directory.glob("*.log")):
+            if file.stem not in self._jobs or file.suffix == ".log":
+                file.unlink()
+
+    def _remove_old(self) -> None:
+        """Forget what was kept long enough, and the oldest when there are too many."""
+        kept_since_ms = self._clock.now_ms() - 1_000 * self._settings.diff_kept_seconds
+        ended = [running.job for running in self._jobs.values() if running.ended.is_set()]
+        ended.sort(key=lambda job: job.ended_ms)
+        too_many = len(ended) - self._settings.diff_kept_count
+        for place, job in enumerate(ended):
+            if job.ended_ms >= kept_since_ms and place >= too_many:
+                return
+            del self._jobs[job.job_id]
+            for file in (self._entries_of(job), self._directory / f"{job.job_id}.json"):
+                with contextlib.suppress(FileNotFoundError):
+                    file.unlink()
+
+
+def _marks(lines: Iterable[bytes]) -> list[int]:
+    """Byte offsets of every thousandth line."""
+    marks, offset = [0], 0
+    for number, line in enumerate(lines, start=1):
+        offset += len(line)
+        if number % LINES_PER_MARK == 0:
+            marks.append(offset)
+    return marks
+
+
+def _entry(line: bytes) -> DiffEntry:
+    kind, path, old_path = json.loads(line)
+    return DiffEntry(DiffKind(kind), path, old_path)

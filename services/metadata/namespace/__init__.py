@@ -1,0 +1,1 @@
+"""Commands of users: volumes, buckets, keys, directories."""

@@ -1,0 +1,107 @@
+"""Whether who sent a command may do it, in the order of the log: services must have signed, people must own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas import records
+from schemas.error_codes import ErrorCode
+from schemas.records import Committed, MetadataCommand, SecretRole, SetSecret
+from services.domain.authorization import may_manage
+from services.domain.errors import InvalidMessageError
+from services.domain.refusals import CommandError
+from services.domain.table_keys import volume_key
+from services.metadata.state.tables import SECRET_TABLE, VOLUME_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Message
+from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
+
+_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
+
+
+def check_client(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
+    """Refuse a client's command unless its user has signed it and may do it.
+
+    Raises:
+        CommandError: PERMISSION_DENIED.
+    """
+    try:
+        role = transaction.signers.require_person(message, command)
+    except DeniedError as error:
+        raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
+    body: Any = command.body
+    if isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
+        if role is not SecretRole.ADMINISTRATOR:
+            raise CommandError(
+                ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
+            )
+        return
+    require_manager(transaction, command.user, body.volume)
+
+
+def _has_no_owner(transaction: Transaction, body: Any) -> bool:
+    """Whether a command is about all of the shard, or about what a deleted volume has left behind."""
+    is_asked = isinstance(body, records.SetCollector | records.SetBreaker | records.ResetBreaker)
+    return is_asked and transaction.work.table(VOLUME_TABLE).get(volume_key(body.volume)) is None
+
+
+def require_manager(transaction: Transaction, user: str, volume: str) -> None:
+    """Refuse a user who may not manage what is in a volume. A volume that is not there is for the handler to miss.
+
+    Raises:
+        CommandError: PERMISSION_DENIED.
+    """
+    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume))
+    role = transaction.signers.role_of(user)
+    if row is not None and (role is None or not may_manage(role, user, row.owner)):
+        raise CommandError(
+            ErrorCode.PERMISSION_DENIED,
+            f"{user or 'nobody'} does not own the volume {volume}: its owner or an administrator may do this",
+        )
+
+
+def is_administrator(transaction: Transaction) -> bool:
+    """Whether an administrator has sent the present command; where nobody has to sign, everybody is one."""
+    signers = transaction.signers
+    return not signers.is_on or signers.role_of(transaction.user) is SecretRole.ADMINISTRATOR
+
+
+def check_internal(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
+    """Refuse a command of a service that the service has not signed, and one of a person who is no administrator.
+
+    Raises:
+        InvalidMessageError: it goes to the dead letters.
+    """
+    try:
+        if command.sender:
+            transaction.signers.require_service(message, command)
+            return
+        require_administrator(transaction.signers, message, command)
+    except DeniedError as error:
+        raise InvalidMessageError(str(error)) from error
+
+
+def require_administrator(signers: Signers, message: Message, command: MetadataCommand) -> None:
+    """Refuse a command that no administrator has signed, just now.
+
+    Raises:
+        DeniedError: it is somebody else's.
+    """
+    if signers.require_person(message, command) is not SecretRole.ADMINISTRATOR:
+        raise DeniedError(f"{type(command.body).__name__} is for administrators, which {command.user} is not")
+
+
+def set_secret(transaction: Transaction, change: SetSecret) -> Committed:
+    """Make known, change or take away what somebody signs commands with."""
+    table = transaction.work.table(SECRET_TABLE)
+    key = change.name.encode()
+    try:
+        row = transaction.signers.changed(change)
+    except SecretChangeError as error:
+        raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    if row is None:
+        table.delete(key)
+    else:
+        table.put(key, row)
+    transaction.signers.apply(change.name, row)
+    return Committed(0)

@@ -1,0 +1,149 @@
+"""Volumes and buckets: creating, deleting, finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    BucketIdentity,
+    BucketLayout,
+    BucketRow,
+    Committed,
+    CreateBucket,
+    CreateVolume,
+    DeleteBucket,
+    DeleteVolume,
+    VolumeRow,
+)
+from services.domain.names import MAX_OWNER_LENGTH, check_bucket_name, check_length, check_volume_name
+from services.domain.refusals import CommandError
+from services.domain.table_keys import bucket_id_key, bucket_key, flat_key, tree_key, volume_key
+from services.metadata.state.tables import (
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    VOLUME_TABLE,
+)
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+from services.storage.store import prefix_end
+
+
+def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
+    """A bucket by its name, to change something in it: not while it is being rolled back."""
+    row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket)) or bucket_row(work, volume, bucket)
+    if row.rollback_snapshot_id:
+        raise CommandError(
+            ErrorCode.BUCKET_BUSY, f"bucket {volume}/{bucket} is being rolled back; try again when that is done"
+        )
+    return row
+
+
+def bucket_row(work: Work, volume: str, bucket: str) -> BucketRow:
+    """A bucket by its name, whatever is being done to it."""
+    row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
+    if row is not None:
+        return row
+    if work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume} in shard {work.shard}")
+    raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+
+
+def create_volume(transaction: Transaction, command: CreateVolume) -> Committed:
+    """Make a volume."""
+    check_volume_name(command.volume)
+    check_length("an owner", command.owner, MAX_OWNER_LENGTH)
+    table = transaction.work.table(VOLUME_TABLE)
+    key = volume_key(command.volume)
+    if table.get(key) is not None:
+        raise CommandError(ErrorCode.VOLUME_ALREADY_EXISTS, f"there is a volume {command.volume} already")
+    object_id = transaction.new_object_id()
+    table.put(
+        key,
+        VolumeRow(object_id, command.volume, command.owner, transaction.log_time_ms, transaction.txn),
+    )
+    return Committed(object_id)
+
+
+def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
+    """Remove a volume without buckets."""
+    work = transaction.work
+    key = volume_key(command.volume)
+    volume = work.table(VOLUME_TABLE).get(key)
+    if volume is None:
+        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {command.volume} in shard {work.shard}")
+    prefix = bucket_key(command.volume, "")
+    if work.table(BUCKET_TABLE).has_any(prefix, prefix_end(prefix)):
+        raise CommandError(ErrorCode.VOLUME_NOT_EMPTY, f"volume {command.volume} has buckets; delete them first")
+    work.table(VOLUME_TABLE).delete(key)
+    return Committed(volume.object_id)
+
+
+def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
+    """Make a bucket."""
+    check_bucket_name(command.bucket)
+    work = transaction.work
+    volume = work.table(VOLUME_TABLE).get(volume_key(command.volume))
+    if volume is None:
+        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {command.volume} in shard {work.shard}")
+    key = bucket_key(command.volume, command.bucket)
+    if work.table(BUCKET_TABLE).get(key) is not None:
+        raise CommandError(
+            ErrorCode.BUCKET_ALREADY_EXISTS, f"there is a bucket {command.volume}/{command.bucket} already"
+        )
+    object_id = transaction.new_object_id()
+    row = BucketRow(
+        volume_id=volume.object_id,
+        object_id=object_id,
+        volume=command.volume,
+        bucket=command.bucket,
+        layout=command.layout,
+        creation_time_ms=transaction.log_time_ms,
+        update_id=transaction.txn,
+        used_bytes=0,
+        used_namespace=0,
+        snapshot_used_bytes=0,
+        snapshot_used_namespace=0,
+        rollback_snapshot_id="",
+    )
+    identity = BucketIdentity(
+        volume.object_id, object_id, command.volume, command.bucket, command.layout, is_deleted=False
+    )
+    work.table(BUCKET_TABLE).put(key, row)
+    work.table(BUCKET_ID_TABLE).put(bucket_id_key(object_id), identity)
+    return Committed(object_id)
+
+
+def delete_bucket(transaction: Transaction, command: DeleteBucket) -> Committed:
+    """Remove a bucket without keys, directories or snapshots. What its deleted directories hold goes on by its id."""
+    work = transaction.work
+    bucket = find_bucket(work, command.volume, command.bucket)
+    if _has_keys(work, bucket):
+        raise CommandError(
+            ErrorCode.BUCKET_NOT_EMPTY, f"bucket {command.volume}/{command.bucket} has keys; delete them first"
+        )
+    if transaction.snapshots.of(work, bucket.object_id).live_txns:
+        raise CommandError(
+            ErrorCode.CONTAINS_SNAPSHOT,
+            f"bucket {command.volume}/{command.bucket} has snapshots; delete them first",
+        )
+    work.table(BUCKET_TABLE).delete(bucket_key(command.volume, command.bucket))
+    identities = work.table(BUCKET_ID_TABLE)
+    identity = identities.get(bucket_id_key(bucket.object_id))
+    if identity is not None:
+        identities.put(bucket_id_key(bucket.object_id), replace(identity, is_deleted=True))
+    transaction.space.bucket_deleted(bucket.object_id, f"{command.volume}/{command.bucket}", transaction.log_time_ms)
+    return Committed(bucket.object_id)
+
+
+def _has_keys(work: Work, bucket: BucketRow) -> bool:
+    """Whether anything can be reached from the bucket's root."""
+    if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        prefix = flat_key(bucket.volume, bucket.bucket, "")
+        return work.table(KEY_TABLE).has_any(prefix, prefix_end(prefix))
+    prefix = tree_key(bucket.volume_id, bucket.object_id, bucket.object_id, "")
+    end = prefix_end(prefix)
+    return work.table(DIRECTORY_TABLE).has_any(prefix, end) or work.table(FILE_TABLE).has_any(prefix, end)

@@ -1,0 +1,191 @@
+"""How something leaves the active namespace: its row moves to a garbage table and goes out as a deleted entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketRow,
+    DeletedDirectoryRow,
+    DeletedKeyRow,
+    DeletedKind,
+    DirectoryRow,
+    KeyNames,
+    KeyStart,
+    RenameRow,
+)
+from services.domain.space_matrix import NOBODY, Holders, holders
+from services.domain.table_keys import garbage_key, object_txn
+from services.metadata.state.deleted_names import note_death
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+
+DIRECTORY_CELL = (0, 0, 0, 1, 0)
+RENAME_CELL = (0, 0, 0, 0, 1)
+"""What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
+
+
+_KEY_START = codec(KeyStart)
+_KEY_NAMES = codec(KeyNames)
+_DELETED_KEY_ROW = codec(DeletedKeyRow)
+
+
+def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
+    """What versions of one holder count in the space matrix."""
+    return size_bytes, versions, versions, 0, 0
+
+
+class Death(NamedTuple):
+    """When something left the active namespace: a txn, and how many snapshots its bucket had ever had then."""
+
+    txn: int
+    snapshots_before: int
+
+
+def death_now(transaction: Transaction, bucket_id: int) -> Death:
+    """The death of what this command takes out of the namespace."""
+    return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
+
+
+def bury_key(
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+) -> KeyStart:
+    """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
+    key = _KEY_START.decode_head(row)
+    has_blocks = key.size_bytes > 0
+    transaction.figures.bury(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
+    if has_blocks:
+        died = _died(transaction, death, is_overwritten=is_overwritten)
+        live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
+        held_by = _move(transaction.work, volume_id, bucket_id, row, key, died, live)
+        transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
+        transaction.entries.add(DeletedKind.KEY, ((bucket_id, key.object_id, key.birth, *death),))
+    return key
+
+
+def bury_keys(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
+    """As ``bury_key``, for versions of one bucket that die at once: what they share is looked up and summed once."""
+    if not rows:
+        return
+    work, died = transaction.work, _died(transaction, death, is_overwritten=False)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    entries, sizes_by_holders = [], dict[Holders, list[int]]()
+    for row in rows:
+        key = _KEY_START.decode_head(row)
+        if key.size_bytes > 0:
+            held_by = _move(work, volume_id, bucket_id, row, key, died, live)
+            sizes_by_holders.setdefault(held_by, []).append(key.size_bytes)
+            entries.append((bucket_id, key.object_id, key.birth, *death))
+    for held_by, sizes in sizes_by_holders.items():
+        transaction.space.add(bucket_id, held_by, key_cell(sum(sizes), len(sizes)))
+    size_bytes = sum(map(sum, sizes_by_holders.values()))
+    transaction.figures.bury(bucket_id, size_bytes, names=len(rows), rows=len(entries))
+    transaction.entries.add(DeletedKind.KEY, entries)
+
+
+def _died(transaction: Transaction, death: Death, *, is_overwritten: bool) -> dict[str, int]:
+    """What a row of deletedTable has more than one of the namespace."""
+    return {
+        "death": death.txn,
+        "snapshots_before_death": death.snapshots_before,
+        "is_overwritten": is_overwritten,
+        "deletion_time_ms": transaction.log_time_ms,
+        "shadow_hour": 0,
+    }
+
+
+def _move(
+    work: Work,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    key: KeyStart,
+    died: dict[str, int],
+    live: Sequence[int],
+) -> Holders:
+    """Write a version's row to deletedTable, and its name where a snapshot holds it; says who does."""
+    death = died["death"]
+    deleted = _DELETED_KEY_ROW.encode_around(row, died)
+    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death, key.object_id), deleted)
+    held_by = holders(key.birth, death, live) if live else NOBODY
+    if held_by != NOBODY:
+        # Its name is asked for only here: most of what dies was born after the newest snapshot.
+        note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death)
+    return held_by
+
+
+def bury_directory(
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    directory: DirectoryRow,
+    death: Death,
+    *,
+    child_rows: int = 0,
+) -> None:
+    """Move a directory to deletedDirectoryTable: its children follow when it is expanded, but for those that have gone
+    there before it and died with it.
+    """
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=False,
+        child_rows=child_rows,
+        deletion_time_ms=transaction.log_time_ms,
+    )
+    _bury(transaction, volume_id, bucket_id, row)
+    transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
+
+
+def bury_expanded_directory(
+    transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
+) -> None:
+    """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
+    row = DeletedDirectoryRow(
+        directory,
+        death.txn,
+        death.snapshots_before,
+        is_expanded=True,
+        child_rows=child_rows,
+        is_expansion_begun=True,
+        deletion_time_ms=transaction.log_time_ms,
+    )
+    _bury(transaction, volume_id, bucket_id, row)
+
+
+def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
+    transaction.figures.bury(bucket_id, 0, names=1, rows=1)
+    work, object_id = transaction.work, row.directory.object_id
+    work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
+    note_death(work, bucket_id, row.directory, row.death)
+    birth = object_txn(object_id)
+    live = transaction.snapshots.of(work, bucket_id).live_txns
+    transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)
+    entry = (bucket_id, object_id, birth, row.death, row.snapshots_before_death)
+    transaction.entries.add(DeletedKind.DIRECTORY, [entry])
+
+
+def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
+    """Keep where an object was at the newest snapshot, at its first rename since."""
+    work = transaction.work
+    snapshots = transaction.snapshots.of(work, bucket.object_id)
+    newest = snapshots.newest_live_txn
+    birth = object_txn(object_id)
+    if birth > newest or rename_txn > newest:
+        return
+    death = Death(transaction.txn, snapshots.ever)
+    row = RenameRow(object_id, birth, death.txn, death.snapshots_before, db_key.decode())
+    key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
+    work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
+    transaction.space.add(bucket.object_id, holders(birth, death.txn, snapshots.live_txns), RENAME_CELL)
+    transaction.entries.add(DeletedKind.RENAME_ENTRY, [(bucket.object_id, object_id, birth, *death)])

@@ -1,0 +1,204 @@
+"""Keys: committing versions, deleting (one, many) and renaming, in flat buckets; the tree's are in ``tree``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from schemas.codec import codec
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    BlockRun,
+    BucketLayout,
+    BucketRow,
+    Committed,
+    DeleteKey,
+    DeleteKeys,
+    DirectoryRow,
+    KeyRow,
+    KeysDeleted,
+    PutKey,
+    RenameKey,
+)
+from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
+from services.domain.refusals import CommandError
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
+from services.metadata.namespace import tree
+from services.metadata.namespace.buckets import find_bucket
+from services.metadata.namespace.garbage import bury_directory, bury_key, bury_keys, death_now, note_rename
+from services.metadata.namespace.tree import Place
+from services.metadata.state.figures import MAX_BYTES
+from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+
+_KEY_ROW = codec(KeyRow)
+
+
+def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
+    """Read together what single puts and deletes in flat buckets will look up: RocksDB looks at each file once.
+
+    Most keys that are put are new; but each sorted run's filter is asked for each of them. What one of the commands has
+    changed when the next one looks is looked at first.
+    """
+    is_flat = dict[tuple[str, str], bool]()
+    found_at = []
+    for body in bodies:
+        if isinstance(body, (PutKey, DeleteKey)):
+            place = (body.volume, body.bucket)
+            if place not in is_flat:
+                bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
+                is_flat[place] = bucket is not None and bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED
+            if is_flat[place]:
+                found_at.append(flat_key(*place, body.key))
+    if found_at:
+        work.table(KEY_TABLE).read_ahead(found_at)
+
+
+def put_key(transaction: Transaction, command: PutKey) -> Committed:
+    """Commit a version of a key: a new key, or over the version that is there."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    check_key_path(command.key, is_tree=is_tree)
+    check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
+    blocks = _blocks(transaction, command)
+    if is_tree:
+        place = tree.place_for_file(transaction, bucket, command.key)
+    else:
+        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, command.key), 0, command.key)
+    table = transaction.work.table(place.table)
+    buried = table.get_encoded(place.db_key)
+    existing = None if buried is None else table.decode(buried)
+    now = transaction.log_time_ms
+    object_id = existing.object_id if existing else transaction.new_object_id()
+    # As fields rather than as a record, which would only be made to be encoded: most commands are puts.
+    fields = {
+        "object_id": object_id,
+        "birth": transaction.txn,
+        "size_bytes": command.size_bytes,
+        "blocks": blocks,
+        "parent_id": place.parent_id,
+        "name": place.name,
+        "update_id": transaction.txn,
+        "rename_txn": existing.rename_txn if existing else 0,
+        "tag": command.tag,
+        "creation_time_ms": existing.creation_time_ms if existing else now,
+        "modification_time_ms": now,
+    }
+    table.put_encoded(place.db_key, _KEY_ROW.encode_fields(fields))
+    transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
+    if buried is not None:
+        death = death_now(transaction, bucket.object_id)
+        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
+    if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"shard {transaction.shard} would store more than 2^63-1 bytes, with what is deleted and not yet freed",
+        )
+    if blocks:
+        transaction.written.add(bucket.object_id, blocks)
+    return Committed(object_id, blocks)
+
+
+def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
+    """The blocks of a version: their ids follow from shard and txn, so that a replay gives the same."""
+    if command.size_bytes < 0 or command.block_size_bytes <= 0:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes is at least 0 and block_size_bytes at least 1")
+    if command.size_bytes == 0:
+        return None
+    count = -(-command.size_bytes // command.block_size_bytes)
+    if count > MAX_BLOCKS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"{count} blocks in one command; at most {MAX_BLOCKS_PER_COMMAND}: use larger blocks",
+        )
+    first = local_id(transaction.shard, transaction.txn, 0)
+    return BlockRun(transaction.counters.container_id, first, count, command.block_size_bytes, command.size_bytes)
+
+
+def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
+    """Delete a key; in a tree also an empty directory."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
+    row = _take_out(transaction, bucket, command.key)
+    death = death_now(transaction, bucket.object_id)
+    return Committed(bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
+
+
+def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
+    """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left, as Ozone's deleteKeys
+    does it, even where that is all of them.
+    """
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    if not 1 <= len(command.keys) <= MAX_KEYS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(command.keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed",
+        )
+    death = death_now(transaction, bucket.object_id)
+    left: dict[ErrorCode, list[int]] = {ErrorCode.KEY_NOT_FOUND: [], ErrorCode.DIRECTORY_NOT_EMPTY: []}
+    rows, children = list[bytes](), Counter[int]()
+    for place, taken in enumerate(_each_taken_out(transaction, bucket, command.keys)):
+        if isinstance(taken, bytes):
+            rows.append(taken)
+        elif isinstance(taken, DirectoryRow):
+            # Directories of one death count each other as children, as those of a tree that is expanded do.
+            below = children.pop(taken.object_id, 0)
+            children[taken.parent_id] += 1
+            bury_directory(transaction, bucket.volume_id, bucket.object_id, taken, death, child_rows=below)
+        else:
+            left[taken].append(place)
+    bury_keys(transaction, bucket.volume_id, bucket.object_id, rows, death)
+    not_found, not_empty = (tuple(places) for places in left.values())
+    deleted = len(command.keys) - len(not_found) - len(not_empty)
+    return Committed(0, keys=KeysDeleted(deleted, not_found, not_empty))
+
+
+def _each_taken_out(
+    transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
+) -> Iterator[bytes | DirectoryRow | ErrorCode]:
+    """For each key the row that it had, which is gone from the namespace, or why it cannot be taken."""
+    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    if not is_tree:
+        found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
+        transaction.work.table(KEY_TABLE).read_ahead(found_at)
+    take_out = tree.take_out if is_tree else _take_out
+    for key in keys:
+        try:
+            yield take_out(transaction, bucket, key)
+        except CommandError as refusal:  # before it has changed anything
+            yield refusal.code
+
+
+def _take_out(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:
+    """Take a key out of a flat bucket; says the row that it had."""
+    table = transaction.work.table(KEY_TABLE)
+    key = flat_key(bucket.volume, bucket.bucket, path)
+    row = table.get_encoded(key) if path else None
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
+    table.delete(key)
+    return row
+
+
+def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
+    """Give a key another path."""
+    bucket = find_bucket(transaction.work, command.volume, command.bucket)
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return Committed(tree.rename(transaction, bucket, command.source, command.target))
+    check_key_path(command.target, is_tree=False)
+    table = transaction.work.table(KEY_TABLE)
+    source = flat_key(bucket.volume, bucket.bucket, command.source)
+    target = flat_key(bucket.volume, bucket.bucket, command.target)
+    row = table.get(source) if command.source else None
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.source}")
+    if table.get(target) is not None:
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a key {command.target} already")
+    note_rename(transaction, bucket, row.object_id, row.rename_txn, source)
+    table.delete(source)
+    renamed = replace(row, name=command.target, update_id=transaction.txn, rename_txn=transaction.txn)
+    table.put(target, renamed)
+    return Committed(row.object_id)

@@ -1,0 +1,241 @@
+"""Files and directories of a tree (layout FILE_SYSTEM_OPTIMIZED): found by parent id and name, moved in one row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    Committed,
+    DeleteDirectory,
+    DirectoryRow,
+    KeyRow,
+    MakeDirectory,
+    RenameDirectory,
+)
+from services.domain.names import check_key_path
+from services.domain.refusals import CommandError
+from services.domain.table_keys import tree_key
+from services.metadata.namespace.buckets import find_bucket
+from services.metadata.namespace.garbage import bury_directory, bury_key, death_now, note_rename
+from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+from services.storage.store import prefix_end
+from services.storage.tables import TableDefinition
+
+
+class DirectoryPlace(NamedTuple):
+    """Where a directory's row goes: its key, its directory and name; and how many directories were made for it."""
+
+    db_key: bytes
+    parent_id: int
+    name: str
+    made_directories: int
+
+
+class Place(NamedTuple):
+    """Where a key's row goes: its table and key, its directory and name; and how many directories were made for it."""
+
+    table: TableDefinition[KeyRow]
+    db_key: bytes
+    parent_id: int
+    name: str
+    made_directories: int = 0
+
+
+def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
+    """Key of a file or directory of a bucket."""
+    return tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
+
+
+def _components(path: str) -> list[str]:
+    """Names on a path; none for the root."""
+    return path.split("/") if path else []
+
+
+def _parent_and_name(path: str) -> tuple[str, str]:
+    """The path of the directory and the name in it; what begins with a slash is in no directory that there is."""
+    directory, slash, name = path.rpartition("/")
+    return directory or slash, name
+
+
+def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
+    """Where a file of this path goes; missing directories on the way are made."""
+    directory, _, name = path.rpartition("/")
+    parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
+    key = row_key(bucket, parent_id, name)
+    if transaction.work.table(DIRECTORY_TABLE).get(key) is not None:
+        raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory")
+    return Place(FILE_TABLE, key, parent_id, name, made)
+
+
+def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryPlace:
+    """Where a directory of this path goes, which must be free; missing directories on the way are made."""
+    directory, _, name = path.rpartition("/")
+    parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
+    key, work = row_key(bucket, parent_id, name), transaction.work
+    if work.table(DIRECTORY_TABLE).get(key) is not None or work.table(FILE_TABLE).get(key) is not None:
+        raise CommandError(ErrorCode.FILE_ALREADY_EXISTS, f"there is a {path} already: name another path (--to)")
+    return DirectoryPlace(key, parent_id, name, made)
+
+
+def _make_directories(
+    transaction: Transaction, bucket: BucketRow, path: str, code_for_file: ErrorCode
+) -> tuple[int, int]:
+    """Id of the last directory of a path, and how many had to be made."""
+    known = transaction.directories.find(bucket.object_id, path)
+    if known is not None:
+        return known, 0
+    directories, files = transaction.work.table(DIRECTORY_TABLE), transaction.work.table(FILE_TABLE)
+    parent_id, made = bucket.object_id, 0
+    for name in _components(path):
+        key = row_key(bucket, parent_id, name)
+        found = directories.get(key)
+        if found is None:
+            if files.get(key) is not None:
+                raise CommandError(code_for_file, f"{name} on the way is a file")
+            now = transaction.log_time_ms
+            found = DirectoryRow(transaction.new_object_id(), parent_id, name, transaction.txn, 0, now, now)
+            directories.put(key, found)
+            made += 1
+        parent_id = found.object_id
+    transaction.directories.remember(bucket.object_id, path, parent_id)
+    return parent_id, made
+
+
+def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> int | None:
+    """Id of the directory of a path, the bucket's for an empty one; None when there is none."""
+    parent_id = transaction.directories.find(bucket.object_id, path)
+    if parent_id is not None:
+        return parent_id
+    parent_id = bucket.object_id
+    for name in _components(path):
+        found = transaction.work.table(DIRECTORY_TABLE).get(row_key(bucket, parent_id, name))
+        if found is None:
+            return None
+        parent_id = found.object_id
+    transaction.directories.remember(bucket.object_id, path, parent_id)
+    return parent_id
+
+
+def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes | None:
+    """Key that a file or directory of a path would have; None when its directory is not there, and for the root."""
+    directory, name = _parent_and_name(path)
+    parent_id = find_directory(transaction, bucket, directory)
+    return None if parent_id is None or not name else row_key(bucket, parent_id, name)
+
+
+def _find(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
+    """The file or directory of a path; None when there is none, and for the root."""
+    key, work = _find_key(transaction, bucket, path), transaction.work
+    return None if key is None else work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
+
+
+def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow:
+    """A bucket, which must be a tree."""
+    row = find_bucket(transaction.work, volume, bucket)
+    if row.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            f"bucket {volume}/{bucket} has the layout {row.layout}; directories need FILE_SYSTEM_OPTIMIZED",
+        )
+    return row
+
+
+def make_directory(transaction: Transaction, command: MakeDirectory) -> Committed:
+    """Make a directory and its missing parents; one that is there is left as it is."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    check_key_path(command.directory, is_tree=True)
+    object_id, made = _make_directories(transaction, bucket, command.directory, ErrorCode.FILE_ALREADY_EXISTS)
+    transaction.figures.put(bucket.object_id, 0, made)
+    return Committed(object_id)
+
+
+def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Committed:
+    """Delete a directory: one row moves, whatever is below."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    return Committed(delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive))
+
+
+def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
+    """Take a file or directory out of the namespace and bury it; says its id."""
+    row = take_out(transaction, bucket, path, is_recursive=is_recursive)
+    death = death_now(transaction, bucket.object_id)
+    if isinstance(row, bytes):
+        return bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
+    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+    return row.object_id
+
+
+def take_out(
+    transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool = False
+) -> DirectoryRow | bytes:
+    """Take a file or directory out of the namespace; says the row that it had, a file's as it is encoded."""
+    work = transaction.work
+    key = _find_key(transaction, bucket, path)
+    directory = work.table(DIRECTORY_TABLE).get(key) if key else None
+    if key and directory:
+        if not is_recursive and _has_children(work, bucket, directory.object_id):
+            raise CommandError(ErrorCode.DIRECTORY_NOT_EMPTY, f"directory {path} is not empty")
+        work.table(DIRECTORY_TABLE).delete(key)
+        transaction.directories.forget(bucket.object_id, path)
+        return directory
+    file = work.table(FILE_TABLE).get_encoded(key) if key else None
+    if key is None or file is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+    work.table(FILE_TABLE).delete(key)
+    return file
+
+
+def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:
+    prefix = row_key(bucket, directory_id, "")
+    end = prefix_end(prefix)
+    return work.table(FILE_TABLE).has_any(prefix, end) or work.table(DIRECTORY_TABLE).has_any(prefix, end)
+
+
+def rename_directory(transaction: Transaction, command: RenameDirectory) -> Committed:
+    """Give a directory another path."""
+    bucket = tree_bucket(transaction, command.volume, command.bucket)
+    return Committed(rename(transaction, bucket, command.source, command.target))
+
+
+def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> int:
+    """Move a file or directory; onto an existing directory means into it. Says its id."""
+    work = transaction.work
+    row = _find(transaction, bucket, source)
+    if row is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {source}")
+    check_key_path(target, is_tree=True)
+    if source == target:
+        if isinstance(row, KeyRow):
+            return row.object_id
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"{source} is where it is to go")
+    if isinstance(_find(transaction, bucket, target), DirectoryRow):
+        target = f"{target}/{row.name}"
+    if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):
+        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")
+    directory, _, name = target.rpartition("/")
+    parent_id = find_directory(transaction, bucket, directory)
+    if parent_id is None:
+        raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"there is no directory {directory}")
+    new_key = row_key(bucket, parent_id, name)
+    if work.table(FILE_TABLE).get(new_key) is not None or work.table(DIRECTORY_TABLE).get(new_key) is not None:
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a {target} already")
+    old_key = row_key(bucket, row.parent_id, row.name)
+    note_rename(transaction, bucket, row.object_id, row.rename_txn, old_key)
+    if isinstance(row, KeyRow):
+        work.table(FILE_TABLE).delete(old_key)
+        moved_file = replace(row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn)
+        work.table(FILE_TABLE).put(new_key, moved_file)
+    else:
+        work.table(DIRECTORY_TABLE).delete(old_key)
+        transaction.directories.forget(bucket.object_id, source)
+        moved_directory = replace(
+            row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
+        )
+        work.table(DIRECTORY_TABLE).put(new_key, moved_directory)
+    return row.object_id

@@ -1,0 +1,201 @@
+"""Which version owns a block. A block's id tells the txn that wrote it, which is the birth of its version, unless that
+came back later as a new object.
+
+No table is ordered by birth, so the search goes through the versions of a bucket, or of the shard when none is named:
+the claimed ones, the deleted ones, then the live ones. It goes page by page, and stops at the first that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.records import BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
+from schemas.space_answers import BlockExplanation, ExplainedVersion, VersionStage
+from services.domain.reclaimability import Txn
+from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_key,
+    flat_key,
+    garbage_end,
+    garbage_from,
+    local_id,
+    local_id_txn,
+)
+from services.metadata.reads.explanations import explained_version
+from services.metadata.reads.queries import live_snapshots, shard_state
+from services.metadata.state.tables import (
+    BUCKET_ID_TABLE,
+    BUCKET_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    RECLAIM_TABLE,
+)
+from services.runtime.http.reads import ReadError
+from services.storage.store import prefix_end
+from services.storage.tables import TableDefinition, TablesReader
+
+MAX_ROWS_PER_PAGE = 100_000
+_EVERYTHING = (b"/", b"0")
+Bounds = Callable[[BucketRow, Txn], tuple[bytes, bytes]]
+
+
+def _garbage_bounds(bucket: BucketRow, birth: Txn) -> tuple[bytes, bytes]:
+    """It died after its birth."""
+    ids = (bucket.volume_id, bucket.object_id)
+    return garbage_from(*ids, birth + 1), garbage_end(*ids)
+
+
+def _flat_bounds(bucket: BucketRow, _: Txn) -> tuple[bytes, bytes]:
+    prefix = flat_key(bucket.volume, bucket.bucket, "")
+    return prefix, prefix_end(prefix)
+
+
+def _tree_bounds(bucket: BucketRow, _: Txn) -> tuple[bytes, bytes]:
+    return _tree_prefix(bucket.volume_id, bucket.object_id)
+
+
+def _tree_prefix(volume_id: int, bucket_id: int) -> tuple[bytes, bytes]:
+    """All rows of a tree in the tables that go by ids."""
+    prefix = b"/%d/%d/" % (volume_id, bucket_id)
+    return prefix, prefix_end(prefix)
+
+
+_PLACES: tuple[tuple[TableDefinition[Any], Bounds], ...] = (
+    (RECLAIM_TABLE, _garbage_bounds),
+    (DELETED_TABLE, _garbage_bounds),
+    (KEY_TABLE, _flat_bounds),
+    (FILE_TABLE, _tree_bounds),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A row that owns the block."""
+
+    bucket: BucketIdentity
+    row: ClaimedRow | DeletedKeyRow | KeyRow
+
+
+def explain_block(
+    tables: TablesReader, shard: int, block_id: int, bucket: BucketRow | None = None, start: str = ""
+) -> BlockExplanation:
+    """The version that owns a block, or where to go on looking.
+
+    Raises:
+        ReadError: INVALID_REQUEST, it is no block of this shard, or the start is not that of a page.
+    """
+    birth = local_id_txn(block_id)
+    state = shard_state(tables)
+    if not birth or local_id(shard, birth, 0) != block_id & ~0xFFFF:
+        raise ReadError("INVALID_REQUEST", f"{block_id} is not the id of a block of shard {shard}")
+    found, next_start = _search(tables, birth, block_id, bucket, start)
+    path, version = ("", None) if found is None else _explained(tables, found)
+    owner = found.bucket if found else None
+    return BlockExplanation(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        birth=birth,
+        bucket_id=owner.bucket_id if owner else 0,
+        volume=owner.volume if owner else "",
+        bucket=owner.bucket if owner else "",
+        path=path,
+        version=version,
+        claims_stopped=state.claims_stopped,
+        next_start=next_start,
+    )
+
+
+def _search(
+    tables: TablesReader, birth: Txn, block_id: int, bucket: BucketRow | None, start: str
+) -> tuple[_Found | None, str]:
+    """One page of the search: the owner, or where the next page begins."""
+    for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
+        if read >= MAX_ROWS_PER_PAGE:
+            return None, f"{place}:{key.hex()}"
+        version = _key_of(row)
+        blocks = version.blocks
+        if blocks is not None and local_id_txn(blocks.first_local_id) == birth:
+            if 0 <= block_id - blocks.first_local_id < blocks.block_count:
+                identity = _identity(tables, key, place)
+                return (None if identity is None else _Found(identity, row)), ""
+            return None, ""  # one txn makes one version, and this block is none of its
+    return None, ""
+
+
+def _rows(tables: TablesReader, birth: Txn, bucket: BucketRow | None, start: str) -> Iterator[tuple[int, bytes, Any]]:
+    first_place, start_key = _start(start)
+    for place, (table, bounds) in enumerate(_PLACES):
+        if place < first_place:
+            continue
+        begin, end = _EVERYTHING if bucket is None else bounds(bucket, birth)
+        if place == first_place:
+            begin = max(begin, start_key)
+        for key, row in tables.table(table).scan(begin, end):
+            yield place, key, row
+
+
+def _start(start: str) -> tuple[int, bytes]:
+    if not start:
+        return 0, b""
+    place, _, digits = start.partition(":")
+    try:
+        return int(place), bytes.fromhex(digits)
+    except ValueError:
+        raise ReadError("INVALID_REQUEST", f"start is {start!r}; send the next_start of the page before") from None
+
+
+def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | None:
+    """The bucket of a row: its id is in the key, but for flat buckets, where its name is."""
+    if _PLACES[place][0] is KEY_TABLE:
+        _, volume, bucket, _ = key.split(b"/", 3)
+        named = tables.table(BUCKET_TABLE).get(bucket_key(volume.decode(), bucket.decode()))
+        bucket_id = named.object_id if named else 0
+    else:
+        bucket_id = int(key.split(b"/")[2])
+    return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+
+
+def _key_of(row: ClaimedRow | DeletedKeyRow | KeyRow) -> KeyRow:
+    """The version in a row."""
+    if isinstance(row, ClaimedRow):
+        row = row.version
+    return row.key if isinstance(row, DeletedKeyRow) else row
+
+
+def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersion]:
+    """The path and the version of a row."""
+    live = [row.txn for row in live_snapshots(tables, found.bucket.bucket_id)]
+    row, key = found.row, _key_of(found.row)
+    path, death_above = key.name, 0
+    if found.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        path, death_above = _path_of(tables, found.bucket, key)
+    if isinstance(row, ClaimedRow):
+        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live)
+    if isinstance(row, DeletedKeyRow):
+        return path, explained_version(key, row.death, VersionStage.HELD, live)
+    stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE
+    return path, explained_version(key, death_above, stage, live)
+
+
+def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:
+    """The path of a file, and the death of the nearest deleted directory above it, 0 for none.
+
+    Directories are stored below their parents, so the bucket's are all read to find those above.
+    """
+    start, end = _tree_prefix(bucket.volume_id, bucket.bucket_id)
+    above = {row.object_id: (row, 0) for _, row in tables.table(DIRECTORY_TABLE).scan(start, end)}
+    for _, row in tables.table(DELETED_DIRECTORY_TABLE).scan(start, end):
+        above.setdefault(row.directory.object_id, (row.directory, row.death))
+    names, parent_id, nearest_death = [key.name], key.parent_id, 0
+    while parent_id != bucket.bucket_id:
+        if parent_id not in above:
+            return "", nearest_death
+        directory, death = above[parent_id]
+        names.append(directory.name)
+        parent_id, nearest_death = directory.parent_id, nearest_death or death
+    return "/".join(reversed(names)), nearest_death

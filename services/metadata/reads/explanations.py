@@ -1,0 +1,399 @@
+"""Who holds a path: every version and directory that has it now, has it in a live snapshot, or had it at its death.
+
+Who holds a version follows from its birth and death alone, whatever paths it had. To find the versions of a path takes
+names, and those are looked up where they are:
+
+1. in the active namespace: one look-up for each part of the path;
+2. in deletedNameTable, which has by name the deleted directories, so that a path is followed through them, and every
+   deleted version that a snapshot held;
+3. in live snapshots (``shown_versions``), of which only those are opened that show what is not known by then;
+4. what nobody held is not in deletedNameTable, since it is on its way out: it is looked for among the newest rows of
+   deletedTable, until all are found that the space matrix counts as held by nobody, and in reclaimTable.
+
+So it costs what the path has had, one point look-up for each snapshot, and what waits to be freed just now: not what
+snapshots hold. The path of a directory also costs what is below it, in the namespace and in each live snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from schemas.codec import codec
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    ClaimedRow,
+    DeletedDirectoryRow,
+    DeletedKeyRow,
+    DirectoryRow,
+    KeyRow,
+    KeyStart,
+    SnapshotListRow,
+)
+from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
+from services.domain.names import InvalidNameError, check_key_path
+from services.domain.reclaimability import Txn
+from services.domain.space_matrix import NOBODY, holders
+from services.domain.table_keys import (
+    bucket_id_key,
+    cell_key,
+    flat_key,
+    garbage_end,
+    garbage_from,
+    garbage_key,
+    identity_of_garbage_key,
+    object_txn,
+    tree_key,
+)
+from services.metadata.reads.queries import live_snapshots, shard_state, snapshot_count
+from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, opened
+from services.metadata.state.deleted_names import Dead, died_of, died_under
+from services.metadata.state.space import cell_of, unexpanded_count
+from services.metadata.state.tables import (
+    ACCOUNT_TABLE,
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    RECLAIM_TABLE,
+    SPACE_TABLE,
+)
+from services.runtime.http.reads import ReadError
+from services.storage.store import prefix_end
+from services.storage.tables import TableDefinition, TablesReader
+
+MAX_SCANNED_ROWS = 5_000_000
+MAX_VERSIONS = 10_000
+"""Of one path: more wait only while a key that is overwritten all the time is not cleaned up after."""
+V = TypeVar("V")
+Version = tuple[int, Txn]
+"""An object's id and the birth of one of its versions."""
+_KEY_START = codec(KeyStart)
+_DELETED_KEY = codec(DeletedKeyRow)
+_CLAIMED = codec(ClaimedRow)
+_NEWEST_TXNS = 4_096
+"""How many txns the first look for what nobody holds goes back; each further one four times as many."""
+_LIVE: Txn = 0
+"""Stands where a death would."""
+
+
+def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn]) -> ExplainedVersion:
+    """A version with its holders; ``stage`` HELD becomes PENDING when there are none."""
+    first, last = holders(row.birth, death or live[-1] + 1, live) if live else NOBODY
+    if stage is VersionStage.HELD and not first:
+        stage = VersionStage.PENDING
+    return ExplainedVersion(
+        object_id=row.object_id,
+        name=row.name,
+        tag=row.tag,
+        size_bytes=row.size_bytes,
+        birth=row.birth,
+        modification_time_ms=row.modification_time_ms,
+        death=death,
+        stage=stage,
+        first_holder=first,
+        last_holder=last,
+    )
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A version that snapshots show under the path, and the oldest and the newest that do."""
+
+    row: KeyRow
+    first: Txn
+    last: Txn
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is found under one path."""
+
+    tables: TablesReader
+    bucket: BucketRow
+    path: str
+    live: list[Txn]
+    versions: dict[Version, ExplainedVersion] = field(default_factory=dict)
+    directories: dict[tuple[int, Txn], ExplainedDirectory] = field(default_factory=dict)
+    shown: dict[Version, _Shown] = field(default_factory=dict)
+    """What snapshots show under the path; its death, if it has one, is yet to be found."""
+    shown_directories: dict[int, DirectoryRow] = field(default_factory=dict)
+    parents: dict[int, Txn] = field(default_factory=dict)
+    """Directories that have or had the path of the parent, and when they died; 0 in a flat bucket."""
+    dead: dict[int, Sequence[DeletedKeyRow]] = field(default_factory=dict)
+    """Deleted versions of the path's last name that were held at their death, by directory."""
+    below: dict[Version, int] = field(default_factory=dict)
+    """Sizes of what is below the path, where it is that of a directory."""
+    scanned_rows: int = 0
+    is_cut_short: bool = False
+
+    @property
+    def is_tree(self) -> bool:
+        return self.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+
+    @property
+    def _name(self) -> bytes:
+        return self.name.encode()
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2] if self.is_tree else self.path
+
+    def add(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
+        self.versions[row.object_id, row.birth] = explained_version(row, death, stage, self.live)
+
+    def add_directory(self, row: DirectoryRow, death: Txn, *, is_expanded: bool) -> None:
+        birth = object_txn(row.object_id)
+        first, last = holders(birth, death or self.live[-1] + 1, self.live) if self.live else NOBODY
+        found = ExplainedDirectory(row.object_id, birth, death, is_expanded, first, last)
+        self.directories[row.object_id, death] = found
+
+    # ---- in the namespace and in deleted directories
+
+    def look_into_snapshots(self, live: Sequence[SnapshotListRow], ever: int, checkpoint: Checkpoint) -> None:
+        """What live snapshots show under the path, of so many that the bucket ever had."""
+        shown = ShownVersions(self.tables, self.bucket, self.path, live, ever, self.died_under, checkpoint)
+        for stretch in shown.stretches():
+            if isinstance(stretch.found, KeyRow):
+                self._add_shown(stretch.found, stretch)
+                continue
+            self.shown_directories.setdefault(stretch.found.object_id, stretch.found)
+            for row in stretch.snapshots:
+                with opened(checkpoint, row.snapshot_id) as tables:
+                    if tables is not None:
+                        self.look_below(tables, stretch.found.object_id)
+
+    def _add_shown(self, row: KeyRow, stretch: Stretch) -> None:
+        first, last = stretch.snapshots[0].txn, stretch.snapshots[-1].txn
+        shown = self.shown.setdefault((row.object_id, row.birth), _Shown(row, first, last))
+        shown.first, shown.last = min(shown.first, first), max(shown.last, last)
+
+    def died_under(self, parent_id: int) -> Sequence[DeletedKeyRow]:
+        """Deleted versions of the path's last name in a directory, among them all that a snapshot holds, by death."""
+        found = self.dead.get(parent_id)
+        if found is None:
+            dead = list(islice(died_under(self.tables, self.bucket.object_id, parent_id, self.name), MAX_VERSIONS + 1))
+            self.is_cut_short |= len(dead) > MAX_VERSIONS
+            rows = (self._garbage_row(DELETED_TABLE, one) for one in dead[-MAX_VERSIONS:])
+            found = self.dead[parent_id] = [row for row in rows if row is not None]
+        return found
+
+    def _garbage_row(self, table: TableDefinition[V], dead: Dead) -> V | None:
+        """A row by what is known of its key; None for one of the other garbage table."""
+        self.scanned_rows += 1
+        return self.tables.table(table).get(
+            garbage_key(self.bucket.volume_id, self.bucket.object_id, dead.death, dead.object_id)
+        )
+
+    def look_into_flat(self) -> None:
+        """The live version in a flat bucket."""
+        self.parents = {0: _LIVE}
+        row = self.tables.table(KEY_TABLE).get(flat_key(self.bucket.volume, self.bucket.bucket, self.path))
+        if row is not None:
+            self.add(row, _LIVE, VersionStage.LIVE)
+
+    def look_into_tree(self) -> None:
+        """Follow the path through directories that are there and such that are deleted; of each what is in it now.
+
+        What is still in fileTable below a deleted directory has died with it, and waits for its expansion.
+        """
+        *above, name = self.path.split("/")
+        parents = {self.bucket.object_id: _LIVE}
+        for part in above:
+            below: dict[int, Txn] = {}
+            for parent_id, death in parents.items():
+                child = self.tables.table(DIRECTORY_TABLE).get(self._key(parent_id, part))
+                if child is not None:
+                    below[child.object_id] = death
+                for row in self._deleted_directories(parent_id, part):
+                    below[row.directory.object_id] = row.death
+            parents = below
+        self.parents = parents
+        for parent_id, death in parents.items():
+            file = self.tables.table(FILE_TABLE).get(self._key(parent_id, name))
+            if file is not None:
+                self.add(file, death, VersionStage.UNEXPANDED if death else VersionStage.LIVE)
+            directory = self.tables.table(DIRECTORY_TABLE).get(self._key(parent_id, name))
+            if directory is not None:
+                self.add_directory(directory, death, is_expanded=False)
+                if not death:
+                    self.look_below(self.tables, directory.object_id)
+            for row in self._deleted_directories(parent_id, name):
+                self.add_directory(row.directory, row.death, is_expanded=row.is_expanded)
+
+    def _key(self, parent_id: int, name: str) -> bytes:
+        return tree_key(self.bucket.volume_id, self.bucket.object_id, parent_id, name)
+
+    def _deleted_directories(self, parent_id: int, name: str) -> Iterator[DeletedDirectoryRow]:
+        """Deleted directories of a name."""
+        for dead in died_under(self.tables, self.bucket.object_id, parent_id, name):
+            row = self._garbage_row(DELETED_DIRECTORY_TABLE, dead)
+            if row is not None:
+                yield row
+
+    def look_below(self, view: TablesReader, directory_id: int) -> None:
+        """Every version below a directory, as one view shows it."""
+        waiting = [directory_id]
+        while waiting:
+            start = self._key(waiting.pop(), "")
+            end = prefix_end(start)
+            children: Iterator[tuple[bytes, DirectoryRow | KeyRow]] = chain(
+                view.table(DIRECTORY_TABLE).scan(start, end), view.table(FILE_TABLE).scan(start, end)
+            )
+            for _, child in children:
+                self.scanned_rows += 1
+                if self.scanned_rows > MAX_SCANNED_ROWS:
+                    self.is_cut_short = True
+                    return
+                if isinstance(child, DirectoryRow):
+                    waiting.append(child.object_id)
+                else:
+                    self.below[child.object_id, child.birth] = child.size_bytes
+
+    # ---- in the garbage tables
+
+    def look_into_garbage(self) -> None:
+        """Versions that died under the path, and those that a snapshot shows under it, wherever they died."""
+        for parent_id in self.parents:
+            for row in self.died_under(parent_id):
+                self._add_deleted(row, VersionStage.HELD)
+        for version, shown in self.shown.items():
+            if version not in self.versions and shown.row.blocks is not None:
+                self._add_deleted(self._death_of_version(version, shown.row.parent_id), VersionStage.HELD)
+        self._look_into_unheld()
+        self._look_into_claimed()
+
+    def _death_of_version(self, version: Version, parent_id: int) -> DeletedKeyRow | None:
+        """The row of a version that a snapshot shows: under the name it has there, or else its object was renamed."""
+        of_object = died_of(self.tables, self.bucket.object_id, version[0])
+        elsewhere = (self._garbage_row(DELETED_TABLE, dead) for dead in of_object)
+        for row in chain(self.died_under(parent_id), elsewhere):
+            if row is not None and (row.key.object_id, row.key.birth) == version:
+                return row
+        return None
+
+    def _look_into_unheld(self) -> None:
+        """What nobody holds waits for its claim: mostly not for long, so the newest rows come first."""
+        nobody = self.tables.table(SPACE_TABLE).get(cell_key(self.bucket.object_id, *NOBODY))
+        left = cell_of(nobody).key_rows
+        ids = self.bucket.volume_id, self.bucket.object_id
+        end, txns = shard_state(self.tables).txn + 1, _NEWEST_TXNS
+        while left and end and not self.is_cut_short:
+            start = max(0, end - txns)
+            for key, raw in self._scanned(DELETED_TABLE, garbage_from(*ids, start), garbage_from(*ids, end)):
+                _, death, _ = identity_of_garbage_key(key)
+                birth = _KEY_START.decode_head(raw).birth
+                if holders(birth, death, self.live) != NOBODY:
+                    continue
+                if self._name in raw:
+                    self._add_deleted(_DELETED_KEY.decode(raw), VersionStage.HELD)
+                left -= 1
+                if not left:
+                    return
+            end, txns = start, 4 * txns
+
+    def _look_into_claimed(self) -> None:
+        account = self.tables.table(ACCOUNT_TABLE).get(bucket_id_key(self.bucket.object_id))
+        left = account.claimed_versions if account else 0
+        if not left:
+            return
+        ids = self.bucket.volume_id, self.bucket.object_id
+        for _, raw in self._scanned(RECLAIM_TABLE, garbage_from(*ids, 0), garbage_end(*ids)):
+            if self._name in raw:
+                self._add_deleted(_CLAIMED.decode(raw).version, VersionStage.CLAIMED)
+            left -= 1
+            if not left:
+                return
+
+    def _scanned(self, table: TableDefinition[Any], start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Encoded rows of a garbage table, as many as an answer may take."""
+        for row in self.tables.table(table).scan_encoded(start, end):
+            self.scanned_rows += 1
+            if self.scanned_rows > MAX_SCANNED_ROWS:
+                self.is_cut_short = True
+                return
+            yield row
+
+    def _add_deleted(self, row: DeletedKeyRow | None, stage: VersionStage) -> None:
+        if row is None or not self._is_wanted(row) or (row.key.object_id, row.key.birth) in self.versions:
+            return
+        if len(self.versions) >= MAX_VERSIONS:
+            self.is_cut_short = True
+            return
+        self.add(row.key, row.death, stage)
+
+    def _is_wanted(self, row: DeletedKeyRow) -> bool:
+        if (row.key.object_id, row.key.birth) in self.shown:
+            return True
+        return row.key.name == self.name and row.key.parent_id in self.parents
+
+    def settle_shown(self) -> None:
+        """What snapshots show, and no row of a death was found for, lives on under another path.
+
+        But for what has no bytes: dead or not, it has no row. Who shows it under the path is all that is known of it.
+        """
+        for version, shown in self.shown.items():
+            if version in self.versions:
+                continue
+            self.add(shown.row, _LIVE, VersionStage.LIVE)
+            if shown.row.blocks is None:
+                found = self.versions[version]
+                self.versions[version] = replace(
+                    found, stage=VersionStage.HELD, first_holder=shown.first, last_holder=shown.last
+                )
+        known = {object_id for object_id, _ in self.directories}
+        for object_id, directory in self.shown_directories.items():
+            if object_id not in known:
+                self.add_directory(directory, self._death_of(directory), is_expanded=False)
+
+    def _death_of(self, directory: DirectoryRow) -> Txn:
+        """When a directory died that a snapshot shows under the path, and that had another one then; 0 if it lives."""
+        bucket_id = self.bucket.object_id
+        under = died_under(self.tables, bucket_id, directory.parent_id, directory.name)
+        for dead in chain(under, died_of(self.tables, bucket_id, directory.object_id)):
+            if dead.object_id != directory.object_id:
+                continue
+            row = self._garbage_row(DELETED_DIRECTORY_TABLE, dead)
+            if row is not None:
+                return row.death
+        return _LIVE
+
+
+def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint: Checkpoint) -> PathExplanation:
+    """Every version and directory of a path; none when nothing is left, or there never was anything.
+
+    Raises:
+        ReadError: it is no path that a key may have.
+    """
+    try:
+        check_key_path(path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
+    except InvalidNameError as error:
+        raise ReadError(error.code, str(error)) from error
+    tables = tables.looking_up_once()  # the path is followed for what snapshots show, and again for what died
+    live, count = live_snapshots(tables, bucket.object_id), snapshot_count(tables, bucket.object_id)
+    search = _Search(tables, bucket, path, [row.txn for row in live])
+    search.look_into_snapshots(live, count.snapshots_ever, checkpoint)
+    if search.is_tree:
+        search.look_into_tree()
+    else:
+        search.look_into_flat()
+    search.look_into_garbage()
+    is_elsewhere = any(shown.row.blocks for version, shown in search.shown.items() if version not in search.versions)
+    search.settle_shown()
+    is_expanded = not unexpanded_count(tables, bucket.object_id, 0, 0, 1)
+    state = shard_state(tables)
+    return PathExplanation(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        versions=tuple(sorted(search.versions.values(), key=lambda version: (version.birth, version.object_id))),
+        directories=tuple(sorted(search.directories.values(), key=lambda one: (one.birth, one.object_id))),
+        below_bytes=sum(search.below.values()),
+        below_versions=sum(1 for size_bytes in search.below.values() if size_bytes),
+        scanned_rows=min(search.scanned_rows, MAX_SCANNED_ROWS),
+        claims_stopped=state.claims_stopped,
+        is_exact=not search.is_cut_short and (is_expanded or not is_elsewhere),
+    )

@@ -1,0 +1,350 @@
+"""Reading the namespace: volumes, buckets, keys and directories, active or in a snapshot's checkpoint.
+
+Every function works over a reader of committed rows, so that reads run beside the writer. What is listed is what
+can be reached from the bucket's root: a row below a directory that is deleted is not in the namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    AccountRow,
+    BreakerCause,
+    BucketLayout,
+    BucketRow,
+    CollectorState,
+    DirectoryRow,
+    KeyRow,
+    ShardState,
+    SnapshotCountRow,
+    SnapshotListRow,
+    VolumeRow,
+)
+from services.domain.collector import WHOLE_SHARD, may_claim, stricter
+from services.domain.refusals import CommandError, SnapshotExpiredError
+from services.domain.table_keys import (
+    bucket_id_key,
+    bucket_id_of_cell,
+    bucket_id_prefix,
+    bucket_key,
+    flat_key,
+    snapshot_list_key,
+    tree_key,
+    volume_key,
+)
+from services.metadata.state.collectors import own_state, read_collectors
+from services.metadata.state.space import MAX_UNEXPANDED_COUNT, unexpanded_count
+from services.metadata.state.tables import (
+    ACCOUNT_TABLE,
+    BUCKET_TABLE,
+    DIRECTORY_TABLE,
+    FILE_TABLE,
+    KEY_TABLE,
+    SHADOW_TABLE,
+    SNAPSHOT_COUNT_TABLE,
+    SNAPSHOT_ID_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    SPACE_TABLE,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
+    VOLUME_TABLE,
+)
+from services.runtime.http.reads import ReadError
+from services.storage.store import prefix_end
+from services.storage.tables import TableReader, TablesReader
+
+V = TypeVar("V")
+_CELL_PLACE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
+_FIRST_PAGE_ROWS, _LARGEST_PAGE_ROWS = 8, 1_024
+
+
+def shard_state(tables: TablesReader) -> ShardState:
+    """The shard's counters."""
+    state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    return state or ShardState(0, 0, 0, 0, 0, "")
+
+
+def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+    """Volumes by name."""
+    volumes = []
+    for _, row in tables.table(VOLUME_TABLE).scan(volume_key(after) + b"\0" if after else b"/", b"0"):
+        volumes.append(row)
+        if len(volumes) >= limit:
+            break
+    return volumes
+
+
+def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int = 1_000) -> list[BucketRow]:
+    """Buckets of a volume by name."""
+    prefix = bucket_key(volume, "")
+    start = bucket_key(volume, after) + b"\0" if after else prefix
+    buckets = []
+    for _, row in tables.table(BUCKET_TABLE).scan(start, prefix_end(prefix)):
+        buckets.append(row)
+        if len(buckets) >= limit:
+            break
+    return buckets
+
+
+def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
+    """A bucket by its name."""
+    row = tables.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
+    if row is not None:
+        return row
+    if tables.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume}")
+    raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+
+
+def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
+    """What to answer whoever reads a snapshot that has no checkpoint: it was dropped, or is not known any more."""
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if taken is None:
+        return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
+    start = snapshot_list_key(taken.bucket_id, taken.ordinal + 1)
+    later = tables.table(SNAPSHOT_LIST_TABLE).scan(start, prefix_end(bucket_id_prefix(taken.bucket_id)))
+    return SnapshotExpiredError(
+        f"the snapshot with the id {snapshot_id}", next((row.snapshot_id for _, row in later), "")
+    )
+
+
+def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
+    """A bucket's live snapshots, oldest first."""
+    prefix = bucket_id_prefix(bucket_id)
+    return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
+
+
+def snapshot_count(tables: TablesReader, bucket_id: int) -> SnapshotCountRow:
+    """How many snapshots a bucket ever had, and when the newest was taken."""
+    return tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id)) or SnapshotCountRow(0, 0)
+
+
+def list_entries(
+    tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "", limit: int = 1_000
+) -> list[ListedEntry]:
+    """Keys and directories of a bucket whose path begins with a prefix, behind a path, in the order of the walk."""
+    entries: list[ListedEntry] = []
+    for entry in walk(tables, bucket, prefix, after):
+        entries.append(entry)
+        if len(entries) >= limit:
+            break
+    return entries
+
+
+def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "") -> Iterator[ListedEntry]:
+    """All keys and directories of a bucket that can be reached."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        yield from _walk_tree(tables, bucket, prefix, after)
+        return
+    start = flat_key(bucket.volume, bucket.bucket, prefix)
+    if after:
+        start = max(start, flat_key(bucket.volume, bucket.bucket, after) + b"\0")
+    end = prefix_end(flat_key(bucket.volume, bucket.bucket, "")) if not prefix else _text_end(bucket, prefix)
+    for _, row in tables.table(KEY_TABLE).scan(start, end):
+        yield _key_entry(row.name, row)
+
+
+def _text_end(bucket: BucketRow, prefix: str) -> bytes:
+    """First key behind all keys that begin with a prefix; UTF-8 has no byte 0xff."""
+    return flat_key(bucket.volume, bucket.bucket, prefix) + b"\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A directory that is being walked."""
+
+    rows: Iterator[DirectoryRow | KeyRow]
+    base: str
+    """Its path, with a slash behind it; empty for the root."""
+    after: tuple[bytes, ...]
+    """Names, from here downwards, of the path behind which the listing goes on; none when all of it lies behind."""
+
+
+def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str) -> Iterator[ListedEntry]:
+    """Depth first, names of one directory in the order of their bytes; a directory before what is in it.
+
+    What is before the start or beside the prefix is not read, so that a page costs what it has, wherever it is.
+    """
+    after_names = tuple([name.encode() for name in after.split("/")]) if after else ()
+    stack = [_level(tables, bucket, bucket.object_id, "", prefix, after_names)]
+    while stack:
+        level = stack[-1]
+        row = next(level.rows, None)
+        if row is None:
+            stack.pop()
+            continue
+        path = level.base + row.name
+        is_on_the_way = bool(level.after) and row.name.encode() == level.after[0]
+        if isinstance(row, DirectoryRow):
+            below = level.after[1:] if is_on_the_way else ()
+            stack.append(_level(tables, bucket, row.object_id, f"{path}/", prefix, below))
+        if path.startswith(prefix) and not is_on_the_way:
+            yield _directory_entry(path, row) if isinstance(row, DirectoryRow) else _key_entry(path, row)
+
+
+def _level(
+    tables: TablesReader, bucket: BucketRow, directory_id: int, base: str, prefix: str, after: tuple[bytes, ...]
+) -> _Level:
+    """The part of a directory in which something can have the prefix, from the first name that is wanted on."""
+    all_names = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
+    name, slash, _ = prefix[len(base) :].partition("/")
+    start = all_names + name.encode()
+    end = start + (b"\0" if slash else b"\xff") if name or slash else prefix_end(all_names)
+    return _Level(_children(tables, max(start, all_names + after[0]) if after else start, end), base, after)
+
+
+def _children(tables: TablesReader, start: bytes, end: bytes) -> Iterator[DirectoryRow | KeyRow]:
+    """Files and directories of one directory, merged by name."""
+    directories = _in_pages(tables.table(DIRECTORY_TABLE), start, end)
+    files = _in_pages(tables.table(FILE_TABLE), start, end)
+    directory, file = next(directories, None), next(files, None)
+    while directory is not None or file is not None:
+        if file is None or (directory is not None and directory[0] < file[0]):
+            assert directory is not None  # noqa: S101 the loop's condition says so
+            yield directory[1]
+            directory = next(directories, None)
+        else:
+            yield file[1]
+            file = next(files, None)
+
+
+def _in_pages(table: TableReader[V], start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+    """Rows of a range, some at a time: a walk is within as many directories as its path is long, and one that kept
+    an iterator of the database open in each would hold a block of each file there."""
+    count = _FIRST_PAGE_ROWS
+    while True:
+        page = list(islice(table.scan(start, end), count))
+        yield from page
+        if len(page) < count:
+            return
+        start, count = page[-1][0] + b"\0", min(2 * count, _LARGEST_PAGE_ROWS)
+
+
+def _key_entry(path: str, row: KeyRow) -> ListedEntry:
+    return ListedEntry(path, False, row.size_bytes, row.tag, row.object_id, row.modification_time_ms)
+
+
+def _directory_entry(path: str, row: DirectoryRow) -> ListedEntry:
+    return ListedEntry(path, True, 0, "", row.object_id, row.modification_time_ms)
+
+
+def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | DirectoryRow:
+    """The row of a key or directory."""
+    found: KeyRow | DirectoryRow | None
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        *names, last = path.split("/")
+        parent_id = bucket.object_id
+        for name in names:
+            directory = tables.table(DIRECTORY_TABLE).get(tree_key(bucket.volume_id, bucket.object_id, parent_id, name))
+            if directory is None:
+                raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {path}")
+            parent_id = directory.object_id
+        key = tree_key(bucket.volume_id, bucket.object_id, parent_id, last)
+        found = tables.table(DIRECTORY_TABLE).get(key) or tables.table(FILE_TABLE).get(key)
+    else:
+        found = tables.table(KEY_TABLE).get(flat_key(bucket.volume, bucket.bucket, path))
+    if found is None:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
+    return found
+
+
+def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:
+    """Where the bytes of a bucket are: live, held, pending, claimed, freed; and some cells, behind ``<first>:<last>``.
+
+    Cost: all cells of the bucket's matrix are read, for every page.
+
+    Raises:
+        ReadError: INVALID_REQUEST, that is not where a cell is.
+    """
+    state = shard_state(tables)
+    prefix = bucket_id_prefix(bucket.object_id)
+    cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
+    after = _holders_of(start_after)
+    account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket.object_id)) or AccountRow(0, 0, 0, 0)
+    pending = next((cell for cell in cells if not cell.first_holder), None)
+    held = [cell for cell in cells if cell.first_holder]
+    return BucketSpace(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        live_bytes=bucket.used_bytes,
+        live_namespace=bucket.used_namespace,
+        deleted_bytes=bucket.snapshot_used_bytes,
+        deleted_namespace=bucket.snapshot_used_namespace,
+        held_bytes=sum(cell.bytes for cell in held),
+        held_versions=sum(cell.versions for cell in held),
+        pending_bytes=pending.bytes if pending else 0,
+        pending_versions=pending.versions if pending else 0,
+        claimed_bytes=account.claimed_bytes,
+        claimed_versions=account.claimed_versions,
+        freed_bytes=account.freed_bytes,
+        freed_versions=account.freed_versions,
+        unexpanded_directories=unexpanded_count(tables, bucket.object_id, 0, 0, MAX_UNEXPANDED_COUNT),
+        cells=tuple(islice((cell for cell in cells if (cell.first_holder, cell.last_holder) > after), limit)),
+        live_snapshots=len(live_snapshots(tables, bucket.object_id)),
+        claims_stopped=state.claims_stopped,
+    )
+
+
+def _holders_of(start_after: str) -> tuple[int, int]:
+    """The cell that a page begins behind; before all without one."""
+    if not start_after:
+        return (-1, -1)
+    place = _CELL_PLACE.fullmatch(start_after)
+    if place is None:
+        shown = start_after[:100]
+        raise ReadError("INVALID_REQUEST", f"start_after is {shown!r}; write start_after=<first holder>:<last holder>")
+    return int(place[1]), int(place[2])
+
+
+def shard_backlog(tables: TablesReader) -> ShardBacklog:
+    """Sums over every bucket and its cells: for an operator's glance, not for every second."""
+    held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
+    held_back_bytes = held_back_versions = 0
+    state = shard_state(tables)
+    rows = read_collectors(tables)
+    own = {one: own_state(row) for one, row in rows.items()}
+    causes = [row.trip.cause for row in rows.values() if row.trip]
+    if state.claims_stopped:
+        own[WHOLE_SHARD] = CollectorState.STOPPED
+    everything = own.get(WHOLE_SHARD, CollectorState.RUNNING)
+    for key, cell in tables.table(SPACE_TABLE).scan(b"", b"\xff"):
+        cells += 1
+        if cell.first_holder:
+            held_bytes += cell.bytes
+            held_versions += cell.versions
+        else:
+            pending_bytes += cell.bytes
+            pending_versions += cell.versions
+            if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectorState.RUNNING))):
+                held_back_bytes += cell.bytes
+                held_back_versions += cell.versions
+    shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan(b"", b"\xff")]
+    accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan(b"", b"\xff")]
+    return ShardBacklog(
+        txn=state.txn,
+        held_bytes=held_bytes,
+        held_versions=held_versions,
+        pending_bytes=pending_bytes,
+        pending_versions=pending_versions,
+        claimed_bytes=sum(account.claimed_bytes for account in accounts),
+        claimed_versions=sum(account.claimed_versions for account in accounts),
+        freed_bytes=sum(account.freed_bytes for account in accounts),
+        freed_versions=sum(account.freed_versions for account in accounts),
+        refused_rows=state.refused_rows,
+        chain_version=state.chain_version,
+        live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan(b"", b"\xff")),
+        cells=cells,
+        held_back_bytes=held_back_bytes,
+        held_back_versions=held_back_versions,
+        shadow_bytes=sum(hour.bytes for hour in shadow),
+        shadow_versions=sum(hour.versions for hour in shadow),
+        collectors={one: list(own.values()).count(one) for one in CollectorState},
+        trips={cause: causes.count(cause) for cause in BreakerCause},
+    )

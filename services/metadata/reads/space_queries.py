@@ -1,0 +1,160 @@
+"""What a bucket's snapshots share and free: the rules of the space matrix over committed rows of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from schemas.records import BucketRow, SnapshotListRow
+from schemas.space_answers import FreedSpace, PlanSpace, SnapshotSpace, SnapshotSpaces, SpacePlan, WhatIf
+from services.domain.reclaimability import Txn
+from services.domain.space_matrix import (
+    Holders,
+    SpaceCell,
+    after_dropping,
+    runs_of,
+    total,
+)
+from services.domain.space_plan import plan_drops
+from services.domain.space_shares import Share, shares
+from services.domain.table_keys import bucket_id_prefix, cell_key, holders_of_cell
+from services.metadata.reads.queries import live_snapshots, shard_state
+from services.metadata.state.space import cell_of, unexpanded_bounds
+from services.metadata.state.tables import SPACE_TABLE
+from services.runtime.http.reads import ReadError
+from services.storage.store import prefix_end
+from services.storage.tables import TablesReader
+
+
+def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, limit: int) -> SnapshotSpaces:
+    """What each live snapshot refers to, holds and shares: a page of them, behind the one taken at a txn.
+
+    Cost: all cells of the bucket's matrix are read, for every page.
+    """
+    rows = live_snapshots(tables, bucket.object_id)
+    found = shares(_all_cells(tables, bucket.object_id), {row.txn: row.referenced_bytes for row in rows})
+    unexpanded = unexpanded_bounds(tables, bucket.object_id)
+    following = [*(row.txn for row in rows), 0][1:]
+    page = [
+        _snapshot_space(row, share, next_txn, unexpanded)
+        for row, share, next_txn in zip(rows, found, following, strict=True)
+        if row.txn > start_after
+    ]
+    state = shard_state(tables)
+    return SnapshotSpaces(state.txn, state.chain_version, tuple(page[:limit]))
+
+
+def _snapshot_space(row: SnapshotListRow, share: Share, next_txn: Txn, unexpanded: tuple[Txn, Txn]) -> SnapshotSpace:
+    """A directory that died before a snapshot and is not expanded is still in its referenced size; what is below one
+    that died later is not yet in any cell. What two neighbours share follows from the older one's referenced size
+    and from what died between them: so it is exact when the younger one's referenced size is.
+    """
+    oldest_unexpanded, newest_unexpanded = unexpanded
+
+    def is_expanded_before(txn: Txn) -> bool:
+        return not 0 < oldest_unexpanded <= txn
+
+    return SnapshotSpace(
+        snapshot_id=row.snapshot_id,
+        txn=row.txn,
+        creation_time_ms=row.creation_time_ms,
+        referenced_bytes=share.referenced_bytes,
+        held_bytes=share.held_bytes,
+        exclusive_bytes=share.exclusive_bytes,
+        exclusive_versions=share.exclusive_versions,
+        shared_with_previous_bytes=share.shared_with_previous_bytes,
+        shared_with_next_bytes=share.shared_with_next_bytes,
+        oldest_sharer=share.oldest_sharer,
+        newest_sharer=share.newest_sharer,
+        is_referenced_exact=is_expanded_before(row.txn),
+        is_exclusive_exact=newest_unexpanded <= row.txn,
+        is_shared_with_next_exact=is_expanded_before(next_txn) if next_txn else not oldest_unexpanded,
+    )
+
+
+def what_if(tables: TablesReader, bucket: BucketRow, question: WhatIf) -> FreedSpace:
+    """What dropping a set of snapshots would free.
+
+    Cost: the cells that lie within the set are read, and no others.
+
+    Raises:
+        ReadError: FILE_NOT_FOUND, one of them is not a live snapshot of the bucket.
+    """
+    bucket_id = bucket.object_id
+    by_id = {row.snapshot_id: row.txn for row in live_snapshots(tables, bucket_id)}
+    live = list(by_id.values())
+    dropped = _txns_of(by_id, question.snapshot_ids, bucket)
+    leaving = _known(by_id, question.leaving_snapshot_ids)
+    freed = _freed_within(tables, bucket_id, dropped | leaving, live)
+    if leaving:
+        freed -= _freed_within(tables, bucket_id, leaving, live)
+    state = shard_state(tables)
+    _, newest_unexpanded = unexpanded_bounds(tables, bucket_id)
+    return FreedSpace(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        freed_bytes=freed.bytes,
+        freed_versions=freed.versions,
+        is_exact=not dropped or newest_unexpanded <= min(dropped),
+    )
+
+
+def _freed_within(tables: TablesReader, bucket_id: int, dropped: Collection[Txn], live: list[Txn]) -> SpaceCell:
+    """What the runs of a set hold: the cells of each of their snapshots that end within the same run."""
+    table = tables.table(SPACE_TABLE)
+    found: list[SpaceCell] = []
+    for first, last in runs_of(dropped, live):
+        for snapshot in live:
+            if first <= snapshot <= last:
+                rows = table.scan(cell_key(bucket_id, snapshot, snapshot), cell_key(bucket_id, snapshot, last + 1))
+                found += [cell_of(value) for _, value in rows]
+    return total(found)
+
+
+def plan(tables: TablesReader, bucket: BucketRow, question: PlanSpace) -> SpacePlan:
+    """The fewest snapshots, then the oldest, whose drop frees so many bytes.
+
+    Cost: all cells of the bucket's matrix are read; then that of ``services.domain.space_plan``.
+    """
+    bucket_id = bucket.object_id
+    by_id = {row.snapshot_id: row.txn for row in live_snapshots(tables, bucket_id)}
+    leaving = _known(by_id, question.leaving_snapshot_ids)
+    cells, live = after_dropping(_all_cells(tables, bucket_id), leaving, list(by_id.values()))
+    protected = _known(by_id, question.protected_snapshot_ids)
+    found = plan_drops(cells, live, question.free_bytes, protected=protected)
+    ids = {txn: snapshot_id for snapshot_id, txn in by_id.items()}
+    state = shard_state(tables)
+    _, newest_unexpanded = unexpanded_bounds(tables, bucket_id)
+    oldest = min((txn for txn in live if txn not in protected), default=newest_unexpanded)
+    return SpacePlan(
+        txn=state.txn,
+        chain_version=state.chain_version,
+        snapshot_ids=tuple(ids[txn] for txn in found.snapshots),
+        freed_bytes=found.freed.bytes,
+        freed_versions=found.freed.versions,
+        is_enough=found.is_enough,
+        is_smallest=found.is_smallest,
+        is_exact=newest_unexpanded <= oldest,
+    )
+
+
+def _all_cells(tables: TablesReader, bucket_id: int) -> dict[Holders, SpaceCell]:
+    prefix = bucket_id_prefix(bucket_id)
+    return {
+        holders_of_cell(key): cell_of(value)
+        for key, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))
+    }
+
+
+def _txns_of(by_id: Mapping[str, Txn], snapshot_ids: Collection[str], bucket: BucketRow) -> set[Txn]:
+    """The txns of snapshots that must be live."""
+    for snapshot_id in snapshot_ids:
+        if snapshot_id not in by_id:
+            raise ReadError(
+                "FILE_NOT_FOUND", f"{bucket.volume}/{bucket.bucket} has no live snapshot with the id {snapshot_id}"
+            )
+    return {by_id[snapshot_id] for snapshot_id in snapshot_ids}
+
+
+def _known(by_id: Mapping[str, Txn], snapshot_ids: Collection[str]) -> set[Txn]:
+    """The txns of those that are live; the others are dropped already."""
+    return {by_id[snapshot_id] for snapshot_id in snapshot_ids if snapshot_id in by_id}

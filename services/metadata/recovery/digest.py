@@ -1,0 +1,114 @@
+"""The digest of one shard's metadata: every table, and the checkpoint of every live snapshot.
+
+Two databases with the same digest hold the same state. Left out is what does not follow from the log: the outbox and
+the positions, which follow from the batches, and those rows of changedTable that no diff can ask for any more, since
+they are removed a page at a time whenever there is time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.domain.errors import InvariantError
+from services.metadata.state.changed_rows import unneeded_changes
+from services.metadata.state.tables import (
+    CHANGED_TABLE,
+    CHECKPOINTED,
+    SNAPSHOT_LIST_TABLE,
+    TABLES,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
+)
+from services.storage.digest import RowsDigest, digest_names, digest_rows
+from services.storage.store import Reader
+from services.storage.tables import TablesReader
+
+FIRST_KEY, BEYOND_KEYS = b"", b"\xff"
+"""Around every key of every table: they begin with a slash, a mark or the UTF-8 of an id."""
+
+
+class CheckpointedReader(Reader, Protocol):
+    """A database, or a copy of one, with its checkpoints."""
+
+    def open_checkpoint(self, name: str) -> Reader:
+        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDigest:
+    """What a shard's tables and checkpoints hash to."""
+
+    txn: int
+    tables: dict[str, RowsDigest]
+    checkpoints: dict[str, RowsDigest]
+    """Per live snapshot all tables of its checkpoint."""
+
+    @property
+    def digest(self) -> str:
+        """All of it in one line."""
+        named = [(f"table {name}", one) for name, one in sorted(self.tables.items())]
+        named += [(f"checkpoint {name}", one) for name, one in sorted(self.checkpoints.items())]
+        return digest_names(named)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables, checkpoints apart."""
+        return sum(one.rows for one in self.tables.values())
+
+    def differences(self, other: ShardDigest) -> list[str]:
+        """What is not the same in both: names of tables and of snapshots' checkpoints."""
+        differing = []
+        pairs = (("", self.tables, other.tables), ("checkpoint ", self.checkpoints, other.checkpoints))
+        for kind, mine, theirs in pairs:
+            names = sorted(mine.keys() | theirs.keys())
+            differing += [f"{kind}{name}" for name in names if mine.get(name) != theirs.get(name)]
+        return differing
+
+
+def digest_shard(store: CheckpointedReader) -> ShardDigest:
+    """The digest of a database that nobody writes to meanwhile.
+
+    Raises:
+        InvariantError: a live snapshot has no checkpoint.
+    """
+    tables = TablesReader(store)
+    state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    return ShardDigest(
+        txn=state.txn if state else 0,
+        tables={table.name: digest_rows(_rows(store, table.name)) for table in TABLES},
+        checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
+    )
+
+
+def live_snapshot_ids(tables: TablesReader) -> list[str]:
+    """Ids of all live snapshots of the shard: each has a checkpoint."""
+    return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")]
+
+
+def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
+    try:
+        checkpoint = store.open_checkpoint(name)
+    except KeyError as error:
+        raise InvariantError(
+            f"snapshot {name} is live but has no checkpoint: rebuild this database from the log (deepclean rebuild), "
+            f"or restore a backup"
+        ) from error
+    try:
+        found = [(table, digest_rows(checkpoint.scan(table, FIRST_KEY, BEYOND_KEYS))) for table in sorted(CHECKPOINTED)]
+    finally:
+        checkpoint.close()
+    return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
+
+
+def _rows(reader: Reader, table: str) -> Iterator[tuple[bytes, bytes]]:
+    if table != CHANGED_TABLE.name:
+        yield from reader.scan(table, FIRST_KEY, BEYOND_KEYS)
+        return
+    start = FIRST_KEY
+    for unneeded, end in unneeded_changes(TablesReader(reader)).values():
+        yield from reader.scan(table, start, unneeded)
+        start = end
+    yield from reader.scan(table, start, BEYOND_KEYS)

@@ -1,0 +1,173 @@
+"""What metadata does with the log at its start: it reads as far as it has told others before, and looks there.
+
+There it must know of every txn and chain version that it has ever told them. If not, the log has lost its newest
+commands, and whatever came next would be given names that are in use: it stops instead. A database that had applied
+the lost commands notices by its position; one that was restored, made again, or is empty notices only here.
+
+How far that is, time tells: a command was appended before anybody heard of what it did. So commands that were appended
+later than the newest of these messages come behind the check, even if they have filled the place of the lost ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.records import ShardState
+from schemas.topics import METADATA_COMMANDS
+from services.domain.errors import InvariantError
+from services.log.port import Log, LogAround, LogRecord, Source
+from services.log.reads import records_between
+from services.metadata.recovery.sent_numbers import Highest, highest_of, sent_numbers
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.runtime.loop.positions import POSITIONS
+from services.storage.store import Store
+from services.storage.tables import TablesReader
+
+LOOKED_AT_RECORDS = 2_000
+"""Of each topic at a start: the messages of one unit of work. Units of more commands than that only a setting makes."""
+CLOCK_SLACK_MS = 1_000
+"""By so much clocks of a cluster's brokers may differ. No broker is back, and has lost its tail, sooner than that."""
+_FOREVER_MS = 1 << 62
+
+
+class LostCommandsError(InvariantError):
+    """The log has lost its newest commands, and this database was made without them."""
+
+    def __init__(self, shard: int, offset: int, known: Highest, sent: Highest) -> None:
+        self.known = known
+        self.sent = sent
+        super().__init__(
+            f"shard {shard}: before offset {offset} of {METADATA_COMMANDS.name} metadata comes to txn {known.txn} and "
+            f"chain version {known.chain_version}, but has once told others of txn {sent.txn} and chain version "
+            f"{sent.chain_version}: the broker has lost the newest commands, and what they had made would be named "
+            f"again; restore the log, or a backup that was made later, or go on without them "
+            f"(deepclean accept-lost-tail {shard})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What the database must know once it has applied the commands before an offset that are not newer than a time."""
+
+    log_time_ms: int
+    known: Highest
+    offset: int
+
+    def comes_before(self, record: LogRecord) -> bool:
+        return record.offset >= self.offset or record.timestamp_ms > self.log_time_ms
+
+
+class StartCheckedLog(LogAround):
+    """The log of one shard as metadata reads it, of which nothing new is handed out before the check."""
+
+    def __init__(self, log: Log, shard: int, store: Store, *, looked_at_records: int = LOOKED_AT_RECORDS) -> None:
+        super().__init__(log)
+        self._shard = shard
+        self._store = store
+        self._looked_at_records = looked_at_records
+        self._end = log.end_offset(METADATA_COMMANDS.name, shard)
+        self._demands: deque[_Demand] | None = None
+        self._sent = Highest()
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the database knows all that was ever sent: until then it should say nothing, either."""
+        return self._demands is not None and not self._demands
+
+    def holds_messages(self) -> bool:
+        """Whether what comes of the log has to wait."""
+        return not self.is_checked
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """A source that has the check made in time."""
+        source = self._log.open_source(topics, partition, next_offsets)
+        return source if self.is_checked else _StartSource(self, source)
+
+    def handed_out(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+        """Those of the next records that may be applied before somebody looks again; all before them are applied.
+
+        Raises:
+            LostCommandsError: others know of what this database does not.
+            RetryableError: the topics could not be read.
+        """
+        demands = self._what_is_demanded()
+        while demands:
+            first = demands[0]
+            beyond = next((at for at, record in enumerate(records) if first.comes_before(record)), len(records))
+            if beyond or (self._position() < first.offset and not records):
+                return records[:beyond]
+            self._look(demands)
+        return records
+
+    def _what_is_demanded(self) -> deque[_Demand]:
+        if self._demands is None:
+            sent = sent_numbers(self._log, self._shard, self._looked_at_records)
+            self._sent = sent.highest
+            demands = [
+                _Demand(sent.txn_ms + CLOCK_SLACK_MS, Highest(txn=sent.highest.txn), self._end),
+                _Demand(sent.chain_version_ms + CLOCK_SLACK_MS, replace(sent.highest, txn=0), self._end),
+            ]
+            self._demands = deque(sorted(demands, key=lambda demand: demand.log_time_ms))
+        return self._demands
+
+    def _look(self, demands: deque[_Demand]) -> None:
+        """Whether the oldest demand is met, now that all that may be applied before it is applied."""
+        first = demands.popleft()
+        known = highest_of(self._state())
+        if known.and_of(first.known) == known:
+            return
+        demands.appendleft(first)
+        older = self._last_older(first)
+        if older is None:
+            raise LostCommandsError(self._shard, self._position(), known, self._sent)
+        demands[0] = _Demand(_FOREVER_MS, first.known, older + 1)
+
+    def _last_older(self, demand: _Demand) -> int | None:
+        """The last command that a clock which has gone back hides behind newer ones; None when there is none."""
+        found, offset = None, self._position()
+        if offset >= demand.offset:
+            return None
+        for record in records_between(self._log, METADATA_COMMANDS.name, self._shard, offset, demand.offset):
+            if record.timestamp_ms <= demand.log_time_ms < _FOREVER_MS:
+                found = record.offset
+        return found
+
+    def _state(self) -> ShardState | None:
+        return TablesReader(self._store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+
+    def _position(self) -> int:
+        row = TablesReader(self._store).table(POSITIONS).get(METADATA_COMMANDS.name.encode())
+        return row.next_offset if row else 0
+
+
+class _StartSource:
+    """Has the check made before anything beyond the bound is handed out."""
+
+    def __init__(self, log: StartCheckedLog, source: Source) -> None:
+        self._log = log
+        self._source = source
+        self._kept: list[LogRecord] = []
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Next messages; those that were handed out before are applied by now.
+
+        Raises:
+            LostCommandsError: the log has lost its newest commands.
+        """
+        if self._log.is_checked and not self._kept:
+            return self._source.poll(max_records, timeout_seconds)
+        self._log.handed_out(())
+        self._kept = self._kept or self._source.poll(max_records, timeout_seconds)
+        taken = list(self._log.handed_out(self._kept[:max_records]) if self._kept else ())
+        self._kept = self._kept[len(taken) :]
+        return taken
+
+    def lag(self) -> dict[str, int]:
+        """Per topic how many messages lie ahead."""
+        return self._source.lag()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._source.close()

@@ -1,0 +1,142 @@
+"""The used figures of buckets and the bytes on their way to SCM: summed up over a batch, written once at its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.records import AccountRow, BucketRow
+from services.domain.table_keys import bucket_id_key, bucket_key
+from services.metadata.state.batch_sums import Amounts, BatchSums, PresentTxn
+from services.metadata.state.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKET_TABLE
+from services.runtime.loop.service import Work
+
+MAX_BYTES = 2**63 - 1
+"""What all versions of a shard that are not freed may have together: then no sum of sizes needs more than 64 bits."""
+_NO_ACCOUNT = AccountRow(0, 0, 0, 0)
+
+
+class BucketFigures:
+    """What a batch has moved between the live, the deleted, the claimed and the freed figures of each bucket."""
+
+    def __init__(self, present: PresentTxn) -> None:
+        self._present = present
+        self._used: BatchSums[int] = BatchSums(present)
+        self._accounts: BatchSums[int] = BatchSums(present)
+        self._stored_bytes = 0
+        self._stored_before = (-1, 0)
+        """The last txn that has changed it, and what it was before."""
+
+    def clear(self) -> None:
+        """Forget: the batch was thrown away."""
+        self._used.clear()
+        self._accounts.clear()
+        self._stored_bytes = 0
+        self._stored_before = (-1, 0)
+
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._used.undo_message()
+        self._accounts.undo_message()
+        txn, before = self._stored_before
+        if txn == self._present.txn:
+            self._stored_bytes = before
+
+    def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
+        """Bytes and names that have become live."""
+        self._used.add(bucket_id, (size_bytes, names, 0, 0))
+        self._store(size_bytes)
+
+    def bury(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
+        """Keys or directories have died. Keys without bytes have no row in a garbage table: they are just gone."""
+        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
+
+    def adopt(self, bucket_id: int, size_bytes: int) -> None:
+        """Blocks that nobody owned have got a garbage row."""
+        self._used.add(bucket_id, (0, 0, size_bytes, 1))
+
+    def revive(self, bucket_id: int, size_bytes: int) -> None:
+        """A key or directory has come back from a garbage table."""
+        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
+
+    def purge_directory(self, bucket_id: int) -> None:
+        """The row of a deleted directory has gone."""
+        self._used.add(bucket_id, (0, 0, 0, -1))
+
+    def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
+        """Deleted versions are claimed."""
+        self._accounts.add(bucket_id, (size_bytes, versions, 0, 0))
+
+    def finish(self, bucket_id: int, size_bytes: int, versions: int) -> None:
+        """SCM has confirmed claimed versions."""
+        self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
+        self._store(-size_bytes)
+
+    def _store(self, size_bytes: int) -> None:
+        if self._stored_before[0] != self._present.txn:
+            self._stored_before = (self._present.txn, self._stored_bytes)
+        self._stored_bytes += size_bytes
+
+    def moved_stored(self) -> int:
+        """By how much this batch has changed the bytes of the shard that are put and not freed."""
+        return self._stored_bytes
+
+    def moved_live(self) -> tuple[int, int]:
+        """Bytes and names that the present message has taken off the live figures."""
+        moved = [amounts for _, amounts in self._used.message()]
+        return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved)
+
+    def live_and_deleted(self, work: Work, bucket_id: int) -> tuple[int, int] | None:
+        """Bytes and names that a bucket has, live and deleted, with all that this batch has changed so far; None for
+        a bucket that was deleted.
+        """
+        bucket = _bucket_of(work, bucket_id)
+        if bucket is None:
+            return None
+        moved = self._used.of(bucket_id) or (0, 0, 0, 0)
+        return (
+            bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
+            bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
+        )
+
+    def write(self, work: Work) -> None:
+        """Write the changed figures."""
+        for bucket_id, moved in self._used.items():
+            self._write_used(work, bucket_id, moved)
+        accounts = work.table(ACCOUNT_TABLE)
+        for bucket_id, (claimed_bytes, claimed_versions, freed_bytes, freed_versions) in self._accounts.items():
+            key = bucket_id_key(bucket_id)
+            before = accounts.get(key) or _NO_ACCOUNT
+            after = AccountRow(
+                before.claimed_bytes + claimed_bytes,
+                before.claimed_versions + claimed_versions,
+                min(before.freed_bytes + freed_bytes, MAX_BYTES),  # it only ever grows, and stays where it ends
+                before.freed_versions + freed_versions,
+            )
+            accounts.put(key, after)
+        self.clear()
+
+    def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
+        """Correct a bucket's row; one that was deleted has no figures to correct."""
+        bucket = _bucket_of(work, bucket_id)
+        if bucket is None:
+            return
+        live_bytes, live_names, deleted_bytes, deleted_names = moved
+        figures = replace(
+            bucket,
+            update_id=self._used.last_txn(bucket_id),
+            used_bytes=bucket.used_bytes + live_bytes,
+            used_namespace=bucket.used_namespace + live_names,
+            snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
+            snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
+        )
+        work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
+
+
+def _bucket_of(work: Work, bucket_id: int) -> BucketRow | None:
+    """The row of a bucket; None for one that was deleted."""
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+    if identity is None or identity.is_deleted:
+        return None
+    bucket = work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
+    return bucket if bucket is not None and bucket.object_id == bucket_id else None

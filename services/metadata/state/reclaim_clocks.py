@@ -1,0 +1,85 @@
+"""Keeps since when what nobody holds may be claimed, and adds up how long what is finished has taken.
+
+The first is state and follows from the log. The second is a measurement: it is handed to metrics when a unit of work
+is durable, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from schemas.codec import codec
+from schemas.records import ClaimedRow, ReclaimClockRow
+from services.domain.collector import WHOLE_SHARD
+from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
+from services.domain.table_keys import bucket_id_key
+from services.metadata.state.tables import RECLAIM_CLOCK_TABLE
+from services.runtime.loop.service import Work
+
+_CLAIMED_ROW = codec(ClaimedRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """How long some versions of one command took: all that were free to go at the same moment."""
+
+    shard: int
+    deletion_ms: int
+    """Log time of the deaths; 0 where it was not noted yet."""
+    since_ms: int
+    """Log time at which the last snapshot had let them go, or the collector had been let go on; 0 for neither."""
+    finished_ms: int
+
+
+def note_drop(work: Work, bucket_id: int, snapshot_txn: int, time_ms: int) -> None:
+    """A snapshot is dropped."""
+    _put(work, bucket_id, with_drop(_row(work, bucket_id), snapshot_txn, time_ms))
+
+
+def note_running(work: Work, bucket_id: int, time_ms: int) -> None:
+    """Nothing of a bucket, or of the shard, is held back any more by what was said of it."""
+    _put(work, bucket_id, replace(_row(work, bucket_id), running_since_ms=time_ms))
+
+
+def _row(work: Work, bucket_id: int) -> ReclaimClockRow:
+    return work.table(RECLAIM_CLOCK_TABLE).get(bucket_id_key(bucket_id)) or NEVER
+
+
+def _put(work: Work, bucket_id: int, row: ReclaimClockRow) -> None:
+    work.table(RECLAIM_CLOCK_TABLE).put(bucket_id_key(bucket_id), row)
+
+
+class FreedVersions:
+    """What a unit of work has finished, until its end."""
+
+    def __init__(self) -> None:
+        self._freed: Counter[Freed] = Counter()
+
+    def clear(self) -> None:
+        """Forget: the unit of work was thrown away."""
+        self._freed.clear()
+
+    def take(self) -> Counter[Freed]:
+        """What was finished since it was last asked for: how many versions took so long."""
+        taken, self._freed = self._freed, Counter()
+        return taken
+
+    def note(self, work: Work, finished_ms: int, bucket_id: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        """Versions of one bucket are finished: of each its birth, its death, and its encoded claimed row."""
+        if not rows:
+            return
+        clock = _row(work, bucket_id)
+        running_ms = max(clock.running_since_ms, _row(work, WHOLE_SHARD).running_since_ms)
+        held = Held(clock)
+        row_of = {death: row for _, death, row in rows}
+        times = death_times(row_of, lambda death: _deletion_time_ms(row_of[death]))
+        for birth, death, _ in rows:
+            since_ms = max(running_ms, held.until_ms(birth, death))
+            self._freed[Freed(work.shard, times[death], since_ms, finished_ms)] += 1
+
+
+def _deletion_time_ms(claimed_row: bytes) -> int:
+    row: ClaimedRow = _CLAIMED_ROW.decode_head(claimed_row)
+    return row.version.deletion_time_ms

@@ -1,0 +1,76 @@
+"""What a batch has put into the garbage tables, told to the judges at its end: many rows to a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
+from schemas.topics import DELETED_ENTRIES
+from services.domain.row_columns import NO_ROWS
+from services.metadata.state.batch_sums import PresentTxn, undo_notes
+from services.runtime.loop.service import Work
+
+MAX_ROWS_PER_MESSAGE = 1_000
+"""Some 30 kB: what the job that reads it takes in at once is bounded by a number of messages."""
+
+Entry = tuple[int, int, int, int, int]
+"""bucketId, objectID, birth, death, and how many snapshots the bucket had ever had at the death."""
+
+_NO_TXN = 0
+_Page = tuple[DeletedKind, int, int, int, int]
+"""Garbage table; sweep, its page, the txn and the number of the message in that page; zeros for a deletion itself."""
+
+
+class SentEntries:
+    """The entries of a batch, in stretches between its barriers."""
+
+    def __init__(self, present: PresentTxn) -> None:
+        self._present = present
+        self._notes: list[tuple[int, _Page | Barrier, Sequence[Entry]]] = []
+        """Of what each command has sent the txn, the page, the entries; a barrier has no entries, and no txn: 0."""
+
+    def clear(self) -> None:
+        """Forget: the batch was thrown away."""
+        self._notes.clear()
+
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        undo_notes(self._notes, self._present.txn)
+
+    def add(
+        self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0, sweep_part: int = 0
+    ) -> None:
+        """The present message has something judged; a part of a sweep's page makes one message of its own."""
+        txn = self._present.txn
+        self._notes.append((txn, (kind, sweep_id, sweep_page, txn if sweep_id else 0, sweep_part), entries))
+
+    def add_barrier(self, barrier: Barrier) -> None:
+        """Whatever was noted before goes out before this barrier."""
+        self._notes.append((_NO_TXN, barrier, ()))
+
+    def send(self, work: Work, chain_version: int) -> None:
+        """Tell the judges; none may know less of the chain than this shard does now."""
+        pages: dict[_Page, list[Entry]] = {}
+        for _, page, entries in self._notes:
+            if isinstance(page, Barrier):
+                _send_pages(work, pages, chain_version)
+                work.send(DELETED_ENTRIES, DeletedEntries(chain_version, NO_ROWS, (), barrier=page))
+            else:
+                pages.setdefault(page, []).extend(entries)
+        _send_pages(work, pages, chain_version)
+        self.clear()
+
+
+def _send_pages(work: Work, pages: dict[_Page, list[Entry]], chain_version: int) -> None:
+    """Send what lies between two barriers."""
+    for page, entries in pages.items():
+        for message in _messages(page, entries, chain_version):
+            work.send(DELETED_ENTRIES, message)
+    pages.clear()
+
+
+def _messages(page: _Page, entries: list[Entry], chain_version: int) -> Iterator[DeletedEntries]:
+    kind, sweep_id, sweep_page, txn, part = page
+    for start in range(0, len(entries), MAX_ROWS_PER_MESSAGE):
+        *names, befores = zip(*entries[start : start + MAX_ROWS_PER_MESSAGE], strict=True)
+        yield DeletedEntries(chain_version, RowNames(kind, *names), befores, sweep_id, sweep_page, None, txn, part)

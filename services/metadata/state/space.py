@@ -1,0 +1,252 @@
+"""The space matrix in the tables: changed in the same batch as the rows that it counts, and sent as absolute values."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from schemas.records import CountRow, SnapshotSize, SpaceCellValue, SpaceUpdate
+from schemas.topics import SPACE
+from services.domain.space_matrix import (
+    EMPTY,
+    Holders,
+    SpaceCell,
+    SpaceError,
+    heirs_after_drop,
+    merged_after_drop,
+)
+from services.domain.table_keys import (
+    ascending_death_key,
+    cell_key,
+    death_of_key,
+    descending_death_key,
+    holders_of_cell,
+)
+from services.metadata.state.batch_sums import BatchSums, PresentTxn
+from services.metadata.state.tables import SPACE_TABLE, UNEXPANDED_TABLE
+from services.runtime.loop.service import Work
+from services.storage.store import prefix_end
+from services.storage.tables import TablesReader
+
+MAX_CELLS_PER_UPDATE = 10_000
+Counts = tuple[int, int, int, int, int]
+"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable."""
+
+
+def cell_of(value: SpaceCellValue | None) -> SpaceCell:
+    """The cell of a row; the empty one when there is none."""
+    if value is None:
+        return EMPTY
+    return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
+
+
+def _value(first: int, last: int, cell: SpaceCell) -> SpaceCellValue:
+    return SpaceCellValue(first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows)
+
+
+def _counts(value: SpaceCellValue | None) -> Counts:
+    if value is None:
+        return 0, 0, 0, 0, 0
+    return value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows
+
+
+def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
+    key = cell_key(bucket_id, *holder)
+    if cell.is_empty:
+        work.table(SPACE_TABLE).delete(key)
+    else:
+        work.table(SPACE_TABLE).put(key, _value(*holder, cell))
+
+
+def _cells_from(work: Work, bucket_id: int, first: int) -> dict[Holders, SpaceCell]:
+    """The cells of a bucket that begin with a snapshot."""
+    start, end = cell_key(bucket_id, first, 0), cell_key(bucket_id, first + 1, 0)
+    return {holders_of_cell(key): cell_of(value) for key, value in work.table(SPACE_TABLE).scan(start, end)}
+
+
+def _cells_until(work: Work, bucket_id: int, last: int, live: Sequence[int]) -> dict[Holders, SpaceCell]:
+    """The cells of a bucket that end with a snapshot, and begin with a live one before it."""
+    table = work.table(SPACE_TABLE)
+    keys = {(first, last): cell_key(bucket_id, first, last) for first in live[: bisect_left(live, last)]}
+    table.read_ahead(list(keys.values()))
+    rows = {holder: table.get_encoded(key) for holder, key in keys.items()}
+    return {holder: cell_of(table.decode(row)) for holder, row in rows.items() if row is not None}
+
+
+class SpaceChanges:
+    """What a batch has changed in the matrices: written and sent at the end of the batch, coalesced."""
+
+    def __init__(self, present: PresentTxn) -> None:
+        self._rows: BatchSums[tuple[int, Holders]] = BatchSums(present)
+        self._lowered: dict[tuple[int, Holders], None] = {}
+        """Cells that the present message has taken from."""
+        self._disagreeing: dict[int, Counts] = {}
+        """Buckets of which the present message has seen that rows and figures disagree, with the figures."""
+        self._cells: dict[int, dict[Holders, None]] = {}
+        self._sizes: dict[int, dict[str, SnapshotSize]] = {}
+        self._deleted: dict[int, tuple[str, int]] = {}
+        self._is_barrier_due = False
+
+    def clear(self) -> None:
+        """Forget: the batch was written or thrown away."""
+        self._rows.clear()
+        self._forget_message()
+        self._cells.clear()
+        self._sizes.clear()
+        self._deleted.clear()
+        self._is_barrier_due = False
+
+    def undo_message(self) -> None:
+        """The present message was not applied."""
+        self._rows.undo_message()
+        self._forget_message()
+
+    def _forget_message(self) -> None:
+        self._lowered.clear()
+        self._disagreeing.clear()
+
+    def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
+        """Count a row that has entered a garbage table."""
+        self._rows.add((bucket_id, holder), counts)
+
+    def subtract(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
+        """Discount a row that leaves its garbage table."""
+        self._rows.add((bucket_id, holder), tuple(-count for count in counts))
+        self._lowered[bucket_id, holder] = None
+
+    def disagrees(self, bucket_id: int, counts: Counts) -> None:
+        """Rows of a bucket are not as its figures say."""
+        self._disagreeing[bucket_id] = counts
+
+    def disagreeing(self, work: Work) -> dict[int, Counts]:
+        """Buckets of which the present message shows that rows and figures disagree, each with figures that say so.
+
+        A cell that falls below zero has lost rows that were never counted in it, or counts that were never its rows'.
+        It is asked after each message that was applied, so that it does not depend on how the log is cut into batches.
+        """
+        found = dict(self._disagreeing)
+        for bucket_id, holder in self._lowered:
+            counts = self.counts(work, bucket_id, holder)
+            if min(counts) < 0:
+                found.setdefault(bucket_id, counts)
+        self._forget_message()
+        return found
+
+    def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
+        """What a cell holds with all that this batch has changed so far."""
+        written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)))
+        changed = self._rows.of((bucket_id, holder))
+        if changed is None:
+            return written
+        size_bytes, versions, keys, directories, renames = map(sum, zip(written, changed, strict=True))
+        return size_bytes, versions, keys, directories, renames
+
+    def write(self, work: Work) -> None:
+        """Write the changed cells, also one that has fallen below zero: sums go on until somebody has looked."""
+        table = work.table(SPACE_TABLE)
+        for (bucket_id, holder), counts in self._rows.items():
+            key = cell_key(bucket_id, *holder)
+            before = table.get(key)
+            values = [old + more for old, more in zip(_counts(before), counts, strict=True)]
+            _put(work, bucket_id, holder, SpaceCell(*values))
+            self._cells.setdefault(bucket_id, {})[holder] = None
+        self._rows.clear()
+
+    def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
+        """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held.
+
+        Cells that name a snapshot that is not live stay as they are, and nobody knows what it held alone: some rows.
+        Of the matrix, which grows as the square of the live snapshots, only what changes is read.
+        """
+        table = work.table(SPACE_TABLE)
+        cells = _cells_from(work, bucket_id, dropped) | _cells_until(work, bucket_id, dropped, live_before)
+        alone = cells.get((dropped, dropped), EMPTY)
+        try:
+            heirs = heirs_after_drop(cells, dropped, live_before).values()
+            cells |= {heir: cell_of(table.get(cell_key(bucket_id, *heir))) for heir in heirs}
+            merged = merged_after_drop(cells, dropped, live_before)
+        except SpaceError:
+            self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0))
+            return max(1, alone.rows)
+        for holder, cell in merged.items():
+            _put(work, bucket_id, holder, cell)
+            self._cells.setdefault(bucket_id, {})[holder] = None
+        return alone.rows
+
+    def size_changed(self, bucket_id: int, size: SnapshotSize) -> None:
+        """A snapshot refers to another number of bytes now."""
+        self._sizes.setdefault(bucket_id, {})[size.snapshot_id] = size
+
+    def unexpanded_changed(self, work: Work, bucket_id: int, death: int, difference: int) -> None:
+        """Count deleted directories of one death that wait for their expansion."""
+        table = work.table(UNEXPANDED_TABLE)
+        ascending, descending = ascending_death_key(bucket_id, death), descending_death_key(bucket_id, death)
+        before = table.get(ascending)
+        count = (before.count if before else 0) + difference
+        if count < 0:
+            self.disagrees(bucket_id, (0, 0, 0, count, 0))
+        if count > 0:
+            table.put(ascending, CountRow(count))
+            if before is None:
+                table.put(descending, CountRow(0))
+        else:
+            table.delete(ascending)
+            table.delete(descending)
+        self._cells.setdefault(bucket_id, {})
+
+    def bucket_deleted(self, bucket_id: int, path: str, log_time_ms: int) -> None:
+        """A bucket is gone: what others keep of it by its name may go."""
+        self._deleted[bucket_id] = (path, log_time_ms)
+
+    def barrier(self) -> None:
+        """Say at the end of the batch how far the figures go, even when none has changed."""
+        self._is_barrier_due = True
+
+    def send(self, work: Work, txn: int) -> None:
+        """Send every changed figure."""
+        for bucket_id in sorted(self._cells.keys() | self._sizes.keys() | self._deleted.keys()):
+            self._send_bucket(work, txn, bucket_id)
+        if self._is_barrier_due:
+            work.send(SPACE, SpaceUpdate(txn, 0, (), (), 0, 0))
+        self.clear()
+
+    def _send_bucket(self, work: Work, txn: int, bucket_id: int) -> None:
+        table = work.table(SPACE_TABLE)
+        values = [
+            table.get(cell_key(bucket_id, *holder)) or _value(*holder, EMPTY)
+            for holder in self._cells.get(bucket_id, ())
+        ]
+        sizes = tuple(self._sizes.get(bucket_id, {}).values())
+        oldest, newest = unexpanded_bounds(work, bucket_id)
+        for start in range(0, max(len(values), 1), MAX_CELLS_PER_UPDATE):
+            page = tuple(values[start : start + MAX_CELLS_PER_UPDATE])
+            deleted = self._deleted.get(bucket_id, ("", 0))
+            work.send(SPACE, SpaceUpdate(txn, bucket_id, page, sizes, oldest, newest, *deleted))
+
+
+def unexpanded_bounds(tables: Work | TablesReader, bucket_id: int) -> tuple[int, int]:
+    """Oldest and newest death of the directories that are not expanded; zeros when there are none."""
+    table = tables.table(UNEXPANDED_TABLE)
+    ascending, descending = b"/%d/a/" % bucket_id, b"/%d/d/" % bucket_id
+    oldest = next(table.scan(ascending, prefix_end(ascending)), None)
+    newest = next(table.scan(descending, prefix_end(descending)), None)
+    if oldest is None or newest is None:
+        return 0, 0
+    return death_of_key(oldest[0]), death_of_key(newest[0])
+
+
+MAX_UNEXPANDED_COUNT = 1_000
+"""Deleted directories that are counted before a listing says "at least"."""
+
+
+def unexpanded_count(
+    tables: Work | TablesReader, bucket_id: int, after_death: int, until_death: int, limit: int
+) -> int:
+    """How many deleted directories died in a range and are not expanded, counted up to a limit."""
+    end = ascending_death_key(bucket_id, until_death + 1) if until_death else b"/%d/a0" % bucket_id
+    count = 0
+    for _, row in tables.table(UNEXPANDED_TABLE).scan(ascending_death_key(bucket_id, after_death + 1), end):
+        count += row.count
+        if count >= limit:
+            return limit
+    return count
