@@ -96,7 +96,7 @@ $(JARS): services/plane/machine/jars.lock $(INSTALLED)
 	@.venv/bin/python -m services.plane.machine.jars $(@D)
 	@touch $@
 
-$(CLASSES): services/plane/broker/class_archives.py streaming/class_archive.py $(JARS) $(COMPILED)
+$(CLASSES): services/plane/broker/class_archives.py streaming/spark/class_archive.py $(JARS) $(COMPILED)
 	@echo "Keeping the classes of Kafka and Spark, so that both start in half the time"
 	@.venv/bin/python -m services.plane.broker.class_archives $(@D)
 	@touch $@

@@ -20,12 +20,12 @@ from pyspark.sql.functions import col, lit
 
 from bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
 from services.domain.chain_view import ChainView
-from streaming.metrics import ReclaimMetrics
-from streaming.outcome import BatchOutcome
-from streaming.reclaim import ReclaimJob, ReclaimOptions
-from streaming.rule import CHAIN_COLUMNS, verdict
-from streaming.session import SessionOptions, spark_session
-from streaming.view_table import ViewTable
+from streaming.reclaiming.metrics import ReclaimMetrics
+from streaming.reclaiming.outcome import BatchOutcome
+from streaming.reclaiming.reclaim import ReclaimJob, ReclaimOptions
+from streaming.reclaiming.rule import CHAIN_COLUMNS, verdict
+from streaming.reclaiming.view_table import ViewTable
+from streaming.spark.session import SessionOptions, spark_session
 
 WARM_ROUNDS = 1
 RULE_ROUNDS = 5

@@ -22,16 +22,16 @@ from schemas.credentials import CredentialsError, credentials_of, login_file_of,
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError, RetryableError
-from streaming.inputs import check_inputs
-from streaming.metrics import MetricsServer, ReclaimMetrics
-from streaming.reclaim import (
+from streaming.reclaiming.inputs import check_inputs
+from streaming.reclaiming.metrics import MetricsServer, ReclaimMetrics
+from streaming.reclaiming.reclaim import (
     FULL_BATCH_MESSAGES,
     LONGEST_WAIT_MS,
     MESSAGES_PER_BATCH,
     ReclaimJob,
     ReclaimOptions,
 )
-from streaming.session import SessionOptions, spark_session
+from streaming.spark.session import SessionOptions, spark_session
 
 STOP_STATUS = 1
 TRY_AGAIN_STATUS = 75

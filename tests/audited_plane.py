@@ -14,8 +14,8 @@ from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryReader, MemoryStore
 from services.storage.tables import TablesReader
-from streaming.audit_result import audit_here
-from streaming.audit_shard import AuditedCopies, Row
+from streaming.audit.result import audit_here
+from streaming.audit.shard import AuditedCopies, Row
 
 
 class CopiedRows:

@@ -32,7 +32,7 @@ from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
-from streaming.diff_rows import ComparedBucket
+from streaming.diff.rows import ComparedBucket
 
 
 class DiffedShard:

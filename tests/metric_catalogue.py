@@ -1,7 +1,7 @@
 """Every metric that the processes of the plane serve, read from the collectors that their code makes.
 
-A metrics module is found by its place, ``services/<name>/metrics.py`` or ``streaming/metrics.py``; a class that takes
-a registry is made with a fresh one.
+A metrics module is found by its place, ``services/**/metrics.py`` or ``streaming/reclaiming/metrics.py``; a
+class that takes a registry is made with a fresh one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted((*ROOT.glob("services/*/metrics.py"), ROOT / "streaming" / "metrics.py"))
+MODULES = sorted((*ROOT.glob("services/**/metrics.py"), ROOT / "streaming" / "reclaiming" / "metrics.py"))
 PROCESS_METRICS = frozenset({"up", "process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"})
 """What Prometheus and its client library add by themselves, as far as rules and dashboards use it."""
 SCRAPE_LABELS = frozenset({"job", "instance", "process"})

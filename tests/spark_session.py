@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from services.plane.machine.home import jars_directory
 from services.plane.machine.java import find_java, spark_java_home
-from streaming.session import SessionOptions, spark_session
+from streaming.spark.session import SessionOptions, spark_session
 
 SPARK_MARKS = [
     pytest.mark.spark,

@@ -11,8 +11,8 @@ from services.runtime.loop.service import Service
 from services.runtime.process.hosted_shard import ServiceParts
 from services.runtime.process.process import run_process
 from services.runtime.process.settings import ServiceSettings, read_limits
-from services.snapshots.http_api import routes
 from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.reads.http_api import routes
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 

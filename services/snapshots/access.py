@@ -16,8 +16,8 @@ from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
-from services.snapshots.rows import SnapshotRows
-from services.snapshots.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
+from services.snapshots.state.rows import SnapshotRows
+from services.snapshots.state.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
 
 _ADMINISTRATORS_ONLY = (SetSecret, records.ResolveDeadLetter, records.Settle)
 """A settle ends undo windows and passes the pace of everybody's deletions."""

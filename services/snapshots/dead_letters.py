@@ -16,7 +16,7 @@ from services.domain.dead_letters import retry_mark
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.snapshots.metrics import SnapshotsMetrics
-from services.snapshots.tables import (
+from services.snapshots.state.tables import (
     DEAD_LETTER_COUNT_TABLE,
     DEAD_LETTER_PLACE_TABLE,
     DEAD_LETTER_TABLE,

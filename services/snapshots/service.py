@@ -49,23 +49,23 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.access import Access
-from services.snapshots.answers import Answers
-from services.snapshots.chain_check import ChainCheck
-from services.snapshots.commands import send_to_metadata
 from services.snapshots.dead_letters import DeadLetters
-from services.snapshots.errors import ChainCorruptedError
-from services.snapshots.gone import GoneSnapshots
-from services.snapshots.holds import Holds
-from services.snapshots.lifecycle import Lifecycle
+from services.snapshots.lifecycle.chain_check import ChainCheck
+from services.snapshots.lifecycle.gone import GoneSnapshots
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.requests import Requests
+from services.snapshots.lifecycle.rollbacks import Rollbacks
+from services.snapshots.lifecycle.settle import Settling
+from services.snapshots.lifecycle.sizes import Sizes
+from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
-from services.snapshots.requests import Requests
-from services.snapshots.retention import Retention
-from services.snapshots.rollbacks import Rollbacks
-from services.snapshots.rows import SnapshotRows, is_active, is_complete
+from services.snapshots.retention.runs import Retention
 from services.snapshots.settings import SnapshotsSettings
-from services.snapshots.settle import Settling
-from services.snapshots.sizes import Sizes
-from services.snapshots.tables import TABLES, ReadableTables
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.commands import send_to_metadata
+from services.snapshots.state.refusals import ChainCorruptedError
+from services.snapshots.state.rows import SnapshotRows, is_active, is_complete
+from services.snapshots.state.tables import TABLES, ReadableTables
 
 _OPERATIONS: dict[type[object], str] = {
     CreateSnapshot: "create",

@@ -44,7 +44,7 @@ from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.http import reads
-from services.snapshots import http_api as snapshots_api
+from services.snapshots.reads import http_api as snapshots_api
 
 
 @dataclass

@@ -13,8 +13,8 @@ from rocksdict import ReadOptions
 from schemas.records import SnapshotInfo
 from services.domain import reclaimability
 from services.runtime.loop.service import Work
-from services.snapshots import lifecycle
-from services.snapshots.tables import DEEP_CLEAN_TABLE
+from services.snapshots.lifecycle import snapshots
+from services.snapshots.state.tables import DEEP_CLEAN_TABLE
 from services.storage import rocks_options
 from tests.faults.fault import Fault
 
@@ -36,7 +36,7 @@ def flags_outlive_a_reset(patch: pytest.MonkeyPatch) -> None:
         flags = work.table(DEEP_CLEAN_TABLE).get(row.snapshot_id.encode())
         return replace(row, has_deep_cleaned_keys=flags is not None, has_deep_cleaned_directories=flags is not None)
 
-    patch.setattr(lifecycle, "_with_flags", with_flags)
+    patch.setattr(snapshots, "_with_flags", with_flags)
 
 
 FAULTS = (

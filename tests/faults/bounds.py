@@ -16,9 +16,9 @@ from services.metadata.state import spent_ids
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work
 from services.runtime.parts.stored_chain import StoredChain
-from services.snapshots.holds import Holds
-from services.snapshots.retention import Retention
-from services.snapshots.tables import bucket_key
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.retention.runs import Retention
+from services.snapshots.state.tables import bucket_key
 from tests.faults.fault import Fault
 
 

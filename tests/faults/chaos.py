@@ -15,7 +15,7 @@ from services.metadata.collecting import claims, collector_commands, undelete
 from services.metadata.namespace import keys
 from services.metadata.state.tables import BUCKET_ID_TABLE
 from services.metadata.state.transaction import Transaction
-from services.snapshots import expiry
+from services.snapshots.retention import expiry
 from tests.faults.fault import Fault
 
 CAUGHT_BY = "tests/property/test_chaos_workloads.py::test_what_was_added_to_the_workloads_does_happen"

@@ -14,12 +14,12 @@ from schemas.records import DeletedEntries, FullChain, SnapshotChainRecord
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PrematureError
 from services.plane.upkeep import reader_positions
-from streaming import batch, reclaim, waiting
-from streaming.batch_plans import JudgedFrames
-from streaming.outcome import BatchOutcome, batch_outcome
-from streaming.shard_chain import ShardChain
-from streaming.waiting import Waiting
-from streaming.written_messages import WrittenMessages, as_text
+from streaming.reclaiming import batch, reclaim, waiting
+from streaming.reclaiming.batch_plans import JudgedFrames
+from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
+from streaming.reclaiming.shard_chain import ShardChain
+from streaming.reclaiming.waiting import Waiting
+from streaming.spark.written_messages import WrittenMessages, as_text
 from tests.faults.fault import Fault
 
 BATCH = "tests/integration/test_judged_batch.py"

@@ -28,7 +28,7 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.http import reads
 from services.runtime.http.server import http_app
-from services.snapshots import http_api as snapshots_api
+from services.snapshots.reads import http_api as snapshots_api
 from tests.fuzz.target import PromiseError, Target, replaced
 
 ANSWERED = frozenset({200, 307, 400, 404, 405, 409, 410})

@@ -18,7 +18,7 @@ from schemas.codec import Codec
 from services.cli.collector import space
 from services.domain import table_keys
 from services.runtime.http import reads
-from services.snapshots import queries as snapshots_queries
+from services.snapshots.reads import queries as snapshots_queries
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import corpora, decoders
 from tests.fuzz.sandbox import LeftOutError, Sandbox

@@ -12,8 +12,8 @@ from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
-from streaming import chain
-from streaming.chain import ChainReader
+from streaming.reclaiming import chain
+from streaming.reclaiming.chain import ChainReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 

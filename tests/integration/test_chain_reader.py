@@ -13,7 +13,7 @@ from schemas.records import ChainedBucket, ChainedSnapshot, ChainTake, FullChain
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
-from streaming.chain import ChainReader
+from streaming.reclaiming.chain import ChainReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 

@@ -19,7 +19,7 @@ from services.log.clock import VirtualClock
 from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.settings import MetadataSettings
 from services.plane.machine.home import jars_directory
-from streaming.diff import compare
+from streaming.diff.__main__ import compare
 from tests.diffed_shard import DiffedShard
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 

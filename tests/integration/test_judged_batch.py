@@ -14,12 +14,12 @@ from schemas.records import Barrier, ChainTake, DeletedEntries, DeletedKind, Sna
 from schemas.topics import BY_NAME, DEAD_LETTERS, PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.domain.chain_view import ChainView
 from services.domain.row_columns import DeletedEntry, deleted_entries, entries_by_columns, row_names
-from streaming.batch_plans import BatchPlans
-from streaming.outcome import BatchOutcome, PlacedBarrier, PrematureMessage, Stretch
-from streaming.prepared_plan import handed_in
-from streaming.reclaim import is_one_of
-from streaming.view_table import ViewTable, versions_text
-from streaming.waiting import MOST_PREMATURE
+from streaming.reclaiming.batch_plans import BatchPlans
+from streaming.reclaiming.outcome import BatchOutcome, PlacedBarrier, PrematureMessage, Stretch
+from streaming.reclaiming.prepared_plan import handed_in
+from streaming.reclaiming.reclaim import is_one_of
+from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.waiting import MOST_PREMATURE
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]

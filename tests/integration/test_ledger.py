@@ -21,8 +21,7 @@ from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.in_memory.plane import InMemoryPlane
 from services.verifier.run import verify_shard
-from streaming import written_messages
-from streaming.ledger import (
+from streaming.ledger_export.__main__ import (
     CHECKPOINT_DIRECTORY,
     MARKS_DIRECTORY,
     ROWS_DIRECTORY,
@@ -31,6 +30,7 @@ from streaming.ledger import (
     ExportOptions,
     export,
 )
+from streaming.spark import written_messages
 from tests.property.test_ledger import played, verified
 from tests.spark_session import SPARK_MARKS, started_session
 

@@ -11,9 +11,16 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
 from services.domain.chain_view import ChainView
-from streaming.batch_plans import PARTITIONS_OF_ONE_TASK, BatchPlans
-from streaming.prepared_plan import PreparedPlan, handed_in, partition_count, use_here, without_rows, worked_out_once
-from streaming.view_table import ViewTable
+from streaming.reclaiming.batch_plans import PARTITIONS_OF_ONE_TASK, BatchPlans
+from streaming.reclaiming.prepared_plan import (
+    PreparedPlan,
+    handed_in,
+    partition_count,
+    use_here,
+    without_rows,
+    worked_out_once,
+)
+from streaming.reclaiming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]

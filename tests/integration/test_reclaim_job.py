@@ -56,12 +56,18 @@ from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, 
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.machine.home import jars_directory
-from streaming.barriers import BarrierSender
-from streaming.batch import DEAD_LETTER_BYTES
-from streaming.batch_plans import PARTITIONS_OF_ONE_TASK
-from streaming.inputs import TOPIC_IDS_FILE, check_inputs
-from streaming.metrics import ReclaimMetrics
-from streaming.reclaim import LONGEST_WAIT_MS, MESSAGES_PER_TASK, PREMATURE_SECONDS, ReclaimJob, ReclaimOptions
+from streaming.reclaiming.barriers import BarrierSender
+from streaming.reclaiming.batch import DEAD_LETTER_BYTES
+from streaming.reclaiming.batch_plans import PARTITIONS_OF_ONE_TASK
+from streaming.reclaiming.inputs import TOPIC_IDS_FILE, check_inputs
+from streaming.reclaiming.metrics import ReclaimMetrics
+from streaming.reclaiming.reclaim import (
+    LONGEST_WAIT_MS,
+    MESSAGES_PER_TASK,
+    PREMATURE_SECONDS,
+    ReclaimJob,
+    ReclaimOptions,
+)
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 from tests.waiting import eventually
 

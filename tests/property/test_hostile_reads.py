@@ -36,7 +36,7 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.http import reads
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
-from services.snapshots import http_api as snapshots_api
+from services.snapshots.reads import http_api as snapshots_api
 from services.storage.rocks import RocksStore
 from tests.contract.test_http_reads import serving
 from tests.hostile_values import HOSTILE_NAMES, KNOWN_NAMES

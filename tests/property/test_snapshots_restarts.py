@@ -24,7 +24,7 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import SPACE
-from services.snapshots import queries
+from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
 from tests.unit.snapshots_desk import Crash, Desk
 

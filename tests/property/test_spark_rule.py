@@ -12,8 +12,8 @@ from pyspark.sql.functions import col
 from schemas.records import ChainDrop, ChainTake, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
-from streaming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict
-from streaming.view_table import ViewTable
+from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict
+from streaming.reclaiming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]

@@ -35,7 +35,7 @@ from services.metadata.state.tables import (
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE
 from services.plane.in_memory.judge import WAITING_ENTRIES
-from services.snapshots.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
+from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
 from tests.simulation.model import Incarnation, ShardModel, TakenView

@@ -22,7 +22,7 @@ from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS
 from services.domain.table_keys import identity_of_garbage_key
 from services.metadata.state.space import unexpanded_count
 from services.metadata.state.tables import DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
-from services.snapshots.tables import SNAPSHOT_INFO_TABLE
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.errors import FlagError
 from tests.simulation.model import ShardModel, TakenView
 from tests.simulation.plane import SimulatedPlane

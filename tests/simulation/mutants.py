@@ -37,8 +37,8 @@ from services.runtime.loop.changelog_units import Base, Told
 from services.runtime.loop.outbox import OUTBOX, Added, Outbox
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.service import Message, OutgoingMessage, Work
-from services.snapshots import expiry
-from services.snapshots.holds import Holds
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.retention import expiry
 from services.storage.tables import RowCache
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix

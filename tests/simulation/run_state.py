@@ -13,7 +13,7 @@ from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.domain.errors import InvariantError
 from services.metadata.checkpoints.rollback import is_finished
 from services.metadata.state.tables import ROLLBACK_TABLE
-from services.snapshots import queries
+from services.snapshots.reads import queries
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor
 from tests.simulation.errors import DefectError

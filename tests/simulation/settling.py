@@ -6,8 +6,8 @@ from collections import Counter
 
 from schemas import records
 from services.runtime.loop.runner import RUNTIME_TABLES
-from services.snapshots import retention_queries
-from services.snapshots.tables import SNAPSHOT_INFO_TABLE
+from services.snapshots.reads import retention_queries
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.answers import check_answers, snapshot_names
 from tests.simulation.checks import BEYOND, FIRST, QuietCheck, check_accounts
 from tests.simulation.disturbances import Disturbances

@@ -18,7 +18,7 @@ from schemas.signatures import sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.domain.authorization import SERVICES
 from services.log.signing import Signer
-from services.snapshots import queries
+from services.snapshots.reads import queries
 from tests.simulation.model import ShardModel
 from tests.simulation.plane import SimulatedPlane
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from schemas import records
-from services.snapshots.retention_queries import tag_rows
+from services.snapshots.reads.retention_queries import tag_rows
 from tests.simulation.faults import FaultMix
 from tests.simulation.model import Incarnation
 from tests.simulation.simulator import Simulation

@@ -45,8 +45,8 @@ from schemas.topics import (
 )
 from services.domain.errors import InvariantError
 from services.runtime.loop.service import Message, Work
-from services.snapshots import queries
 from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.reads import queries
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.memory import MemoryStore

@@ -38,8 +38,8 @@ from services.plane.stack.secrets import plane_security, signer_of
 from services.runtime.http.server import HttpServer, http_app
 from services.runtime.process.secrets import http_token, kafka_credentials
 from services.runtime.process.settings import read_settings
-from streaming.metrics import MetricsServer
-from streaming.reclaim import ReclaimOptions
+from streaming.reclaiming.metrics import MetricsServer
+from streaming.reclaiming.reclaim import ReclaimOptions
 
 PASSWORD = secrets.token_urlsafe()
 TOKEN = secrets.token_urlsafe()

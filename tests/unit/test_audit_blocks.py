@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.audit_report import Amount, FindingKind, Verdicts
-from streaming.audit_blocks import AuditedAt, BucketFacts, Tally, _judge_run, judge_all, look_up
-from streaming.audit_facts import AFTER, BEFORE, Fact, FactKind
-from streaming.audit_reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
+from streaming.audit.blocks import AuditedAt, BucketFacts, Tally, _judge_run, judge_all, look_up
+from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
+from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
 
 BUCKET = 7
 SNAPSHOTS = (10, 20, 30)

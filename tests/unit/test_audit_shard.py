@@ -10,7 +10,7 @@ from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVo
 from services.domain.errors import InvariantError
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from streaming.audit_shard import AuditedBucket, AuditedCopies, survey
+from streaming.audit.shard import AuditedBucket, AuditedCopies, survey
 from tests.audited_plane import MemoryAudit
 
 

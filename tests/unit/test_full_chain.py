@@ -34,11 +34,11 @@ from services.plane.in_memory.judge import PureJudge
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work
 from services.runtime.parts.stored_chain import CHAIN_TABLE, StoredChain
-from services.snapshots.chain_check import ChainCheck
-from services.snapshots.rows import SnapshotRows
+from services.snapshots.lifecycle.chain_check import ChainCheck
+from services.snapshots.state.rows import SnapshotRows
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
-from streaming.shard_chain import ShardChain
+from streaming.reclaiming.shard_chain import ShardChain
 from tests.unit.service_desk import Desk
 from tests.unit.test_metadata import Shard
 

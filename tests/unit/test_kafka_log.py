@@ -15,8 +15,8 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
-from streaming import chain
-from streaming.chain import ChainReader
+from streaming.reclaiming import chain
+from streaming.reclaiming.chain import ChainReader
 
 NOWHERE = "127.0.0.1:1"
 

@@ -7,8 +7,8 @@ import pytest
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.records import LedgerRows
 from services.domain.errors import InvariantError
-from streaming.ledger import FirstOfSchema, stop_at_newer
-from streaming.written_messages import WrittenMessages
+from streaming.ledger_export.__main__ import FirstOfSchema, stop_at_newer
+from streaming.spark.written_messages import WrittenMessages
 
 KNOWN = WrittenMessages(LedgerRows)
 

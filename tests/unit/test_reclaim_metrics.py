@@ -6,9 +6,9 @@ from unittest import mock
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from streaming.metrics import ReclaimMetrics
-from streaming.outcome import PrematureMessage, Stretch
-from streaming.waiting import Waiting
+from streaming.reclaiming.metrics import ReclaimMetrics
+from streaming.reclaiming.outcome import PrematureMessage, Stretch
+from streaming.reclaiming.waiting import Waiting
 
 PASSED_OVER = "deepclean_streaming_passed_over_messages"
 

@@ -7,7 +7,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
 from services.domain.full_chain import in_parts
-from streaming.shard_chain import ShardChain
+from streaming.reclaiming.shard_chain import ShardChain
 
 BUCKET, OTHER = 256, 512
 MARKERS = codec(SnapshotChainRecord)

@@ -26,7 +26,7 @@ from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.metadata.state.tables import SNAPSHOT_LIST_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.snapshots.tables import SNAPSHOT_INFO_TABLE
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from services.storage.tables import TablesReader
 
 DAY_MS = 86_400_000

@@ -27,10 +27,10 @@ from schemas.topics import METADATA_COMMANDS, SPACE
 from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.retention import LATEST_TIME_MS
 from services.runtime.loop.service import Work
-from services.snapshots import queries, retention_queries
-from services.snapshots.retention import DOUBT_MS
+from services.snapshots.reads import queries, retention_queries
+from services.snapshots.retention.runs import DOUBT_MS
 from services.snapshots.settings import SnapshotsSettings
-from services.snapshots.tables import GONE_TABLE, SNAPSHOT_INFO_TABLE
+from services.snapshots.state.tables import GONE_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import RowCache
 from tests.unit.snapshots_desk import START_MS, Desk
 

@@ -27,9 +27,9 @@ from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN,
 from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots import queries
+from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
-from services.snapshots.tables import BEYOND, CLIENT_TABLE, FIRST, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
+from services.snapshots.state.tables import BEYOND, CLIENT_TABLE, FIRST, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache
 from tests.unit.snapshots_desk import Desk
 

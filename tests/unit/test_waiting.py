@@ -11,8 +11,8 @@ from services.domain.errors import InvariantError
 from services.plane.machine.errors import StackError
 from services.plane.stack.settings import STREAMING
 from services.plane.upkeep.reader_positions import spark_positions
-from streaming.outcome import PrematureMessage, Stretch
-from streaming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
+from streaming.reclaiming.outcome import PrematureMessage, Stretch
+from streaming.reclaiming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
 
 PATIENCE = 60.0
 AHEAD = PrematureMessage(0, 7, 5)

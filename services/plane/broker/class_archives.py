@@ -54,7 +54,7 @@ def _fill(bootstrap_servers: str) -> None:
 def _run_job(directory: Path, java: JavaRuntime, scratch: Path, bootstrap_servers: str) -> None:
     arguments = ("--jars-directory", directory / "spark", "--bootstrap-servers", bootstrap_servers, "--topic", TOPIC)
     run = subprocess.run(
-        [sys.executable, "-m", "streaming.class_archive", *map(str, arguments)],
+        [sys.executable, "-m", "streaming.spark.class_archive", *map(str, arguments)],
         env={**os.environ, "JAVA_HOME": str(spark_java_home(java, scratch))},
         capture_output=True,
         text=True,

@@ -53,9 +53,9 @@ from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.in_memory.space_reads import InMemorySpaceReads
-from services.snapshots import dead_letter_queries, retention_queries
-from services.snapshots import queries as snapshot_queries
-from services.snapshots.dead_letter_queries import Wanted
+from services.snapshots.reads import dead_letter_queries, retention_queries
+from services.snapshots.reads import queries as snapshot_queries
+from services.snapshots.reads.dead_letter_queries import Wanted
 from services.storage.tables import TablesReader
 
 T = TypeVar("T")

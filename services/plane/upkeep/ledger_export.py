@@ -41,7 +41,13 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
         ExportError: the job failed; why, and what to do.
     """
     command = [
-        *(sys.executable, "-m", "streaming.ledger", "--jars-directory", str(jars_directory() / "spark")),
+        *(
+            sys.executable,
+            "-m",
+            "streaming.ledger_export",
+            "--jars-directory",
+            str(jars_directory() / "spark"),
+        ),
         *("--heap", heap, "--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())),
     ]
     environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}

@@ -15,7 +15,7 @@ from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import token_header
 from services.plane.stack.settings import SERVICES, STREAMING
 from services.plane.upkeep.trimming import Place
-from streaming.waiting import saved
+from streaming.reclaiming.waiting import saved
 
 SCRAPE_SECONDS = 10.0
 POSITION = "deepclean_input_position"

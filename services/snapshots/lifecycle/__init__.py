@@ -1,0 +1,1 @@
+"""Taking, naming, holding, dropping and rolling back to snapshots."""

@@ -1,0 +1,229 @@
+"""What keeps a snapshot beside its age: tags, which hold one, and consumers, which hold all from one on."""
+
+from __future__ import annotations
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    ConsumerRow,
+    CreateTag,
+    DeleteConsumer,
+    DeleteTag,
+    SetConsumer,
+    SnapshotInfo,
+    SpaceUpdate,
+    TagRow,
+)
+from services.domain.names import check_label
+from services.domain.refusals import CommandError
+from services.domain.retention import LATEST_TIME_MS, NEVER_MS, is_over
+from services.runtime.loop.service import Work
+from services.runtime.parts.due import DueQueue
+from services.snapshots.settings import SnapshotsSettings
+from services.snapshots.state.rows import SnapshotRows
+from services.snapshots.state.tables import BEYOND, CONSUMER_TABLE, FIRST, TAG_TABLE, ReadableTables, label_key
+
+MAX_NOTE_LENGTH = 1_000
+Bucket = tuple[str, str]
+"""Names of a volume and of a bucket in it."""
+
+
+class Holds:
+    """All tags and consumers of the shard."""
+
+    def __init__(self, rows: SnapshotRows, settings: SnapshotsSettings) -> None:
+        self._rows = rows
+        self._settings = settings
+        self._tags: dict[Bucket, dict[str, TagRow]] = {}
+        self._consumers: dict[Bucket, dict[str, ConsumerRow]] = {}
+        self._tags_by_end: DueQueue[bytes] = DueQueue()
+        self._tags_by_key: dict[bytes, TagRow] = {}
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Read all of them anew."""
+        self._tags, self._consumers, self._tags_by_key = {}, {}, {}
+        self._tags_by_end.clear()
+        for _, tag in tables.table(TAG_TABLE).scan(FIRST, BEYOND):
+            self._remember(tag)
+        for _, consumer in tables.table(CONSUMER_TABLE).scan(FIRST, BEYOND):
+            self._consumers.setdefault((consumer.volume, consumer.bucket), {})[consumer.consumer] = consumer
+
+    def _remember(self, tag: TagRow) -> None:
+        key = label_key(tag.volume, tag.bucket, tag.tag)
+        self._tags.setdefault((tag.volume, tag.bucket), {})[tag.tag] = tag
+        self._tags_by_key[key] = tag
+        if tag.expiry_time_ms != NEVER_MS:
+            self._tags_by_end.set(key, tag.expiry_time_ms)
+        else:
+            self._tags_by_end.discard(key)
+
+    @property
+    def tag_count(self) -> int:
+        """How many tags there are."""
+        return len(self._tags_by_key)
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers there are."""
+        return sum(map(len, self._consumers.values()))
+
+    def tags_of(self, volume: str, bucket: str) -> list[TagRow]:
+        """Tags of a bucket, by name."""
+        tags = self._tags.get((volume, bucket), {})
+        return [tags[name] for name in sorted(tags)]
+
+    def tags_on(self, row: SnapshotInfo, now_ms: int) -> list[TagRow]:
+        """Tags that hold a snapshot, by name."""
+        return [
+            tag
+            for tag in self.tags_of(row.volume, row.bucket)
+            if tag.snapshot_id == row.snapshot_id and not is_over(tag, now_ms)
+        ]
+
+    def consumers_of(self, volume: str, bucket: str) -> list[ConsumerRow]:
+        """Consumers of a bucket, by name."""
+        consumers = self._consumers.get((volume, bucket), {})
+        return [consumers[name] for name in sorted(consumers)]
+
+    def create_tag(self, request: CreateTag, log_time_ms: int, work: Work) -> SnapshotInfo:
+        """Hold a snapshot; says which one.
+
+        Raises:
+            CommandError: FILE_NOT_FOUND (no such snapshot), FILE_ALREADY_EXISTS (a tag of that name), INVALID_REQUEST,
+                LIMIT_EXCEEDED.
+        """
+        check_label("tag", request.tag)
+        if max(len(request.owner), len(request.reason)) > MAX_NOTE_LENGTH:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"owner and reason of a tag have at most {MAX_NOTE_LENGTH} characters each"
+            )
+        if not 0 <= request.time_to_live_ms <= LATEST_TIME_MS:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"a time to live of {request.time_to_live_ms} ms; 0: for ever"
+            )
+        row = self._rows.readable(request.volume, request.bucket, request.snapshot)
+        before = self._tags.get((request.volume, request.bucket), {}).get(request.tag)
+        if before is not None and not is_over(before, log_time_ms):
+            held = self._rows.of(before.snapshot_id)
+            raise CommandError(
+                ErrorCode.FILE_ALREADY_EXISTS,
+                f"tag {request.tag} of {request.volume}/{request.bucket} exists already"
+                f"{f', on snapshot {held.name}' if held else ''}: delete it first, or choose another name",
+            )
+        self.put_tag(
+            TagRow(
+                request.volume,
+                request.bucket,
+                request.tag,
+                row.snapshot_id,
+                request.owner,
+                request.reason,
+                log_time_ms,
+                log_time_ms + request.time_to_live_ms if request.time_to_live_ms else NEVER_MS,
+                is_automatic=False,
+            ),
+            work,
+        )
+        return row
+
+    def put_tag(self, tag: TagRow, work: Work) -> None:
+        """Make a tag, or replace the one of its name.
+
+        Raises:
+            CommandError: LIMIT_EXCEEDED.
+        """
+        key = label_key(tag.volume, tag.bucket, tag.tag)
+        if key not in self._tags_by_key and self.tag_count >= self._settings.max_tags:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"the shard has {self.tag_count} tags, as many as are allowed: delete some, or let them live shorter",
+            )
+        work.table(TAG_TABLE).put(key, tag)
+        self._remember(tag)
+
+    def delete_tag(self, request: DeleteTag, log_time_ms: int, work: Work) -> str:
+        """Let go of a snapshot; says the id of the one that was held.
+
+        Raises:
+            CommandError: FILE_NOT_FOUND: no such tag, or it is on another snapshot.
+        """
+        tag = self._tags.get((request.volume, request.bucket), {}).get(request.tag)
+        named = self._rows.named(request.volume, request.bucket, request.snapshot)
+        is_elsewhere = request.snapshot and (named is None or tag is None or named.snapshot_id != tag.snapshot_id)
+        if tag is None or is_elsewhere or is_over(tag, log_time_ms):
+            place = f" on snapshot {request.snapshot}" if request.snapshot else ""
+            raise CommandError(
+                ErrorCode.FILE_NOT_FOUND, f"there is no tag {request.tag}{place} of {request.volume}/{request.bucket}"
+            )
+        self.remove_tag(request.volume, request.bucket, request.tag, work)
+        return tag.snapshot_id
+
+    def remove_tag(self, volume: str, bucket: str, name: str, work: Work) -> None:
+        """Take away a tag that is there."""
+        key = label_key(volume, bucket, name)
+        work.table(TAG_TABLE).delete(key)
+        del self._tags[volume, bucket][name]
+        del self._tags_by_key[key]
+        self._tags_by_end.discard(key)
+
+    def remove_tags_that_are_over(self, now_ms: int, work: Work) -> int:
+        """Take away the tags whose time to live has ended; says how many."""
+        count = 0
+        while (key := self._tags_by_end.pop_due(now_ms)) is not None:
+            tag = self._tags_by_key[key]
+            self.remove_tag(tag.volume, tag.bucket, tag.tag, work)
+            count += 1
+        return count
+
+    def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
+        """A bucket was deleted: its consumers go, and tags of its name on snapshots that are gone."""
+        volume, bucket = place
+        for tag in self.tags_of(volume, bucket):
+            if self._rows.of(tag.snapshot_id) is None:
+                self.remove_tag(volume, bucket, tag.tag, work)
+        for consumer in self.consumers_of(volume, bucket):
+            if consumer.bucket_id == update.bucket_id:
+                self.remove_consumer(volume, bucket, consumer.consumer, work)
+
+    def set_consumer(self, request: SetConsumer, log_time_ms: int, work: Work) -> SnapshotInfo:
+        """Note where a reader is; says at which snapshot.
+
+        Raises:
+            CommandError: FILE_NOT_FOUND (no such snapshot), INVALID_REQUEST, LIMIT_EXCEEDED.
+        """
+        check_label("consumer", request.consumer)
+        row = self._rows.readable(request.volume, request.bucket, request.snapshot)
+        is_known = request.consumer in self._consumers.get((request.volume, request.bucket), {})
+        if not is_known and self.consumer_count >= self._settings.max_consumers:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"the shard has {self.consumer_count} consumers, as many as are allowed: delete those that are gone",
+            )
+        consumer = ConsumerRow(
+            request.volume,
+            request.bucket,
+            request.consumer,
+            row.bucket_id,
+            row.create_txn + request.is_behind,
+            log_time_ms,
+        )
+        work.table(CONSUMER_TABLE).put(label_key(request.volume, request.bucket, request.consumer), consumer)
+        self._consumers.setdefault((request.volume, request.bucket), {})[request.consumer] = consumer
+        return row
+
+    def delete_consumer(self, request: DeleteConsumer, work: Work) -> None:
+        """Forget a reader.
+
+        Raises:
+            CommandError: FILE_NOT_FOUND.
+        """
+        if request.consumer not in self._consumers.get((request.volume, request.bucket), {}):
+            raise CommandError(
+                ErrorCode.FILE_NOT_FOUND,
+                f"there is no consumer {request.consumer} of {request.volume}/{request.bucket}",
+            )
+        self.remove_consumer(request.volume, request.bucket, request.consumer, work)
+
+    def remove_consumer(self, volume: str, bucket: str, name: str, work: Work) -> None:
+        """Forget a reader that is there."""
+        work.table(CONSUMER_TABLE).delete(label_key(volume, bucket, name))
+        del self._consumers[volume, bucket][name]

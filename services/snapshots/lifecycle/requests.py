@@ -1,0 +1,145 @@
+"""What clients ask for: create, delete and rename. Each ends in an answer; a create only by metadata's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID, uuid5
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    CreateSnapshot,
+    DeleteSnapshot,
+    PendingSnapshot,
+    RenameSnapshot,
+    SnapshotCommand,
+    SnapshotInfo,
+    SnapshotReply,
+    SnapshotStatus,
+)
+from services.domain.names import check_snapshot_name
+from services.domain.refusals import CommandError
+from services.domain.retention import LATEST_TIME_MS
+from services.runtime.loop.service import Message, Work
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.snapshots import Lifecycle, PendingAction, take_of
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.settings import SnapshotsSettings
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.commands import send_to_metadata
+from services.snapshots.state.refusals import TaggedSnapshotError
+from services.snapshots.state.rows import SnapshotRows, is_active
+
+_NAMESPACE = UUID("67ee73f1-4be3-5a97-8cf9-467f142b7896")
+
+
+def new_snapshot_id(message: Message, shard: int) -> str:
+    """The id of the snapshot that a command makes: the same whenever the log is read again."""
+    return str(uuid5(_NAMESPACE, f"{shard}/{message.topic.name}/{message.offset}/{message.timestamp_ms}"))
+
+
+def scheduled_snapshot_id(volume: str, bucket: str, name: str, shard: int) -> str:
+    """The id of an automatic snapshot: its period is in its name, and has one."""
+    return str(uuid5(_NAMESPACE, f"{shard}/{volume}/{bucket}/{name}"))
+
+
+class Requests:
+    """Carries out what clients ask for."""
+
+    def __init__(
+        self,
+        rows: SnapshotRows,
+        lifecycle: Lifecycle,
+        holds: Holds,
+        answers: Answers,
+        settings: SnapshotsSettings,
+        metrics: SnapshotsMetrics,
+    ) -> None:
+        self._rows = rows
+        self._lifecycle = lifecycle
+        self._holds = holds
+        self._answers = answers
+        self._settings = settings
+        self._metrics = metrics
+
+    def create(self, message: Message, command: SnapshotCommand, request: CreateSnapshot, work: Work) -> None:
+        """Reserve the name and have metadata take the checkpoint; it is answered when that is done."""
+        pending = PendingSnapshot(
+            new_snapshot_id(message, work.shard),
+            PendingAction.TAKE.value,
+            command.client_id,
+            command.number,
+            message.timestamp_ms,
+            request.at_ms,
+            user=command.user,
+        )
+        self._begin_take(request, pending, work)
+
+    def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
+        """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
+
+        Raises:
+            CommandError: as for a client, before anything is changed.
+        """
+        snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
+        pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
+        self._begin_take(CreateSnapshot(volume, bucket, name), pending, work)
+
+    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
+        check_snapshot_name(request.snapshot)
+        if request.at_ms > LATEST_TIME_MS:
+            raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
+        self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
+        if len(self._rows) >= self._settings.max_snapshots:
+            raise CommandError(
+                ErrorCode.TOO_MANY_SNAPSHOTS,
+                f"the shard has {len(self._rows)} snapshots, with deleted ones that are not yet purged; "
+                f"at most {self._settings.max_snapshots} are allowed: delete some",
+            )
+        self._check_free(request.volume, request.bucket, request.snapshot)
+        row = SnapshotInfo(
+            snapshot_id=pending.snapshot_id,
+            name=request.snapshot,
+            volume=request.volume,
+            bucket=request.bucket,
+            status=SnapshotStatus.SNAPSHOT_ACTIVE,
+            creation_time_ms=pending.since_ms,
+            snapshot_path=f"{request.volume}/{request.bucket}",
+        )
+        self._rows.put(row, work)
+        self._lifecycle.put_pending(pending, work)
+        send_to_metadata(take_of(row, pending), work)
+
+    def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
+        """Delete a snapshot that no tag holds."""
+        self._lifecycle.check_chain()
+        self._lifecycle.check_bucket(request.volume, request.bucket)
+        row = self._rows.readable(request.volume, request.bucket, request.snapshot)
+        tags = self._holds.tags_on(row, message.timestamp_ms)
+        if tags:
+            raise TaggedSnapshotError(row.name, tags)
+        self._lifecycle.delete(row, message.timestamp_ms, work)
+        self._metrics.commands.labels("delete").inc()
+        self._answer(command, row, work)
+
+    def rename(self, command: SnapshotCommand, request: RenameSnapshot, work: Work) -> None:
+        """Give a snapshot another name; its id stays."""
+        if not self._settings.is_rename_allowed:
+            raise CommandError(ErrorCode.FEATURE_NOT_ENABLED, "renaming of snapshots is not enabled on this plane")
+        check_snapshot_name(request.target)
+        self._check_free(request.volume, request.bucket, request.target)
+        row = self._rows.readable(request.volume, request.bucket, request.source)
+        self._rows.put(replace(row, name=request.target), work)
+        self._metrics.commands.labels("rename").inc()
+        self._answer(command, row, work)
+
+    def _check_free(self, volume: str, bucket: str, name: str) -> None:
+        row = self._rows.named(volume, bucket, name)
+        if row is not None:
+            reason = "" if is_active(row) else ", though it is not readable: a name is free again after the purge"
+            raise CommandError(
+                ErrorCode.FILE_ALREADY_EXISTS, f"snapshot {name} of {volume}/{bucket} exists already{reason}"
+            )
+
+    def _answer(self, command: SnapshotCommand, row: SnapshotInfo, work: Work) -> None:
+        self._answers.answer(SnapshotReply(command.client_id, command.number, snapshot_id=row.snapshot_id), work)

@@ -1,0 +1,148 @@
+"""Settling: answer when two rounds in a row found that nothing in the plane had anything to do.
+
+A round is one barrier, sent behind all that this service has sent before. It passes every service and returns on two
+branches; each adds the work that it met. A round ends when both are back and the figures of ``gc.space`` are
+complete up to them, so that whoever reads after the answer reads what is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
+from services.domain.refusals import CommandError
+from services.runtime.loop.service import Work
+from services.runtime.parts.collector_follower import CollectorFollower
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.commands import send_to_metadata
+from services.snapshots.state.tables import (
+    BEYOND,
+    FIRST,
+    RETURNED_BARRIER_TABLE,
+    SETTLE_TABLE,
+    ReadableTables,
+    returned_barrier_key,
+)
+
+BRANCHES = ("key_deletion", "directory_deletion")
+QUIET_ROUNDS = 2
+
+
+class Settling:
+    """All requests to settle that are on their way. Each has its own barrier; work that any barrier met counts for all.
+
+    Services count what they did since the barrier before, whosesoever it was: without that, two requests at once
+    would each see half.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        own_work: Callable[[], int],
+        metrics: SnapshotsMetrics,
+        collector: CollectorFollower,
+    ) -> None:
+        self._answers = answers
+        self._own_work = own_work
+        self._metrics = metrics
+        self._collector = collector
+        self._requests: dict[str, SettleRow] = {}
+        self._returned_txns: dict[tuple[str, str], int] = {}
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Read all requests anew."""
+        self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan(FIRST, BEYOND)}
+        self._returned_txns.clear()
+        for _, progress in tables.table(RETURNED_BARRIER_TABLE).scan(FIRST, BEYOND):
+            barrier = progress.body
+            if isinstance(barrier, Barrier):
+                self._returned_txns[barrier.barrier_id, barrier.origin] = progress.txn
+
+    def unanswered(self) -> set[tuple[str, int]]:
+        """Commands that are still to be answered."""
+        return {(row.client_id, row.number) for row in self._requests.values() if row.client_id}
+
+    def begin(self, command: SnapshotCommand, request: Settle, work: Work) -> None:
+        """Send the first barrier of a request."""
+        if not request.barrier_id or len(request.barrier_id) > 256 or "/" in request.barrier_id:
+            raise CommandError(ErrorCode.INVALID_REQUEST, "a barrier id has 1 to 256 characters, none of them a slash")
+        if request.barrier_id in self._requests:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"barrier {request.barrier_id} is on its way already; choose a new id"
+            )
+        row = SettleRow(request.barrier_id, command.client_id, command.number, 0, 0, 0, ())
+        self._begin_round(row, work)
+
+    def work_was_done(self, work: Work) -> None:
+        """Something changed here: no round that is on its way is quiet."""
+        self._add_work(1, work)
+
+    def barrier_returned(self, progress: MetadataProgress, barrier: Barrier, work: Work) -> None:
+        """One branch of a barrier is back."""
+        found = barrier.work + self._collector.is_behind(barrier)
+        if found:
+            self._add_work(found, work)
+        row = self._requests.get(barrier.barrier_id)
+        if (
+            row is None
+            or barrier.round != row.round
+            or barrier.origin not in BRANCHES
+            or barrier.origin in row.returned
+        ):
+            return
+        work.table(RETURNED_BARRIER_TABLE).put(returned_barrier_key(row.barrier_id, barrier.origin), progress)
+        self._returned_txns[row.barrier_id, barrier.origin] = progress.txn
+        self._put(replace(row, returned=(*row.returned, barrier.origin)), work)
+
+    def end_rounds(self, space_txn: int, work: Work) -> list[str]:
+        """End the rounds that are complete; says which requests are settled."""
+        settled = []
+        for _, row in sorted(self._requests.items()):  # the order that a restart would find
+            if len(row.returned) == len(BRANCHES) and space_txn >= self._needed_space_txn(row):
+                quiet_rounds = 0 if row.work else row.quiet_rounds + 1
+                if quiet_rounds < QUIET_ROUNDS:
+                    self._begin_round(replace(row, quiet_rounds=quiet_rounds), work)
+                else:
+                    self._end(row, SnapshotReply(row.client_id, row.number, rounds=row.round), work)
+                    self._metrics.commands.labels("settle").inc()
+                    settled.append(row.barrier_id)
+        return settled
+
+    def give_up(self, error: CommandError, work: Work) -> None:
+        """Answer every request that it cannot be met."""
+        for _, row in sorted(self._requests.items()):
+            self._end(row, SnapshotReply(row.client_id, row.number, error.code, str(error), rounds=row.round), work)
+
+    def _needed_space_txn(self, row: SettleRow) -> int:
+        return max(self._returned_txns[row.barrier_id, branch] for branch in BRANCHES)
+
+    def _begin_round(self, row: SettleRow, work: Work) -> None:
+        self._forget_returned(row, work)
+        own_work = self._own_work()
+        row = replace(row, round=row.round + 1, work=own_work, returned=())
+        self._put(row, work)
+        self._metrics.settle_rounds.inc()
+        known_txn = self._collector.complete_txn
+        send_to_metadata(Barrier(row.barrier_id, row.round, own_work, "", known_txn), work)
+
+    def _end(self, row: SettleRow, reply: SnapshotReply, work: Work) -> None:
+        self._forget_returned(row, work)
+        del self._requests[row.barrier_id]
+        work.table(SETTLE_TABLE).delete(row.barrier_id.encode())
+        self._answers.answer(reply, work)
+
+    def _forget_returned(self, row: SettleRow, work: Work) -> None:
+        for origin in row.returned:
+            self._returned_txns.pop((row.barrier_id, origin), None)
+            work.table(RETURNED_BARRIER_TABLE).delete(returned_barrier_key(row.barrier_id, origin))
+
+    def _add_work(self, count: int, work: Work) -> None:
+        for row in list(self._requests.values()):
+            self._put(replace(row, work=row.work + count), work)
+
+    def _put(self, row: SettleRow, work: Work) -> None:
+        self._requests[row.barrier_id] = row
+        work.table(SETTLE_TABLE).put(row.barrier_id.encode(), row)

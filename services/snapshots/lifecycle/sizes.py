@@ -1,0 +1,137 @@
+"""Sizes of snapshots, from the figures that metadata sends.
+
+The rows of snapshotInfoTable are the one place where they stand: at the end of a batch the snapshots whose figures
+have changed are worked out anew. Figures may come before the snapshot that they are about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.records import SnapshotInfo, SpaceCellValue, SpaceUpdate
+from services.domain.table_keys import bucket_id_key, cell_key
+from services.runtime.loop.service import Work
+from services.snapshots.state.rows import SnapshotRows
+from services.snapshots.state.tables import (
+    BEYOND,
+    FIRST,
+    SNAPSHOT_SIZE_TABLE,
+    SPACE_PROGRESS_TABLE,
+    SPACE_TABLE,
+    ReadableTables,
+)
+
+_COMPLETE = bucket_id_key(0)
+
+
+class Sizes:
+    """Keeps the figures of ``gc.space`` and works out what they say of each snapshot."""
+
+    def __init__(self, rows: SnapshotRows) -> None:
+        self._rows = rows
+        self._stale: set[str] = set()
+        self.complete_txn = 0
+        """All figures up to this txn are here."""
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Start from the stored figures; what is stale in the present batch stays so."""
+        complete = tables.table(SPACE_PROGRESS_TABLE).get(_COMPLETE)
+        self.complete_txn = complete.txn if complete else 0
+
+    def forget_stale(self) -> None:
+        """The batch was thrown away: rows and figures agree."""
+        self._stale.clear()
+
+    def taken(self, row: SnapshotInfo) -> None:
+        """A snapshot is complete: figures about it may be here already."""
+        self._stale.add(row.snapshot_id)
+
+    def update(self, update: SpaceUpdate, work: Work) -> None:
+        """Take in changed figures; an older message that comes again does nothing."""
+        progress = work.table(SPACE_PROGRESS_TABLE)
+        key = bucket_id_key(update.bucket_id)
+        before = progress.get(key) or SpaceUpdate(0, update.bucket_id, (), (), 0, 0)
+        if update.txn < before.txn:
+            return
+        progress.put(key, replace(update, cells=(), snapshots=()))
+        if update.bucket_id == 0:
+            self.complete_txn = update.txn
+            return
+        self._update_cells(update, work)
+        for size in update.snapshots:
+            work.table(SNAPSHOT_SIZE_TABLE).put(size.snapshot_id.encode(), size)
+            self._stale.add(size.snapshot_id)
+        if _bounds(update) != _bounds(before):
+            self._stale.update(
+                row.snapshot_id
+                for row in self._rows.of_bucket(update.bucket_id)
+                if _exactness(update, row.create_txn) != _exactness(before, row.create_txn)
+            )
+
+    def _update_cells(self, update: SpaceUpdate, work: Work) -> None:
+        table = work.table(SPACE_TABLE)
+        for cell in update.cells:
+            key = cell_key(update.bucket_id, cell.first_holder, cell.last_holder)
+            if _is_empty(cell):
+                table.delete(key)
+            else:
+                table.put(key, cell)
+            if cell.first_holder == cell.last_holder:
+                alone = self._rows.taken_at(update.bucket_id, cell.first_holder)
+                if alone is not None:
+                    self._stale.add(alone.snapshot_id)
+
+    def refresh(self, work: Work) -> None:
+        """Work out the figures of every snapshot for which something has changed."""
+        for snapshot_id in sorted(self._stale):
+            row = self._rows.of(snapshot_id)
+            if row is not None and row.create_txn:
+                measured = measure(row, work)
+                if measured != row:
+                    self._rows.put(measured, work)
+        self._stale.clear()
+
+    def forget_purged(self, work: Work) -> None:
+        """Remove sizes that came after their snapshot had gone. Only when settled: nothing is on its way then."""
+        table = work.table(SNAPSHOT_SIZE_TABLE)
+        for key, size in list(table.scan(FIRST, BEYOND)):
+            if self._rows.of(size.snapshot_id) is None:
+                table.delete(key)
+
+
+def measure(row: SnapshotInfo, tables: ReadableTables) -> SnapshotInfo:
+    """A snapshot with the figures that are known now."""
+    alone = tables.table(SPACE_TABLE).get(cell_key(row.bucket_id, row.create_txn, row.create_txn))
+    size = tables.table(SNAPSHOT_SIZE_TABLE).get(row.snapshot_id.encode())
+    unexpanded = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(row.bucket_id))
+    exclusive_bytes = alone.bytes if alone else 0
+    referenced_bytes = size.referenced_bytes if size else row.referenced_bytes
+    is_referenced_exact, is_exclusive_exact = _exactness(unexpanded, row.create_txn) if unexpanded else (True, True)
+    return replace(
+        row,
+        exclusive_bytes=exclusive_bytes,
+        exclusive_replicated_bytes=exclusive_bytes,
+        referenced_bytes=referenced_bytes,
+        referenced_replicated_bytes=referenced_bytes,
+        is_referenced_exact=is_referenced_exact,
+        is_exclusive_exact=is_exclusive_exact,
+    )
+
+
+def _bounds(update: SpaceUpdate) -> tuple[int, int]:
+    return update.oldest_unexpanded_death, update.newest_unexpanded_death
+
+
+def _exactness(update: SpaceUpdate, create_txn: int) -> tuple[bool, bool]:
+    """Whether a snapshot's referenced and exclusive sizes are exact.
+
+    A directory that died before the snapshot still counts in what the bucket used then; the files below one
+    that died after it are not yet in any cell.
+    """
+    is_none_before = not 0 < update.oldest_unexpanded_death <= create_txn
+    is_none_after = update.newest_unexpanded_death <= create_txn
+    return is_none_before, is_none_after
+
+
+def _is_empty(cell: SpaceCellValue) -> bool:
+    return not (cell.bytes or cell.versions or cell.key_rows or cell.directory_rows or cell.rename_rows)

@@ -1,0 +1,355 @@
+"""The life of a snapshot between metadata's answers: taken, dropped, undone; its place in both chains; its flags.
+
+The order of the chains is the order in which metadata took the snapshots. Every step names the snapshot by its id,
+and does nothing when it comes again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Protocol
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    DropSnapshot,
+    MetadataProgress,
+    PendingSnapshot,
+    SetDeepClean,
+    SnapshotDropped,
+    SnapshotInfo,
+    SnapshotReply,
+    SnapshotStatus,
+    SnapshotTaken,
+    TakeSnapshot,
+)
+from services.domain.errors import InvariantError
+from services.domain.refusals import CommandError
+from services.domain.snapshot_chain import NO_SNAPSHOT, SnapshotChain
+from services.domain.snapshot_chain import ChainCorruptedError as ChainLinksError
+from services.runtime.loop.service import Work
+from services.snapshots.lifecycle.sizes import Sizes
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.commands import send_to_metadata
+from services.snapshots.state.refusals import ChainCorruptedError
+from services.snapshots.state.rows import SnapshotRows, in_order_of_takes, is_complete
+from services.snapshots.state.tables import (
+    BEYOND,
+    DEEP_CLEAN_TABLE,
+    FIRST,
+    PENDING_TABLE,
+    SNAPSHOT_SIZE_TABLE,
+    ReadableTables,
+)
+
+
+class PendingAction(StrEnum):
+    """What metadata was asked for and has not yet answered."""
+
+    TAKE = "TAKE"
+    DROP = "DROP"
+    DROPPED = "DROPPED"
+    """Answered while the chain was corrupted: to be asked again once it is mended."""
+    UNDO = "UNDO"
+    """A drop behind a take whose create has ended with an error."""
+
+
+class Listener(Protocol):
+    """Whoever wants to know what became of a snapshot, in the unit of work in which it became known."""
+
+    def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
+        """A snapshot was taken: clients may read it."""
+        ...
+
+    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+        """A deleted snapshot has no row any more."""
+        ...
+
+    def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
+        """A snapshot will not be there."""
+        ...
+
+
+class Lifecycle:
+    """Carries out what metadata's answers mean for rows, chains and flags."""
+
+    def __init__(
+        self,
+        rows: SnapshotRows,
+        sizes: Sizes,
+        answers: Answers,
+        work_was_done: Callable[[Work], None],
+        metrics: SnapshotsMetrics,
+    ) -> None:
+        self._rows = rows
+        self._sizes = sizes
+        self._answers = answers
+        self._work_was_done = work_was_done
+        self._metrics = metrics
+        self._chain = SnapshotChain()
+        self.pending: dict[str, PendingSnapshot] = {}
+        self._left_open: frozenset[str] = frozenset()
+        """What was half done when the tables were read."""
+        self.listeners: list[Listener] = []
+        self.rolled_back: frozenset[str] = frozenset()
+        """Paths of buckets that are being rolled back."""
+        self.corruption = ""
+        """Why the chain does not hold together; empty while it does."""
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Make the chains anew from the rows, and verify them."""
+        self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan(FIRST, BEYOND)}
+        self._left_open = frozenset(self.pending)
+        self.corruption = ""
+        try:
+            self._chain = SnapshotChain.load(in_order_of_takes(self._rows))
+        except ChainLinksError as error:
+            self.corruption = str(error)
+
+    def unanswered(self) -> set[tuple[str, int]]:
+        """Commands that are still to be answered."""
+        return {(row.client_id, row.number) for row in self.pending.values() if row.client_id}
+
+    def check_chain(self) -> None:
+        """Refuse what would change a corrupted chain."""
+        if self.corruption:
+            raise ChainCorruptedError(self.corruption)
+
+    def check_bucket(self, volume: str, bucket: str) -> None:
+        """Refuse what would change the snapshots of a bucket that is being rolled back."""
+        if f"{volume}/{bucket}" in self.rolled_back:
+            raise CommandError(
+                ErrorCode.BUCKET_BUSY, f"{volume}/{bucket} is being rolled back; try again when that is done"
+            )
+
+    def put_pending(self, pending: PendingSnapshot, work: Work) -> None:
+        """Remember what metadata is asked for."""
+        self.pending[pending.snapshot_id] = pending
+        work.table(PENDING_TABLE).put(pending.snapshot_id.encode(), pending)
+
+    def _remove_pending(self, pending: PendingSnapshot, work: Work) -> None:
+        del self.pending[pending.snapshot_id]
+        work.table(PENDING_TABLE).delete(pending.snapshot_id.encode())
+
+    # A snapshot is taken
+
+    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotTaken, log_time_ms: int, work: Work) -> None:
+        """End a create: the snapshot is there, or the client is told why not."""
+        pending = self.pending.get(taken.snapshot_id)
+        row = self._rows.of(taken.snapshot_id)
+        if pending is None or pending.action != PendingAction.TAKE or row is None:
+            return
+        self._work_was_done(work)
+        if taken.error:
+            self._undo(pending, row, taken.error, taken.message, work)
+        elif self.corruption:
+            error = ChainCorruptedError(self.corruption)
+            self._undo(pending, row, error.code, str(error), work)
+        else:
+            self._complete(progress, taken, row, pending.at_ms, work)
+            self._remove_pending(pending, work)
+            self._metrics.commands.labels("create").inc()
+            for listener in self.listeners:
+                listener.snapshot_completed(self._row(row.snapshot_id), log_time_ms, work)
+            reply = SnapshotReply(pending.client_id, pending.number, snapshot_id=row.snapshot_id)
+            self._answers.answer(reply, work)
+
+    def _undo(self, pending: PendingSnapshot, row: SnapshotInfo, code: str, message: str, work: Work) -> None:
+        """End a create with an error, and send a drop behind the take.
+
+        The take may have reached metadata's log twice, and the second one may succeed where the first was refused.
+        """
+        self._rows.remove(row, work)
+        work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
+        self.put_pending(replace(pending, action=PendingAction.UNDO.value, client_id="", number=0), work)
+        send_to_metadata(DropSnapshot(row.snapshot_id), work)
+        self._metrics.refusals.labels("create").inc()
+        self._metrics.undone_takes.inc()
+        self._answers.answer(SnapshotReply(pending.client_id, pending.number, code, message), work)
+        for listener in self.listeners:
+            listener.take_refused(pending, row, f"{code}: {message}", work)
+
+    def _complete(
+        self, progress: MetadataProgress, taken: SnapshotTaken, row: SnapshotInfo, at_ms: int, work: Work
+    ) -> None:
+        """Give a snapshot its place in both chains: where its take is in metadata's order."""
+        complete = replace(
+            row,
+            creation_time_ms=taken.creation_time_ms if at_ms < 0 else at_ms,
+            create_txn=taken.snapshot_txn,
+            last_txn=max(taken.snapshot_txn, progress.txn),
+            bucket_id=taken.bucket_id,
+            owner=taken.owner,
+            ordinal=taken.ordinal,
+            referenced_bytes=taken.referenced_bytes,
+            referenced_replicated_bytes=taken.referenced_bytes,
+            chain_version_of_reset=taken.chain_version,
+        )
+        complete = _with_flags(complete, work)
+        self._link(complete, work)
+        self._sizes.taken(complete)
+
+    def _link(self, row: SnapshotInfo, work: Work) -> None:
+        """Behind the latest, as a rule; further forward only when older commands are read again after a restore."""
+        latest = self._rows.of(self._chain.latest_global)
+        if latest is None or latest.create_txn < row.create_txn:
+            row = replace(
+                row,
+                global_previous_snapshot_id=self._chain.latest_global,
+                path_previous_snapshot_id=self._chain.latest(row.snapshot_path),
+            )
+            self._chain.add(
+                row.snapshot_id, row.global_previous_snapshot_id, row.snapshot_path, row.path_previous_snapshot_id
+            )
+            self._rows.put(row, work)
+            return
+        linked = [other for other in in_order_of_takes(self._rows) if other.snapshot_id != row.snapshot_id]
+        before, after = _around(linked, row.create_txn)
+        if after is not None:
+            self._rows.put(replace(after, global_previous_snapshot_id=row.snapshot_id), work)
+        row = replace(row, global_previous_snapshot_id=_id_of(before))
+        before, after = _around([other for other in linked if other.snapshot_path == row.snapshot_path], row.create_txn)
+        if after is not None:
+            after = self._row(after.snapshot_id)
+            self._rows.put(replace(after, path_previous_snapshot_id=row.snapshot_id), work)
+        self._rows.put(replace(row, path_previous_snapshot_id=_id_of(before)), work)
+        self._chain = SnapshotChain.load(in_order_of_takes(self._rows))
+
+    # A snapshot is dropped
+
+    def delete(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
+        """Make a snapshot unreadable and have metadata drop it; its name stays taken until it is purged.
+
+        The order is the safe one: first nobody can open it any more, then metadata frees what it alone held, and
+        its row goes last.
+        """
+        deleted = replace(row, status=SnapshotStatus.SNAPSHOT_DELETED, deletion_time_ms=log_time_ms)
+        self._rows.put(deleted, work)
+        self.put_pending(PendingSnapshot(row.snapshot_id, PendingAction.DROP.value, "", 0, log_time_ms), work)
+        send_to_metadata(DropSnapshot(row.snapshot_id), work)
+
+    def snapshot_dropped(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
+        """End a delete: the row goes, and its neighbours are linked to one another."""
+        pending = self.pending.get(dropped.snapshot_id)
+        if pending is None or pending.action not in (PendingAction.DROP, PendingAction.UNDO):
+            return
+        self._work_was_done(work)
+        if pending.action == PendingAction.UNDO:
+            self._remove_pending(pending, work)
+        elif self.corruption:
+            self.put_pending(replace(pending, action=PendingAction.DROPPED.value), work)
+        else:
+            self._purge(progress, dropped, work)
+            self._remove_pending(pending, work)
+            self._metrics.purges.inc()
+
+    def _purge(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
+        row = self._row(dropped.snapshot_id)
+        next_global = self._rows.of(self._chain.next_global(row.snapshot_id))
+        if next_global is not None:
+            previous_id = row.global_previous_snapshot_id
+            self._touch(replace(next_global, global_previous_snapshot_id=previous_id), progress, work)
+        next_id = self._chain.next_in_path(row.snapshot_id)
+        if next_id:
+            previous_id = row.path_previous_snapshot_id
+            self._touch(replace(self._row(next_id), path_previous_snapshot_id=previous_id), progress, work)
+            # The sizes of the next one are known by cleaning the one behind it: so both are to be cleaned again.
+            for snapshot_id in (next_id, self._chain.next_in_path(next_id)):
+                if snapshot_id:
+                    self._reset_flags(self._row(snapshot_id), progress, dropped.chain_version, work)
+        self._chain.delete(row.snapshot_id)
+        self._rows.remove(replace(row, is_purged=True, last_txn=max(row.last_txn, progress.txn)), work)
+        work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
+        work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
+        for listener in self.listeners:
+            listener.snapshot_gone(row, work)
+
+    def _touch(self, row: SnapshotInfo, progress: MetadataProgress, work: Work) -> None:
+        self._rows.put(replace(row, last_txn=max(row.last_txn, progress.txn)), work)
+
+    def _row(self, snapshot_id: str) -> SnapshotInfo:
+        row = self._rows.of(snapshot_id)
+        if row is None:
+            raise InvariantError(
+                f"snapshot {snapshot_id} is in the chain or pending, but has no row; verify the tables"
+            )
+        return row
+
+    def ask_again(self, work: Work) -> None:
+        """Ask for all that was half done at the start once more: metadata gives its first answer again.
+
+        The answer may have come while the chain was corrupted; or the question never reached metadata, because the
+        broker lost the end of its log, or metadata refused its signature.
+        """
+        for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
+            row = self._rows.of(pending.snapshot_id)
+            if pending.action == PendingAction.TAKE and row is not None:
+                send_to_metadata(take_of(row, pending), work)
+            else:
+                if pending.action == PendingAction.DROPPED:
+                    self.put_pending(replace(pending, action=PendingAction.DROP.value), work)
+                send_to_metadata(DropSnapshot(pending.snapshot_id), work)
+
+    # Flags
+
+    def set_deep_clean(self, flags: SetDeepClean, work: Work) -> None:
+        """Take in clean flags, unless they were found before the last reset.
+
+        They may overtake the answers of metadata: those of a snapshot that is still being made are kept for it, and
+        those found after a drop that is not yet known here outlive the reset that it brings.
+        """
+        row = self._rows.of(flags.snapshot_id)
+        before = work.table(DEEP_CLEAN_TABLE).get(flags.snapshot_id.encode())
+        is_older = before is not None and flags.chain_version < before.chain_version
+        if row is None or is_older or flags.chain_version < row.chain_version_of_reset:
+            self._metrics.stale_flags.inc()
+            return
+        if flags != before:
+            work.table(DEEP_CLEAN_TABLE).put(flags.snapshot_id.encode(), flags)
+            self._work_was_done(work)
+        flagged = _with_flags(row, work)
+        if is_complete(row) and flagged != row:
+            self._rows.put(flagged, work)
+            self._metrics.commands.labels("set_deep_clean").inc()
+
+    def _reset_flags(self, row: SnapshotInfo, progress: MetadataProgress, chain_version: int, work: Work) -> None:
+        reset = replace(row, chain_version_of_reset=max(row.chain_version_of_reset, chain_version))
+        self._touch(_with_flags(reset, work), progress, work)
+
+
+def corruption_of(rows: SnapshotRows) -> str:
+    """Why the rows make no chain; empty when they do."""
+    try:
+        SnapshotChain.load(in_order_of_takes(rows))
+    except ChainLinksError as error:
+        return str(error)
+    return ""
+
+
+def take_of(row: SnapshotInfo, pending: PendingSnapshot) -> TakeSnapshot:
+    """What metadata is asked for, the first time and each time again: the time of the request stays its own."""
+    return TakeSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user, pending.since_ms)
+
+
+def _with_flags(row: SnapshotInfo, work: Work) -> SnapshotInfo:
+    """A row with the flags that were found at its last reset or later; clean at no version before it counts."""
+    flags = work.table(DEEP_CLEAN_TABLE).get(row.snapshot_id.encode())
+    is_valid = flags is not None and flags.chain_version >= row.chain_version_of_reset
+    return replace(
+        row,
+        has_deep_cleaned_keys=is_valid and flags is not None and flags.has_deep_cleaned_keys,
+        has_deep_cleaned_directories=is_valid and flags is not None and flags.has_deep_cleaned_directories,
+    )
+
+
+def _around(rows: list[SnapshotInfo], txn: int) -> tuple[SnapshotInfo | None, SnapshotInfo | None]:
+    """The rows before and after a txn, of rows in the order of their takes."""
+    place = bisect_left(rows, txn, key=lambda row: row.create_txn)
+    return (rows[place - 1] if place else None), (rows[place] if place < len(rows) else None)
+
+
+def _id_of(row: SnapshotInfo | None) -> str:
+    return NO_SNAPSHOT if row is None else row.snapshot_id

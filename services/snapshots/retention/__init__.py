@@ -1,0 +1,1 @@
+"""Policies that take and drop snapshots by themselves."""

@@ -1,0 +1,90 @@
+"""From rows to the rules of expiry and back: one way for a run and for its preview, so that the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, TagRow
+from services.domain.refusals import CommandError
+from services.domain.retention import (
+    ExistingSnapshot,
+    ExpiryDecision,
+    InvalidPolicyError,
+    check_policy,
+    decide_expiry,
+)
+from services.runtime.loop.service import Work
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.snapshots import Lifecycle
+from services.snapshots.state.rows import SnapshotRows
+
+
+def existing(chain: Sequence[SnapshotInfo]) -> list[ExistingSnapshot]:
+    """What the rules ask of each snapshot."""
+    return [ExistingSnapshot(row.snapshot_id, row.create_txn, row.creation_time_ms) for row in chain]
+
+
+def decide(
+    policy: RetentionPolicy,
+    chain: Sequence[SnapshotInfo],
+    consumers: Sequence[ConsumerRow],
+    tags: Sequence[TagRow],
+    now_ms: int,
+) -> ExpiryDecision:
+    """What expires among the readable snapshots of a bucket, in the order of its chain.
+
+    Consumers of an earlier bucket of the same name read nothing of this one, and are dropped.
+    """
+    present = {row.bucket_id for row in chain}
+    strangers = [consumer.consumer for consumer in consumers if present and consumer.bucket_id not in present]
+    own = [consumer for consumer in consumers if consumer.consumer not in strangers]
+    decision = decide_expiry(policy, existing(chain), own, tags, now_ms)
+    return replace(decision, dropped_consumers=tuple(sorted((*decision.dropped_consumers, *strangers))))
+
+
+def checked(policy: RetentionPolicy) -> RetentionPolicy:
+    """The policy, when it does not contradict itself.
+
+    Raises:
+        CommandError: INVALID_REQUEST.
+    """
+    try:
+        check_policy(policy)
+    except InvalidPolicyError as error:
+        raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return policy
+
+
+class Expiry:
+    """Decides and carries out in one unit of work: what was decided is what happens."""
+
+    def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, holds: Holds) -> None:
+        self._rows = rows
+        self._lifecycle = lifecycle
+        self._holds = holds
+
+    def carry_out(
+        self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
+    ) -> list[SnapshotInfo]:
+        """Drop what holds nothing any more, delete what expires; says what that is, in the order of the chain.
+
+        ``now_ms`` is what ages are counted from, ``log_time_ms`` what is written down as the time of deletion.
+
+        Raises:
+            CommandError: BUCKET_BUSY.
+        """
+        self._lifecycle.check_bucket(volume, bucket)
+        chain = self._rows.active_chain(volume, bucket)
+        consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
+        decision = decide(policy, chain, consumers, tags, now_ms)
+        for consumer in decision.dropped_consumers:
+            self._holds.remove_consumer(volume, bucket, consumer, work)
+        for tag in decision.dropped_tags:
+            self._holds.remove_tag(volume, bucket, tag, work)
+        going = set(decision.expired)
+        expired = [row for row in chain if row.snapshot_id in going]
+        for row in expired:
+            self._lifecycle.delete(row, log_time_ms, work)
+        return expired

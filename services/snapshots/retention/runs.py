@@ -1,0 +1,372 @@
+"""Carries out retention: policies, what expires now, and what is made by the clock.
+
+Deciding is ``services.domain.retention``; here its decisions are carried out, in the unit of work in which they are
+made, so that nothing can come between. A run cleans up in this order: consumers and tags that are over go first, then
+snapshots expire, then automatic tags are made and surplus ones removed.
+
+A policy in SYNC mode runs with each snapshot that is taken, before its taker is answered; in ASYNC mode soon after it.
+Both run once a minute besides, since snapshots also age while none is taken. Whatever goes wrong in a run is kept
+with the policy and reported at the next one; it never breaks the take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import structlog
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    ExecutionMode,
+    ExpireSnapshots,
+    ExpiryRow,
+    PendingSnapshot,
+    RetentionPolicy,
+    RetentionRow,
+    SetRetention,
+    SnapshotCommand,
+    SnapshotInfo,
+    SnapshotsExpired,
+    SpaceUpdate,
+    TagRow,
+    UnsetRetention,
+)
+from services.domain.names import InvalidNameError, check_bucket_name, check_volume_name
+from services.domain.refusals import CommandError
+from services.domain.retention import NEVER_MS, due_tags, surplus_tags
+from services.runtime.loop.service import Work
+from services.runtime.parts.due import DueQueue
+from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.requests import Requests
+from services.snapshots.lifecycle.snapshots import Lifecycle
+from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.retention.expiry import Expiry, checked, existing
+from services.snapshots.retention.waiting_requests import WaitingRequests
+from services.snapshots.settings import SnapshotsSettings
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.rows import SnapshotRows
+from services.snapshots.state.tables import BEYOND, FIRST, RETENTION_TABLE, ReadableTables, bucket_key
+
+logger = structlog.get_logger(__name__)
+
+
+DOUBT_MS = 60_000
+"""By how much the log times of two topics may differ."""
+
+
+class Trigger(StrEnum):
+    """What a run was started by."""
+
+    REQUEST = "request"
+    TAKE = "take"
+    CLOCK = "clock"
+
+
+class Retention:
+    """All policies of the shard, what they ask for, and what clients ask for beside them."""
+
+    def __init__(
+        self,
+        rows: SnapshotRows,
+        lifecycle: Lifecycle,
+        requests: Requests,
+        holds: Holds,
+        answers: Answers,
+        settings: SnapshotsSettings,
+        metrics: SnapshotsMetrics,
+    ) -> None:
+        self._rows = rows
+        self._lifecycle = lifecycle
+        self._requests = requests
+        self._holds = holds
+        self._settings = settings
+        self._metrics = metrics
+        self._policies: dict[bytes, RetentionRow] = {}
+        self._due: DueQueue[bytes] = DueQueue()
+        self._expiry = Expiry(rows, lifecycle, holds)
+        self._waiting = WaitingRequests(rows, answers)
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Read all of them anew."""
+        self._policies = dict(tables.table(RETENTION_TABLE).scan(FIRST, BEYOND))
+        self._waiting.restore(tables)
+        self._due.clear()
+        for key, row in self._policies.items():
+            self._due.set(key, row.next_run_ms)
+
+    def unanswered(self) -> set[tuple[str, int]]:
+        """Commands that are still to be answered."""
+        return self._waiting.unanswered()
+
+    @property
+    def policy_count(self) -> int:
+        """How many buckets have a policy."""
+        return len(self._policies)
+
+    @property
+    def failing_count(self) -> int:
+        """How many buckets' last run failed."""
+        return sum(bool(row.failure) for row in self._policies.values())
+
+    # ---- policies
+
+    def set_policy(self, request: SetRetention, log_time_ms: int, work: Work) -> None:
+        """Give a bucket a policy; its periods begin with the present one, and its first run is not at once.
+
+        Raises:
+            CommandError: INVALID_REQUEST, LIMIT_EXCEEDED.
+        """
+        check_volume_name(request.volume)
+        check_bucket_name(request.bucket)
+        policy = checked(request.policy)
+        before = self._policies.get(bucket_key(request.volume, request.bucket))
+        if before is None and len(self._policies) >= self._settings.max_policies:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"{len(self._policies)} buckets of the shard have a retention policy, as many as are allowed: "
+                f"unset some",
+            )
+        row = RetentionRow(
+            request.volume,
+            request.bucket,
+            policy,
+            next_run_ms=self._next_run_ms(policy, log_time_ms),
+            last_run_ms=before.last_run_ms if before else NEVER_MS,
+            last_expired=before.last_expired if before else 0,
+            last_snapshot_period=_period(policy.snapshot_every_ms, log_time_ms),
+            last_tag_period=_period(policy.tag_every_ms, log_time_ms) - 1,
+            failure="",
+            failure_time_ms=NEVER_MS,
+            is_failure_of_snapshot=False,
+            set_ms=log_time_ms,
+        )
+        self._put(row, work)
+
+    def unset_policy(self, request: UnsetRetention, work: Work) -> None:
+        """Take a bucket's policy away.
+
+        Raises:
+            CommandError: RETENTION_NOT_FOUND.
+        """
+        key = bucket_key(request.volume, request.bucket)
+        if key not in self._policies:
+            raise _no_policy(request.volume, request.bucket)
+        self._remove(key, work)
+
+    def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
+        """A bucket was deleted: its policy goes, unless it was set for another bucket of the name, made since.
+
+        Which came first is told by the log times of two topics. Where those are close, the policy stays.
+        """
+        key = bucket_key(*place)
+        row = self._policies.get(key)
+        if row is not None and row.set_ms + DOUBT_MS < update.deleted_ms:
+            self._remove(key, work)
+
+    def _remove(self, key: bytes, work: Work) -> None:
+        del self._policies[key]
+        self._due.discard(key)
+        work.table(RETENTION_TABLE).delete(key)
+
+    def _put(self, row: RetentionRow, work: Work) -> None:
+        key = bucket_key(row.volume, row.bucket)
+        self._policies[key] = row
+        self._due.set(key, row.next_run_ms)
+        work.table(RETENTION_TABLE).put(key, row)
+
+    # ---- requests to expire
+
+    def expire(self, command: SnapshotCommand, request: ExpireSnapshots, log_time_ms: int, work: Work) -> None:
+        """Expire what may go now; answered when it is gone (SYNC) or marked (ASYNC).
+
+        Raises:
+            CommandError: RETENTION_NOT_FOUND (no policy, here or there), INVALID_REQUEST, INTERNAL_ERROR.
+        """
+        self._lifecycle.check_chain()
+        row = self._policies.get(bucket_key(request.volume, request.bucket))
+        if request.policy is None and row is None:
+            raise _no_policy(request.volume, request.bucket)
+        policy = checked(request.policy) if request.policy is not None else row.policy if row else RetentionPolicy()
+        now_ms = request.now_ms if request.now_ms >= 0 else log_time_ms
+        expired = self._expiry.carry_out(request.volume, request.bucket, policy, now_ms, log_time_ms, work)
+        self._count(Trigger.REQUEST, expired)
+        outcome = SnapshotsExpired(
+            tuple(one.name for one in expired),
+            tuple(one.snapshot_id for one in expired),
+            row.failure if row else "",
+        )
+        if row is not None:
+            self._note_request(row, request, expired, log_time_ms, work)
+        asked = ExpiryRow(command.client_id, command.number, outcome)
+        if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
+            self._waiting.add(asked, work)
+        else:
+            self._waiting.answer(asked, work)
+
+    def _note_request(
+        self,
+        row: RetentionRow,
+        request: ExpireSnapshots,
+        expired: Sequence[SnapshotInfo],
+        log_time_ms: int,
+        work: Work,
+    ) -> None:
+        """A failure was reported; and a request by the bucket's own policy is a run of it."""
+        if request.policy is None:
+            row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
+        self._put(_without_failure(row), work)
+
+    def give_up(self, error: CommandError, work: Work) -> None:
+        """Answer every request that waits that it cannot be met."""
+        self._waiting.give_up(error, work)
+
+    # ---- the life of snapshots
+
+    def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
+        """A take is what expiry goes with: SYNC runs now, ASYNC when the clock is looked at next.
+
+        Behind the log nothing runs: a tag may still be to come, and an answer that is given again has today's time.
+        """
+        policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
+        if policy_row is None:
+            return
+        if policy_row.policy.execution_mode is ExecutionMode.SYNC and work.is_caught_up:
+            self._run(policy_row, Trigger.TAKE, log_time_ms, work)
+        else:
+            self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
+
+    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+        """A request may have waited for it."""
+        self._waiting.snapshot_gone(row, work)
+
+    def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
+        """An automatic snapshot could not be taken: a failure of the run that asked for it."""
+        policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
+        if pending.is_automatic and policy_row is not None:
+            self._put(self._snapshot_failed(policy_row, row.name, message, pending.since_ms), work)
+
+    # ---- runs
+
+    def tick(self, now_ms: int, work: Work) -> bool:
+        """Remove the tags that are over and run what is due; says whether any snapshot comes or goes."""
+        self._holds.remove_tags_that_are_over(now_ms, work)
+        pending_before = len(self._lifecycle.pending)
+        while (key := self._due.pop_due(now_ms)) is not None:
+            row = self._policies[key]
+            period = _period(row.policy.snapshot_every_ms, now_ms)
+            if period > row.last_snapshot_period:
+                row = self._take(row, period, now_ms, work)
+            self._run(row, Trigger.CLOCK, now_ms, work)
+        return len(self._lifecycle.pending) > pending_before
+
+    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> RetentionRow:
+        """Ask for the automatic snapshot of a period that has begun."""
+        row = _without_failure(replace(row, last_snapshot_period=period))
+        name = _name_of_period(period * row.policy.snapshot_every_ms)
+        try:
+            self._requests.create_on_schedule(row.volume, row.bucket, name, now_ms, work)
+        except (CommandError, InvalidNameError) as error:
+            return self._snapshot_failed(row, name, f"{error.code}: {error}", now_ms)
+        return row
+
+    def _snapshot_failed(self, row: RetentionRow, name: str, reason: str, now_ms: int) -> RetentionRow:
+        self._metrics.retention_runs.labels("failed").inc()
+        return replace(_with_failure(row, f"automatic snapshot {name}: {reason}", now_ms), is_failure_of_snapshot=True)
+
+    def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work) -> None:
+        """One run of a policy; a failure is kept for the next one.
+
+        That of an automatic snapshot stays until the next one is due: no other run can make good for it.
+        """
+        if not row.is_failure_of_snapshot:
+            row = _without_failure(row)
+        problem = ""
+        expired: list[SnapshotInfo] = []
+        try:
+            self._lifecycle.check_chain()
+            expired = self._expiry.carry_out(row.volume, row.bucket, row.policy, now_ms, now_ms, work)
+            row = self._tag_by_period(row, now_ms, work)
+        except CommandError as error:
+            problem = f"{error.code}: {error}"
+        self._count(trigger, expired, is_failed=bool(problem))
+        row = replace(
+            row,
+            next_run_ms=self._next_run_ms(row.policy, now_ms),
+            last_run_ms=now_ms,
+            last_expired=len(expired),
+        )
+        if problem and not row.is_failure_of_snapshot:
+            row = _with_failure(row, problem, now_ms)
+        self._put(row, work)
+
+    def _next_run_ms(self, policy: RetentionPolicy, now_ms: int) -> int:
+        next_run_ms = now_ms + self._settings.retention_run_ms
+        if policy.snapshot_every_ms:
+            boundary_ms = (_period(policy.snapshot_every_ms, now_ms) + 1) * policy.snapshot_every_ms
+            next_run_ms = min(next_run_ms, boundary_ms)
+        return next_run_ms
+
+    def _tag_by_period(self, row: RetentionRow, now_ms: int, work: Work) -> RetentionRow:
+        """Make the automatic tags that are due, and remove those beyond the number that stays."""
+        policy, chain = row.policy, self._rows.active_chain(row.volume, row.bucket)
+        for due in due_tags(policy, existing(chain), row.last_tag_period):
+            end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
+            name = _name_of_period(due.period * policy.tag_every_ms)
+            if not self._has_tag(row, name):
+                self._holds.put_tag(
+                    TagRow(
+                        row.volume,
+                        row.bucket,
+                        name,
+                        due.snapshot_id,
+                        "",
+                        "the first snapshot of its period",
+                        now_ms,
+                        end_ms,
+                        is_automatic=True,
+                    ),
+                    work,
+                )
+            row = replace(row, last_tag_period=due.period)
+        for name in surplus_tags(policy, self._holds.tags_of(row.volume, row.bucket)):
+            self._holds.remove_tag(row.volume, row.bucket, name, work)
+        return row
+
+    def _has_tag(self, row: RetentionRow, name: str) -> bool:
+        return any(tag.tag == name for tag in self._holds.tags_of(row.volume, row.bucket))
+
+    def _count(self, trigger: Trigger, expired: Sequence[SnapshotInfo], *, is_failed: bool = False) -> None:
+        outcome = "failed" if is_failed else "expired" if expired else "nothing"
+        self._metrics.retention_runs.labels(outcome).inc()
+        self._metrics.expired.labels(trigger.value).inc(len(expired))
+
+
+def _period(every_ms: int, now_ms: int) -> int:
+    """Number of the period that a moment is in, counted from the epoch; 0 without periods."""
+    return now_ms // every_ms if every_ms else 0
+
+
+def _name_of_period(start_ms: int) -> str:
+    """What an automatic snapshot or tag is called, by the beginning of its period."""
+    return datetime.fromtimestamp(start_ms / 1_000, UTC).strftime("auto-%Y%m%dt%H%M%Sz")
+
+
+def _with_failure(row: RetentionRow, problem: str, now_ms: int) -> RetentionRow:
+    """Keep what went wrong, and say so in the log."""
+    logger.warning("a retention run failed", bucket=f"{row.volume}/{row.bucket}", reason=problem)
+    return replace(row, failure=problem, failure_time_ms=now_ms)
+
+
+def _without_failure(row: RetentionRow) -> RetentionRow:
+    """The failure was reported, or what had failed is tried again."""
+    return replace(row, failure="", failure_time_ms=NEVER_MS, is_failure_of_snapshot=False)
+
+
+def _no_policy(volume: str, bucket: str) -> CommandError:
+    return CommandError(
+        ErrorCode.RETENTION_NOT_FOUND,
+        f"{volume}/{bucket} has no retention policy: set one first (deepclean retention set)",
+    )

@@ -1,0 +1,72 @@
+"""Requests to expire that are answered when all that expired is gone: until its last snapshot has no row any more."""
+
+from __future__ import annotations
+
+from schemas.records import ExpiryRow, SnapshotInfo, SnapshotReply
+from services.domain.refusals import CommandError
+from services.runtime.loop.service import Work
+from services.snapshots.state.answers import Answers
+from services.snapshots.state.rows import SnapshotRows
+from services.snapshots.state.tables import BEYOND, EXPIRY_TABLE, FIRST, ReadableTables, expiry_key
+
+
+class WaitingRequests:
+    """All that wait. What each waits for is in no row of its own: it is what still has one in snapshotInfoTable."""
+
+    def __init__(self, rows: SnapshotRows, answers: Answers) -> None:
+        self._rows = rows
+        self._answers = answers
+        self._waiting: dict[bytes, ExpiryRow] = {}
+        self._waited_for: dict[str, bytes] = {}
+        """By id of a snapshot that is going, the request that waits for it."""
+        self._left: dict[bytes, int] = {}
+        """By request how many of its snapshots still have a row."""
+
+    def restore(self, tables: ReadableTables) -> None:
+        """Read all of them anew, once the snapshots are read."""
+        self._waiting, self._waited_for, self._left = {}, {}, {}
+        for key, row in tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND):
+            self._remember(key, row)
+
+    def unanswered(self) -> set[tuple[str, int]]:
+        """Commands that are still to be answered."""
+        return {(row.client_id, row.number) for row in self._waiting.values()}
+
+    def add(self, row: ExpiryRow, work: Work) -> None:
+        """Let a request wait for its snapshots, which are marked and not gone."""
+        key = expiry_key(row.client_id, row.number)
+        work.table(EXPIRY_TABLE).put(key, row)
+        self._remember(key, row)
+
+    def _remember(self, key: bytes, row: ExpiryRow) -> None:
+        going = [snapshot_id for snapshot_id in row.outcome.snapshot_ids if self._rows.of(snapshot_id) is not None]
+        self._waiting[key] = row
+        self._left[key] = len(going)
+        self._waited_for.update(dict.fromkeys(going, key))
+
+    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+        """Answer the request that waited for it, when it was the last one."""
+        key = self._waited_for.pop(row.snapshot_id, None)
+        if key is None:
+            return
+        self._left[key] -= 1
+        if not self._left[key]:
+            self.answer(self._remove(key, work), work)
+
+    def answer(self, row: ExpiryRow, work: Work) -> None:
+        """Say what expired; nobody waits when the request named no client."""
+        self._answers.answer(SnapshotReply(row.client_id, row.number, expired=row.outcome), work)
+
+    def give_up(self, error: CommandError, work: Work) -> None:
+        """Answer every request that waits that it cannot be met."""
+        for key in sorted(self._waiting):
+            row = self._remove(key, work)
+            self._answers.answer(SnapshotReply(row.client_id, row.number, str(error.code), str(error)), work)
+
+    def _remove(self, key: bytes, work: Work) -> ExpiryRow:
+        row = self._waiting.pop(key)
+        for snapshot_id in row.outcome.snapshot_ids:
+            self._waited_for.pop(snapshot_id, None)
+        del self._left[key]
+        work.table(EXPIRY_TABLE).delete(key)
+        return row

@@ -1,0 +1,1 @@
+"""Tables of the service, their rows, and what it answers and asks."""

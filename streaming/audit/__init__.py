@@ -1,0 +1,1 @@
+"""The audit: what each block is reached from, worked out without the judges' rule."""

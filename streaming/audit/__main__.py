@@ -1,0 +1,169 @@
+"""The audit job: a second, independent road to what is needed, what is owed and what is there, for one shard.
+
+Started by ``deepclean audit``, which has copies made and keeps them meanwhile; ``python -m streaming.audit --help``
+says with what. It prints its progress, one JSON object a line; ``output`` becomes the report as JSON
+(``schemas/audit_report.py``). It ends when its standard input does.
+
+1. The directories of all states are read, and what can be reached is worked out in the driver.
+2. Tasks read the keys of all states side by side, the garbage and both inventories, a range each.
+3. All that is known of a run of blocks is brought together, and judged (``streaming.audit.blocks``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from schemas.audit_report import AuditReport
+from services.domain.errors import DeepcleanError
+from streaming.audit.blocks import Tally, judge_all
+from streaming.audit.facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
+from streaming.audit.result import audited_at, report_of, trees_of
+from streaming.audit.shard import AuditedCopies, survey
+from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
+from streaming.spark.session import SessionOptions, spark_session
+
+PARTS_PER_CORE = 8
+RUNS_PER_PART = 100_000
+"""What one task judges at once, some 500 bytes each."""
+MAX_PARTS = 4_000
+ROWS_PER_TASK = 20_000
+"""Of each table about: a task that reads fewer spends most of its time on opening the copies."""
+FACTS_PER_CHUNK = 5_000
+TXN_SHIFT = 16
+WATCH_SECONDS = 0.5
+_READ_PERCENT, _DONE_PERCENT = 15, 95
+_REPORT = TypeAdapter(AuditReport)
+Chunk = tuple[int, list[Fact]]
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m streaming.audit", description="Audit copies of one shard.")
+    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
+    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
+    return parser.parse_args(arguments)
+
+
+def audit(
+    session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None] = lambda _: None
+) -> AuditReport:
+    """Audit a shard; ``progress`` is told percents.
+
+    Raises:
+        InvariantError: the copies do not belong together.
+    """
+    context = session.sparkContext
+    shard = survey(copies, CheckpointRows)
+    of_trees = directory_tasks(shard)
+    directories = (
+        context.parallelize(of_trees, len(of_trees))
+        .flatMap(lambda task: directories_of(shard, task, CheckpointRows))
+        .collect()
+        if of_trees
+        else []
+    )
+    trees = trees_of(shard, directories, CheckpointRows)
+    progress(_READ_PERCENT)
+    cuts = min(PARTS_PER_CORE * context.defaultParallelism, 1 + shard.inventory_blocks // ROWS_PER_TASK)
+    tasks = fact_tasks(shard, CheckpointRows, cuts)
+    reach, at = context.broadcast(trees.reach), context.broadcast(audited_at(shard))
+    parts = max(2 * context.defaultParallelism, min(MAX_PARTS, shard.inventory_blocks // RUNS_PER_PART))
+
+    def read(some: Iterable[Any]) -> Iterator[Chunk]:
+        for task in some:
+            yield from _chunks(facts_of(shard, task, reach.value, CheckpointRows), parts)
+
+    def judge(some: Iterable[Chunk]) -> Iterator[Tally]:
+        yield judge_all((fact for _, chunk in some for fact in chunk), at.value)
+
+    # Small tasks are put together, since a bucket has several and a shard may have thousands of buckets.
+    read_parts = min(len(tasks), PARTS_PER_CORE * context.defaultParallelism * 4)
+    tally = Tally()
+    with _watched(context, progress):
+        chunks = context.parallelize(tasks, read_parts).mapPartitions(read)
+        judged = chunks.partitionBy(parts, lambda part: part).mapPartitions(judge)
+        for part in judged.collect():
+            tally.merge(part)
+    return report_of(shard, trees, tally)
+
+
+def _chunks(facts: Iterable[Fact], parts: int) -> Iterator[Chunk]:
+    """Facts by the part that judges them, many in one message: those of a run go to the same part."""
+    waiting: list[list[Fact]] = [[] for _ in range(parts)]
+    for fact in facts:
+        part = (fact[2] >> TXN_SHIFT) % parts
+        chunk = waiting[part]
+        chunk.append(fact)
+        if len(chunk) >= FACTS_PER_CHUNK:
+            yield part, chunk
+            waiting[part] = []
+    for part, chunk in enumerate(waiting):
+        if chunk:
+            yield part, chunk
+
+
+class _watched:  # noqa: N801  used as a context manager only
+    """Tells how many of the tasks known so far are done."""
+
+    def __init__(self, context: SparkContext, progress: Callable[[int], None]) -> None:
+        self._tracker = context.statusTracker()
+        self._progress = progress
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        told = _READ_PERCENT
+        seen: dict[int, tuple[int, int]] = {}
+        while not self._ended.wait(WATCH_SECONDS):
+            for stage in self._tracker.getActiveStageIds():
+                known = self._tracker.getStageInfo(stage)
+                if known is not None:
+                    seen[stage] = (known.numCompletedTasks, known.numTasks)
+            done, tasks = (sum(counts) for counts in zip(*seen.values(), strict=True)) if seen else (0, 1)
+            percent = _READ_PERCENT + (_DONE_PERCENT - _READ_PERCENT) * done // max(tasks, 1)
+            if percent > told:
+                told = percent
+                self._progress(percent)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Audit, and say with the exit status whether there is a report; why not is one sentence on standard error."""
+    options = parse(arguments)
+    audited = json.loads(options.audited.read_text("utf-8"))
+    copies = AuditedCopies(**audited["copies"])
+    end_with_standard_input()
+    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-audit")
+    try:
+        with spark_session(session_options) as session:
+            say(progress=5)
+            report = audit(session, copies, lambda percent: say(progress=percent))
+    except DeepcleanError as error:
+        print(error, file=sys.stderr)
+        return STOPPED_STATUS
+    Path(audited["output"]).write_bytes(_REPORT.dump_json(report))
+    say(progress=100)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

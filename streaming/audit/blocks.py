@@ -1,0 +1,384 @@
+"""The rule of an audit: all that refers to one run of blocks, beside what the block store has, and what follows.
+
+It looks things up and compares sets, as Ozone's filters do, and shares no code with the judges: neither births and
+deaths nor the chain decide here who holds a version, but the checkpoints that show it.
+
+What it may say of a run follows from the order of the copies, inventory, metadata, inventory:
+
+- A run that was reported before the first inventory and is not in it was deleted before metadata's copy was made. If
+  that copy refers to it, it is lost. A younger one may have come and gone since: nothing is said.
+- A run that is in both inventories, and was written by a txn that metadata had applied, belongs to something in
+  metadata's copy, or to nothing for ever: block ids are never given twice, and what nothing refers to, nothing can
+  bring back. No write spans two txns, so the oldest unfinished write is the txn behind that of the copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from schemas.audit_report import NO_ROWS, NOTHING, Amount, FindingKind, Verdicts
+from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
+from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
+
+MAX_FINDINGS = 10_000
+"""Of each kind and part; the rest is counted."""
+TXN_MASK = (1 << 37) - 1
+Run = tuple[int, int, int, int, int]
+Holders = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFacts:
+    """What the rule has to know of a bucket."""
+
+    snapshot_txns: tuple[int, ...]
+    is_rolling_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedAt:
+    """When the copies were made."""
+
+    txn: int
+    mark_before: int
+    buckets: dict[int, BucketFacts]
+
+
+@dataclass(slots=True)
+class _Version:
+    """All that was found of one version of one object."""
+
+    bucket_id: int
+    object_id: int
+    birth: int
+    run: Run
+    mask: int = 0
+    deleted: int = 0
+    claimed: int = 0
+    """Its death in a garbage table; 0 when it is not there."""
+    key: bytes = b""
+    garbage_key: bytes = b""
+    is_split: bool = False
+    """Its rows name different blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawFinding:
+    """A finding whose path is not worked out yet."""
+
+    kind: FindingKind
+    reason: str
+    bucket_id: int
+    object_id: int
+    birth: int
+    run: Run
+    mask: int
+    key: bytes
+    """The key of its row in the namespace; empty when it has none."""
+
+
+@dataclass(slots=True)
+class BucketTally:
+    """Sums over the versions of a bucket."""
+
+    live: Amount = NOTHING
+    unexpanded: Amount = NOTHING
+    held: Amount = NOTHING
+    pending: Amount = NOTHING
+    claimed: Amount = NOTHING
+    stray: Amount = NOTHING
+    keys: Verdicts = NO_ROWS
+    cells: dict[Holders, Amount] = field(default_factory=dict)
+    shown_bytes: dict[int, int] = field(default_factory=dict)
+    """By the set of snapshots that show a version."""
+
+    def show(self, holders: int, size_bytes: int) -> None:
+        """Count bytes that a set of snapshots shows."""
+        if holders:
+            self.shown_bytes[holders] = self.shown_bytes.get(holders, 0) + size_bytes
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was found in some part of all runs; parts are merged."""
+
+    buckets: dict[int, BucketTally] = field(default_factory=dict)
+    inventory: Amount = NOTHING
+    """Runs that are in both copies."""
+    inventory_after: Amount = NOTHING
+    """Runs that are in the second copy."""
+    too_young: Amount = NOTHING
+    findings: dict[FindingKind, Amount] = field(default_factory=dict)
+    raw: list[RawFinding] = field(default_factory=list)
+
+    def bucket(self, bucket_id: int) -> BucketTally:
+        """The sums of a bucket."""
+        found = self.buckets.get(bucket_id)
+        if found is None:
+            found = self.buckets[bucket_id] = BucketTally()
+        return found
+
+    def find(self, finding: RawFinding) -> None:
+        """Count a finding, and keep it while there is room."""
+        before = self.findings.get(finding.kind, NOTHING)
+        self.findings[finding.kind] = before + Amount(1, finding.run[4])
+        if before.versions < MAX_FINDINGS:
+            self.raw.append(finding)
+
+    def merge(self, other: Tally) -> None:
+        """Add another part."""
+        self.inventory += other.inventory
+        self.inventory_after += other.inventory_after
+        self.too_young += other.too_young
+        for bucket_id, theirs in other.buckets.items():
+            ours = self.bucket(bucket_id)
+            for name in ("live", "unexpanded", "held", "pending", "claimed", "stray"):
+                setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
+            ours.keys += theirs.keys
+            for holders, amount in theirs.cells.items():
+                ours.cells[holders] = ours.cells.get(holders, NOTHING) + amount
+            for mask, size_bytes in theirs.shown_bytes.items():
+                ours.show(mask, size_bytes)
+        for kind, amount in other.findings.items():
+            self.findings[kind] = self.findings.get(kind, NOTHING) + amount
+        self.raw += other.raw
+
+
+def judge_all(facts: Iterable[Fact], at: AuditedAt) -> Tally:
+    """Judge every run; all facts of a run have to be among these."""
+    by_run: dict[tuple[int, int], list[Fact]] = {}
+    for fact in facts:
+        by_run.setdefault((fact[1], fact[2]), []).append(fact)
+    tally = Tally()
+    still = _Still(at)
+    for of_run in by_run.values():
+        if not still.takes(of_run):
+            _judge_run(of_run, at, tally)
+    still.add_to(tally)
+    return tally
+
+
+class _Still:
+    """Versions that are live, shown by every snapshot since their birth, and in both inventories: nearly all there are.
+
+    They are only counted: what the rule would say of them takes eight times as long, and is nothing.
+    """
+
+    def __init__(self, at: AuditedAt) -> None:
+        self._masks = {bucket_id: _masks_of_live(len(facts.snapshot_txns)) for bucket_id, facts in at.buckets.items()}
+        self._counts = {(bucket_id, mask): [0, 0] for bucket_id, masks in self._masks.items() for mask in masks}
+
+    def takes(self, facts: Sequence[Fact]) -> bool:
+        """Whether a run is one of these; then it is counted."""
+        if len(facts) != 2:
+            return False
+        version, there = facts if facts[1][0] == FactKind.INVENTORY else (facts[1], facts[0])
+        is_still = (
+            version[0] == FactKind.NAMESPACE
+            and there[0] == FactKind.INVENTORY
+            and there[9] == BEFORE | AFTER
+            and version[1:7] == there[1:7]
+            and version[9] in self._masks[version[6]]
+        )
+        if is_still:
+            counts = self._counts[version[6], version[9]]
+            counts[0] += 1
+            counts[1] += version[5]
+        return is_still
+
+    def add_to(self, tally: Tally) -> None:
+        """Add what was counted."""
+        for (bucket_id, mask), counts in self._counts.items():
+            if counts[0]:
+                amount = Amount(*counts)
+                sums = tally.bucket(bucket_id)
+                sums.live += amount
+                sums.show(snapshots_of(mask), amount.bytes)
+                tally.inventory += amount
+                tally.inventory_after += amount
+
+
+def _masks_of_live(snapshots: int) -> frozenset[int]:
+    """The masks of a live version: shown by no snapshot, or by all from some one on."""
+    every = (1 << snapshots) - 1
+    return frozenset(ACTIVE | PRESENT | (every >> born << born) << FIRST_SNAPSHOT for born in range(snapshots + 1))
+
+
+def _judge_run(facts: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
+    inventory = [fact for fact in facts if fact[0] == FactKind.INVENTORY]
+    versions = _versions(facts)
+    for fact in inventory:
+        if fact[9] == BEFORE | AFTER:
+            tally.inventory += Amount(1, fact[5])
+        if fact[9] & AFTER:
+            tally.inventory_after += Amount(1, fact[5])
+    if not versions:
+        for fact in inventory:
+            _judge_unowned(fact, at, tally)
+        return
+    if len(versions) > 1:
+        for version in versions:
+            _found(tally, version, FindingKind.CONTRADICTION, f"{len(versions)} versions own the same blocks")
+    for version in versions:
+        _sort(version, at, tally)
+        _look_for(version, inventory, at, tally)
+
+
+def _versions(facts: Sequence[Fact]) -> list[_Version]:
+    found: dict[tuple[int, int, int], _Version] = {}
+    for kind, container, first, count, block_size, size, bucket_id, object_id, birth, seen, key in facts:
+        if kind == FactKind.INVENTORY:
+            continue
+        run = (container, first, count, block_size, size)
+        version = found.get((bucket_id, object_id, birth))
+        if version is None:
+            version = found[bucket_id, object_id, birth] = _Version(bucket_id, object_id, birth, run)
+        version.is_split |= version.run != run
+        if kind == FactKind.NAMESPACE:
+            # An example's path is that of the active namespace, if it has one there.
+            if not version.key or seen & (ACTIVE | PRESENT):
+                version.key = key
+            version.mask |= seen
+        elif kind == FactKind.DELETED:
+            version.deleted, version.garbage_key = seen, key
+        else:
+            version.claimed, version.garbage_key = seen, key
+    return list(found.values())
+
+
+def _judge_unowned(fact: Fact, at: AuditedAt, tally: Tally) -> None:
+    """A run that nothing refers to."""
+    _, container, first, count, block_size, size, bucket_id, *_ = fact
+    if fact[9] != BEFORE | AFTER or first >> 16 & TXN_MASK > at.txn:
+        tally.too_young += Amount(1, size)
+        return
+    run = (container, first, count, block_size, size)
+    reason = "in the block store, and nothing refers to it"
+    tally.find(RawFinding(FindingKind.ORPHANED, reason, bucket_id, 0, 0, run, 0, b""))
+
+
+def _found(tally: Tally, version: _Version, kind: FindingKind, reason: str) -> None:
+    tally.find(
+        RawFinding(
+            kind, reason, version.bucket_id, version.object_id, version.birth, version.run, version.mask, version.key
+        )
+    )
+
+
+def _sort(version: _Version, at: AuditedAt, tally: Tally) -> None:
+    """Count a version where it is, and say when it cannot be there."""
+    bucket = at.buckets[version.bucket_id]
+    sums = tally.bucket(version.bucket_id)
+    amount = Amount(1, version.run[4])
+    holders = snapshots_of(version.mask)
+    sums.show(holders, amount.bytes)
+    is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
+    is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
+    if version.claimed:
+        sums.claimed += amount
+        if is_live or holders:
+            _found(tally, version, FindingKind.CLAIMED_TOO_EARLY, f"claimed, and shown by {_who(version, bucket)}")
+    if version.deleted:
+        _sort_deleted(version, bucket, sums, amount)
+    if is_live:
+        sums.live += amount
+    elif is_unexpanded:
+        sums.unexpanded += amount
+    elif is_stray:
+        sums.stray += amount
+        _found(tally, version, FindingKind.STRAY, "its row is there and no path leads to it")
+    places = (is_live or is_unexpanded or is_stray) + bool(version.deleted) + bool(version.claimed)
+    if not places and not bucket.is_rolling_back:
+        _found(tally, version, FindingKind.FORGOTTEN, f"shown by {_who(version, bucket)} alone, without a garbage row")
+    reason = _contradiction(version, bucket, places, holders)
+    if reason:
+        _found(tally, version, FindingKind.CONTRADICTION, reason)
+
+
+def _sort_deleted(version: _Version, bucket: BucketFacts, sums: BucketTally, amount: Amount) -> None:
+    """A row of deletedTable, as the look-up in the previous snapshots judges it."""
+    holders = snapshots_of(version.mask)
+    sums.held, sums.pending = (sums.held + amount, sums.pending) if holders else (sums.held, sums.pending + amount)
+    cell = _cell(holders, bucket)
+    sums.cells[cell] = sums.cells.get(cell, NOTHING) + amount
+    sums.keys += look_up(holders, version.deleted, bucket.snapshot_txns)
+
+
+def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
+    """Who holds a row, by a look into the previous snapshot of its death and the one before that, and no other."""
+    before_death = bisect_left(snapshot_txns, death)
+    if before_death == 0 or not holders >> (before_death - 1) & 1:
+        return Verdicts(reclaimable=1)
+    if before_death == 1 or not holders >> (before_death - 2) & 1:
+        return Verdicts(exclusive_to_previous=1)
+    return Verdicts(shared=1)
+
+
+def _cell(holders: int, bucket: BucketFacts) -> Holders:
+    if not holders:
+        return 0, 0
+    oldest, newest = (holders & -holders).bit_length() - 1, holders.bit_length() - 1
+    return bucket.snapshot_txns[oldest], bucket.snapshot_txns[newest]
+
+
+def directory_cell(holders: int, bucket: BucketFacts) -> Holders:
+    """First and last live snapshot that show a directory, by their txns; zeros when none does."""
+    return _cell(holders, bucket)
+
+
+def _contradiction(version: _Version, bucket: BucketFacts, places: int, holders: int) -> str:
+    """What is wrong with a version's rows; empty when nothing is."""
+    if places == 1 and not holders and not version.is_split:
+        return ""
+    newest, before_death = holders.bit_length(), bisect_left(bucket.snapshot_txns, version.deleted)
+    is_held_dead = bool(version.deleted and holders)
+    is_held_live = bool(version.mask & PRESENT and not version.mask & UNEXPANDED and holders)
+    has_gap = bool(holders + (holders & -holders) & holders)
+    checks = {
+        "its rows name different blocks": version.is_split,
+        "in more than one of the active namespace, deletedTable and reclaimTable": places > 1,
+    }
+    if not bucket.is_rolling_back:
+        checks |= {
+            "some snapshot between two that show it does not": has_gap,
+            "live and in an older snapshot, but not in the newest": is_held_live
+            and newest != len(bucket.snapshot_txns),
+            "shown by a snapshot that was taken after its death": is_held_dead and newest > before_death,
+            "shown by an older snapshot, but not by the last before its death: it would be freed": (
+                is_held_dead and newest < before_death
+            ),
+        }
+    return next((reason for reason, is_so in checks.items() if is_so), "")
+
+
+def _who(version: _Version, bucket: BucketFacts) -> str:
+    holders = snapshots_of(version.mask)
+    shown = ["the active namespace"] if version.mask & ACTIVE else []
+    count = holders.bit_count()
+    if count:
+        oldest = bucket.snapshot_txns[(holders & -holders).bit_length() - 1]
+        shown.append(f"{count} snapshot{'s' if count > 1 else ''} (the oldest of txn {oldest})")
+    return " and ".join(shown)
+
+
+def _look_for(version: _Version, inventory: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
+    """Whether the blocks of a version are in the block store. Those of a claimed one may be gone already."""
+    is_needed = bool(version.mask) or bool(version.deleted)
+    if not is_needed:
+        return
+    if any(fact[1:6] == version.run and fact[6] == version.bucket_id for fact in inventory):
+        return
+    if version.run[1] > at.mark_before:
+        tally.too_young += Amount(1, version.run[4])
+        return
+    if inventory:
+        _found(tally, version, FindingKind.DAMAGED, "the block store has it with another length or bucket")
+        return
+    place = (
+        "waits in deletedTable"
+        if version.deleted and not version.mask
+        else f"shown by {_who(version, at.buckets[version.bucket_id]) or 'no path'}"
+    )
+    _found(tally, version, FindingKind.DANGLING, f"not in the block store, and {place}")

@@ -1,0 +1,250 @@
+"""What the tasks of an audit read: who refers to which blocks, and which blocks are there.
+
+The states of a bucket are read side by side, so that a row that is the same in a hundred snapshots is decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+
+from schemas.codec import codec
+from schemas.records import ClaimedRow, DeletedDirectoryRow, DirectoryRow, InventoryRow, KeyHead, KeyRow
+from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
+from streaming.audit.shard import (
+    CLAIMED,
+    DELETED,
+    DELETED_DIRECTORIES,
+    DIRECTORIES,
+    INVENTORY,
+    AuditedBucket,
+    AuditedShard,
+    Opener,
+    Range,
+    Row,
+)
+from streaming.spark.checkpoint_rows import ranges
+
+STATES_AT_ONCE = 24
+"""Copies that a task has open at once: each needs memory for reading ahead."""
+BEFORE, AFTER = 1, 2
+"""The bits of the two copies of the inventory."""
+_EVERYTHING = (b"", b"\xff")
+_NOTHING_REACHED: Mapping[int, int] = {}
+
+
+MarkedRow = tuple[bytes, bytes, int]
+"""Key, value, and the bits of the copies that have it."""
+
+
+class FactKind(IntEnum):
+    """Where a fact comes from."""
+
+    NAMESPACE = 0
+    """A row of a live key in some states; ``seen`` is the mask of those that reach it."""
+    DELETED = 1
+    """A row of deletedTable; ``seen`` is its death."""
+    CLAIMED = 2
+    """A row of reclaimTable; ``seen`` is its death."""
+    INVENTORY = 3
+    """A run of blocks in the block store; ``seen`` says in which of the two copies."""
+
+
+Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
+"""kind; the run: container id, first local id, count, block size, size; bucket id; object id; birth; seen; row's key.
+
+A plain tuple, since there is at least one for each version and each run of the shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactTask:
+    """A range of a family to be read, in some states of a bucket."""
+
+    family: str
+    part: Range
+    bucket_id: int = 0
+    states: tuple[int, ...] = ()
+
+
+def fact_tasks(shard: AuditedShard, opener: Opener, parts: int) -> list[FactTask]:
+    """Everything that has to be read, in parts."""
+    tasks = []
+    with opener(shard.copies.inventory_after, (INVENTORY,)) as rows:
+        cuts = rows.boundaries(INVENTORY, *_EVERYTHING, parts)
+        tasks += [FactTask(INVENTORY, part) for part in ranges(cuts, *_EVERYTHING)]
+    with opener(shard.copies.namespace, ("fileTable", "keyTable", DELETED, CLAIMED)) as rows:
+        for bucket in shard.buckets.values():
+            for family in (DELETED, CLAIMED):
+                whole = bucket.rows_of_tree
+                cuts = rows.boundaries(family, *whole, parts)
+                tasks += [FactTask(family, part, bucket.bucket_id) for part in ranges(cuts, *whole)]
+            cuts = rows.boundaries(bucket.keys_family, *bucket.keys, parts)
+            tasks += [
+                FactTask(bucket.keys_family, part, bucket.bucket_id, states)
+                for part in ranges(cuts, *bucket.keys)
+                for states in _groups(1 + len(bucket.snapshot_ids))
+            ]
+    return tasks
+
+
+def _groups(count: int) -> list[tuple[int, ...]]:
+    return [tuple(range(count))[start : start + STATES_AT_ONCE] for start in range(0, count, STATES_AT_ONCE)]
+
+
+def directory_tasks(shard: AuditedShard) -> list[FactTask]:
+    """The same for the directories of every tree."""
+    return [
+        FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
+        for bucket in shard.buckets.values()
+        if bucket.is_tree
+        for states in _groups(1 + len(bucket.snapshot_ids))
+    ]
+
+
+def facts_of(
+    shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[int, int]], opener: Opener
+) -> Iterator[Fact]:
+    """What a task finds; ``reach`` says for each bucket that is a tree what its directories are reached by."""
+    if task.family == INVENTORY:
+        return _inventory_facts(shard, task, opener)
+    bucket = shard.buckets[task.bucket_id]
+    if task.family in (DELETED, CLAIMED):
+        return _garbage_facts(shard, task, opener)
+    return _namespace_facts(shard, bucket, task, reach.get(bucket.bucket_id, _NOTHING_REACHED), opener)
+
+
+def _namespace_facts(
+    shard: AuditedShard, bucket: AuditedBucket, task: FactTask, reach: Mapping[int, int], opener: Opener
+) -> Iterator[Fact]:
+    decode = codec(KeyHead).decode_head
+    kind = int(FactKind.NAMESPACE)
+    for key, value, mask in _distinct_rows(shard, bucket, task, opener):
+        head = decode(value)
+        run = head.blocks
+        if run is None:
+            continue
+        reached = _reached(bucket, key, mask, reach)
+        if not reached:
+            continue  # below a directory that had died before the snapshot was taken: not in it
+        yield (
+            kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
+            bucket.bucket_id, head.object_id, head.birth, reached, key,
+        )  # fmt: skip
+
+
+def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, int]) -> int:
+    """The states of a mask in which the root reaches a row. During a rollback every row counts as reached."""
+    present = PRESENT if mask & ACTIVE else 0
+    if not bucket.is_tree:
+        return mask | present
+    above = reach.get(int(key.split(b"/", 4)[3]), 0)
+    reached = above & (mask | UNEXPANDED if mask & ACTIVE else mask) | present
+    return reached | mask & ACTIVE if bucket.is_rolling_back else reached
+
+
+def _distinct_rows(
+    shard: AuditedShard, bucket: AuditedBucket, task: FactTask, opener: Opener
+) -> Iterator[tuple[bytes, bytes, int]]:
+    """Each row of a range as often as it differs between states, with the states that have it so."""
+    places = shard.places(bucket)
+    with ExitStack() as opened:
+        states = [
+            _marked(
+                opened.enter_context(opener(places[state], (task.family,))).scan(task.family, *task.part),
+                state_bit(state),
+            )
+            for state in task.states
+        ]
+        yield from _side_by_side(states) if len(states) > 1 else states[0]
+
+
+def _marked(rows: Iterable[Row], bit: int) -> Iterator[MarkedRow]:
+    return ((key, value, bit) for key, value in rows)
+
+
+def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
+    """Each row as often as it differs between copies, with the bits of those that have it so."""
+    for key, rows in groupby(merge(*copies, key=itemgetter(0)), itemgetter(0)):
+        values: dict[bytes, int] = {}
+        for _, value, bit in rows:
+            values[value] = values.get(value, 0) | bit
+        for value, bits in values.items():
+            yield key, value, bits
+
+
+def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
+    decode: Callable[[bytes], KeyHead | KeyRow] = _decode_claimed
+    if task.family == DELETED:
+        decode = codec(KeyHead).decode_head
+    kind = int(FactKind.DELETED if task.family == DELETED else FactKind.CLAIMED)
+    with opener(shard.copies.namespace, (task.family,)) as rows:
+        for key, value in rows.scan(task.family, *task.part):
+            head = decode(value)
+            run = head.blocks
+            if run is None:
+                continue
+            yield (
+                kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
+                task.bucket_id, head.object_id, head.birth, int(key.split(b"/")[3], 16), key,
+            )  # fmt: skip
+
+
+def _decode_claimed(row: bytes) -> KeyRow:
+    """The version in a claimed row."""
+    return codec(ClaimedRow).decode(row).version.key
+
+
+def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
+    """The runs of both copies; with one bucket audited those that the block store counts as its."""
+    decode = codec(InventoryRow).decode
+    kind = int(FactKind.INVENTORY)
+    only = shard.buckets if shard.copies.bucket else None
+    with (
+        opener(shard.copies.inventory_before, (INVENTORY,)) as before,
+        opener(shard.copies.inventory_after, (INVENTORY,)) as after,
+    ):
+        copies = [_marked(rows.scan(INVENTORY, *task.part), bit) for rows, bit in ((before, BEFORE), (after, AFTER))]
+        for _, value, seen in _side_by_side(copies):
+            row = decode(value)
+            if only is not None and row.bucket_id not in only:
+                continue
+            run = row.blocks
+            yield (
+                kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
+                row.bucket_id, 0, 0, seen, b"",
+            )  # fmt: skip
+
+
+def directories_of(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[DirectoryFact]:
+    """The directories of a range, one fact for each parent and name that one has had."""
+    bucket = shard.buckets[task.bucket_id]
+    decode = codec(DirectoryRow).decode
+    for _, value, mask in _distinct_rows(shard, bucket, task, opener):
+        row = decode(value)
+        yield DirectoryFact(bucket.bucket_id, row.object_id, row.parent_id, row.name, mask)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedDirectory:
+    """A row of deletedDirectoryTable."""
+
+    object_id: int
+    parent_id: int
+    death: int
+    is_expanded: bool
+
+
+def deleted_directories(shard: AuditedShard, bucket: AuditedBucket, opener: Opener) -> Sequence[DeletedDirectory]:
+    """The deleted directories of a bucket."""
+    decode = codec(DeletedDirectoryRow).decode
+    with opener(shard.copies.namespace, (DELETED_DIRECTORIES,)) as rows:
+        found = (decode(value) for _, value in rows.scan(DELETED_DIRECTORIES, *bucket.rows_of_tree))
+        return [
+            DeletedDirectory(row.directory.object_id, row.directory.parent_id, row.death, row.is_expanded)
+            for row in found
+        ]

@@ -1,0 +1,1 @@
+"""Diffs of two snapshots that are too large for the service."""

@@ -1,0 +1,156 @@
+"""The diff job: compares two checkpoints of a bucket, range by range, and writes what differs.
+
+Started by whoever keeps the checkpoints; ``python -m streaming.diff --help`` says with what. It prints its progress,
+one JSON object a line. ``output`` becomes a directory of text files which, read in the order of their names, are the
+differences in their order, one JSON array a line: kind, path, old path. It ends when its standard input does: then
+nobody waits for it any more.
+
+1. The directories of both sides are read, and what can be reached is worked out in the driver.
+2. Tasks read the keys of both sides side by side, a range each, and keep those that may differ.
+3. Those are brought together by objectID, judged by the one rule (``services.domain.snapshot_diff``) and sorted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from services.domain.errors import DeepcleanError
+from services.domain.snapshot_diff import DiffEntry, DiffKind, NamespaceObject, PlacedObject, difference, reachable
+from streaming.diff.rows import (
+    AFTER,
+    BEFORE,
+    DIRECTORIES,
+    ComparedBucket,
+    DirectorySide,
+    Range,
+    directories_in,
+    keys_that_may_differ,
+)
+from streaming.spark.checkpoint_rows import ranges
+from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
+from streaming.spark.session import SessionOptions, spark_session
+
+PARTS_PER_CORE = 4
+_RANKS = {kind: rank for rank, kind in enumerate(DiffKind)}
+_LINE = StructType(
+    [
+        StructField("rank", IntegerType(), nullable=False),
+        StructField("first", StringType(), nullable=False),
+        StructField("second", StringType(), nullable=False),
+        StructField("line", StringType(), nullable=False),
+    ]
+)
+Keyed = tuple[int, tuple[int, PlacedObject]]
+"""An objectID, and the object on one side."""
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m streaming.diff", description="Compare two checkpoints.")
+    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
+    parser.add_argument("compared", type=json.loads, help="JSON: bucket (fields of ComparedBucket) and output")
+    return parser.parse_args(arguments)
+
+
+def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None:
+    """Write the differences of a bucket's two states."""
+    context = session.sparkContext
+    parts = PARTS_PER_CORE * context.defaultParallelism
+    whole = _ranges(bucket, bucket.keys_family, parts)
+    before, after = _directories(session, bucket, parts)
+    say(progress=20)
+    sides = context.broadcast((_side(bucket, before, after), _side(bucket, after, before)))
+
+    def find(some: Iterable[Range]) -> Iterator[Keyed]:
+        for part in some:
+            for side, found in keys_that_may_differ(bucket, sides.value, part):
+                yield found.row.object_id, (side, found)
+
+    found = context.parallelize(whole, len(whole)).mapPartitions(find)
+    judged = found.partitionBy(context.defaultParallelism).mapPartitions(_judge)
+    of_directories = context.parallelize(list(_lines(difference(before, after))), 1)
+    lines = session.createDataFrame(judged.union(of_directories), _LINE).persist()
+    lines.count()
+    say(progress=80)
+    lines.orderBy("rank", "first", "second").select("line").write.mode("overwrite").text(str(output))
+    lines.unpersist()
+
+
+def _ranges(bucket: ComparedBucket, family: str, parts: int) -> list[Range]:
+    """Parts of the rows of a family, the same for both sides."""
+    cuts: set[bytes] = set()
+    for side in (BEFORE, AFTER):
+        with bucket.open(side) as rows:
+            cuts |= rows.boundaries(family, *bucket.whole, parts)
+    return ranges(cuts, *bucket.whole)
+
+
+def _directories(
+    session: SparkSession, bucket: ComparedBucket, parts: int
+) -> tuple[list[PlacedObject], list[PlacedObject]]:
+    """The directories of both sides that can be reached."""
+    if not bucket.is_tree:
+        return [], []
+    tasks = [(side, part) for part in _ranges(bucket, DIRECTORIES, parts) for side in (BEFORE, AFTER)]
+    read = session.sparkContext.parallelize(tasks, len(tasks)).map(
+        lambda task: (task[0], directories_in(bucket, task[0], task[1]))
+    )
+    found: tuple[list[NamespaceObject], list[NamespaceObject]] = ([], [])
+    for side, directories in read.collect():
+        found[side].extend(directories)
+    before, after = (list(reachable(one_side, bucket.bucket_id)) for one_side in found)
+    return before, after
+
+
+def _side(bucket: ComparedBucket, here: list[PlacedObject], there: list[PlacedObject]) -> DirectorySide:
+    """What tasks have to know of one side, beside the other."""
+    paths = {one.row.object_id: f"{one.path}/" for one in here}
+    lone = paths.keys() - {one.row.object_id for one in there}
+    return DirectorySide({bucket.bucket_id: "", **paths}, frozenset(lone))
+
+
+def _judge(some: Iterable[Keyed]) -> Iterator[tuple[int, str, str, str]]:
+    """The entries of the objects of one partition: both sides of an object are in the same one."""
+    sides: tuple[list[PlacedObject], list[PlacedObject]] = ([], [])
+    for _, (side, found) in some:
+        sides[side].append(found)
+    return _lines(difference(*sides))
+
+
+def _lines(entries: Iterable[DiffEntry]) -> Iterator[tuple[int, str, str, str]]:
+    """Entries as they are written, behind what they are sorted by."""
+    for entry in entries:
+        line = json.dumps([entry.kind.value, entry.path, entry.old_path], ensure_ascii=False)
+        yield _RANKS[entry.kind], entry.old_path or entry.path, entry.path, line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare, and say with the exit status how it ended; why is one sentence on standard error."""
+    options = parse(arguments)
+    fields: dict[str, Any] = options.compared["bucket"]
+    bucket = ComparedBucket(**{**fields, "checkpoints": tuple(fields["checkpoints"])})
+    end_with_standard_input()
+    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-diff")
+    try:
+        with spark_session(session_options) as session:
+            say(progress=5)
+            compare(session, bucket, Path(options.compared["output"]))
+    except DeepcleanError as error:
+        print(error, file=sys.stderr)
+        return STOPPED_STATUS
+    say(progress=100)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

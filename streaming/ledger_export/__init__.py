@@ -1,0 +1,1 @@
+"""The ledger as rows of a table, appended batch by batch."""

@@ -1,0 +1,299 @@
+"""The export job: brings what is new in the ledger into Parquet files, a row for each freed version, exactly once.
+
+Started by ``deepclean ledger export``; ``python -m streaming.ledger_export --help`` says with what. It is one run of a
+stream: whatever is there is written, then it ends, and the next run goes on from its checkpoint.
+
+A message comes twice when metadata dies between sending and knowing that it was sent, or is put back to an older state.
+Its finish txn names it: those of a shard only rise, so of each run only what is above the mark of the last one counts.
+Spark gives a batch that was cut off the same number and the same messages again; it is written into a directory of that
+number, in place of what is there.
+
+A message is read by the schema that its header names, of all that were ever released. One that does not fit it is put
+aside, into a directory beside the rows, and counted: what is behind it is exported all the same. One of a schema that
+is not known here ends the run before anything of its batch is written: it is for a newer job, which goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, struct, when
+from pyspark.sql.functions import max as greatest_of
+from pyspark.sql.functions import min as least_of
+
+from schemas.access import group_prefix
+from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
+from schemas.records import LedgerRows
+from schemas.topics import CLIENTS, LEDGER
+from services.domain.errors import DeepcleanError, InvariantError
+from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
+from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.written_messages import WrittenMessages, fingerprint_header
+
+MARKS_DIRECTORY = "marks"
+CHECKPOINT_DIRECTORY = "checkpoint"
+ROWS_DIRECTORY = "rows"
+UNREADABLE_DIRECTORY = "unreadable"
+DECODE_ERROR = "DecodeError"
+COLUMNS_ERROR = "ColumnsError"
+MAX_MESSAGES_PER_BATCH = 2_000
+_CLAIM_FIELDS = (
+    *("claim_txn", "claim_time_ms", "chain_version", "previous_txn", "next_txn"),
+    *("task", "first_judge_version", "second_judge_version"),
+)
+_GROUP_FIELDS = {
+    "bucket_ids": "bucket_id",
+    "object_ids": "object_id",
+    "births": "birth",
+    "deaths": "death",
+    "container_ids": "container_id",
+    "first_local_ids": "first_local_id",
+    "block_counts": "block_count",
+    "block_sizes_bytes": "block_size_bytes",
+    "sizes_bytes": "size_bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What a run is told. ``directory`` gets rows, unreadable messages, marks and checkpoint; it is this job's own."""
+
+    bootstrap_servers: str
+    directory: Path
+    max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
+    credentials: KafkaCredentials | None = None
+    """Who the job is at the broker: a client, who may read the ledger."""
+
+    def broker_settings(self) -> dict[str, str]:
+        """How Spark's source reaches the broker."""
+        login = self.credentials.spark_settings() if self.credentials else {}
+        return {**login, "kafka.bootstrap.servers": self.bootstrap_servers, "groupIdPrefix": group_prefix(CLIENTS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a run has written: rows, and messages that could not be read."""
+
+    rows: int
+    unreadable: int
+
+
+def export(session: SparkSession, options: ExportOptions) -> Exported:
+    """Write what is new in the ledger.
+
+    Raises:
+        InvariantError: the topic is not the one that was read before, the directory cannot be used, or a message is
+            for a newer job.
+    """
+    has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
+    if has_rows and not has_checkpoint:
+        raise InvariantError(
+            f"{options.directory} has rows and no checkpoint: name another directory, or empty this one."
+        )
+    written = _Batches(options.directory)
+    messages = (
+        session.readStream.format("kafka")
+        .options(**options.broker_settings())
+        .option("subscribe", LEDGER.name)
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", str(options.max_messages_per_batch))
+        .load()
+    )
+    writer = messages.writeStream.foreachBatch(written.write).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(options.directory / CHECKPOINT_DIRECTORY)).start()
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        if written.failure is not None:
+            raise written.failure from error
+        raise InvariantError(f"The ledger could not be exported: {str(error)[:2_000]}") from error
+    return Exported(written.rows, written.unreadable)
+
+
+class _Batches:
+    """Writes one batch after the other, and keeps up to which finish txn each shard is exported."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._messages = WrittenMessages(LedgerRows)
+        self.rows = self.unreadable = 0
+        self.failure: InvariantError | None = None
+        """Why no more was written; what Spark raises instead holds it as a text among others."""
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write one batch: its rows first, then the marks behind them; the same batch again gives the same."""
+        try:
+            self._write(batch, number)
+        except InvariantError as error:
+            self.failure = error
+            raise
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        marks = self._marks_before(number)
+        read = read_messages(batch, self._messages).persist()
+        rows = new_rows(read, marks).persist()
+        try:
+            stop_at_newer(first_of_schemas(read), self._messages)
+            ends = rows.groupBy("shard").agg(greatest_of("finish_txn").alias("finish_txn")).collect()
+            if ends:
+                rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
+            self.rows += rows.count()
+            self._put_aside(read.filter(col("error").isNotNull()), number)
+        finally:
+            rows.unpersist()
+            read.unpersist()
+        marks |= {str(end["shard"]): end["finish_txn"] for end in ends}
+        self._save(number, marks)
+        say(batch=number, rows=self.rows, unreadable=self.unreadable)
+
+    def _put_aside(self, unreadable: DataFrame, number: int) -> None:
+        count = unreadable.count()
+        if count:
+            kept = unreadable.select("shard", "offset", "error", "fingerprint", "value").coalesce(1)
+            kept.write.mode("overwrite").parquet(self._target(UNREADABLE_DIRECTORY, number))
+        self.unreadable += count
+
+    def _target(self, name: str, number: int) -> str:
+        return str(self._directory / name / f"batch={number}")
+
+    def _marks_before(self, number: int) -> dict[str, int]:
+        """Marks as the batch before left them, also when this one was cut off after it had left its own."""
+        file = self._directory / MARKS_DIRECTORY / f"{number - 1}.json"
+        if number == 0:
+            return {}
+        try:
+            marks: dict[str, int] = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvariantError(
+                f"{file} cannot be read ({error}): remove {self._directory} and export all of it again."
+            ) from error
+        return marks
+
+    def _save(self, number: int, marks: dict[str, int]) -> None:
+        file = self._directory / MARKS_DIRECTORY / f"{number}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(marks))
+        fresh.replace(file)
+        (file.parent / f"{number - 2}.json").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOfSchema:
+    """The first message of a batch, in one shard, whose header names a schema."""
+
+    shard: int
+    offset: int
+    fingerprint: bytes | None
+
+
+def first_of_schemas(read: DataFrame) -> list[FirstOfSchema]:
+    """Of each header the first message of the first shard that has it."""
+    first = least_of(struct("shard", "offset")).alias("first")
+    found = read.groupBy("fingerprint").agg(first).select("first.*", "fingerprint").collect()
+    return [
+        FirstOfSchema(row["shard"], row["offset"], None if row["fingerprint"] is None else bytes(row["fingerprint"]))
+        for row in found
+    ]
+
+
+def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> None:
+    """Let no message be passed that a newer job can read.
+
+    Raises:
+        InvariantError: there is one.
+    """
+    for one in sorted(messages, key=lambda one: (one.shard, one.offset)):
+        if one.fingerprint is not None and known.is_newer(one.fingerprint):
+            raise InvariantError(
+                f"Message {one.offset} of shard {one.shard} of {LEDGER.name} has a schema that is not known here "
+                f"({one.fingerprint.hex()}): a newer plane has written it. Export with a newer deepclean, which goes "
+                f"on there: nothing of it was passed over."
+            )
+
+
+def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
+    """The messages of a batch as they came, with ``entry``, or with the ``error`` that makes it none.
+
+    Each row has its place in all lists, and names one of its message's claims.
+    """
+    decoded = messages.decode(col("value"), messages.number(col("fingerprint")))
+    lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
+    places = "forall(entry.claim_places, place -> place >= 0 and place < size(entry.claims))"
+    is_whole = coalesce(expr(f"{lengths} and {places}"), lit(False))
+    return (
+        batch.select(col("partition").alias("shard"), "offset", "value", fingerprint_header().alias("fingerprint"))
+        .select("*", decoded.alias("decoded"))
+        .select("*", col("decoded.message").alias("entry"), messages.is_exact(col("decoded")).alias("is_exact"))
+        .select("*", when(~col("is_exact"), DECODE_ERROR).when(~is_whole, COLUMNS_ERROR).alias("error"))
+    )
+
+
+def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
+    """The rows of the messages that could be read, each message once, those above the marks."""
+    once = read.filter(col("error").isNull()).select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
+    passed = _above(once, marks)
+    zipped = arrays_zip(col("claim_places"), *(col(f"groups.{name}").alias(name) for name in _GROUP_FIELDS))
+    rows = passed.select("shard", "finish_txn", "finish_time_ms", "claims", explode(zipped).alias("row"))
+    claim = element_at(col("claims"), col("row.claim_places") + 1)
+    return rows.select(
+        *("shard", "finish_txn", "finish_time_ms"),
+        *(claim.getField(name).alias(name) for name in _CLAIM_FIELDS),
+        *(col(f"row.{name}").alias(one) for name, one in _GROUP_FIELDS.items()),
+    )
+
+
+def _above(messages: DataFrame, marks: dict[str, int]) -> DataFrame:
+    condition = lit(True)
+    for shard, mark in marks.items():
+        condition &= ~((col("shard") == int(shard)) & (col("finish_txn") <= mark))
+    return messages.filter(condition)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m streaming.ledger_export", description="Export the ledger to Parquet."
+    )
+    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
+    parser.add_argument("--bootstrap-servers", required=True, help="brokers")
+    parser.add_argument("--directory", required=True, type=Path, metavar="DIR", help="where the files are and go")
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export, and say with the exit status how it ended; why is one sentence on standard error."""
+    options: Any = parse(arguments)
+    end_with_standard_input()
+    session_options = SessionOptions(
+        *(options.jars_directory, options.master, options.heap),
+        name="deepclean-ledger",
+        login_file=login_file_of(os.environ),
+    )
+    try:
+        told = ExportOptions(
+            options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
+        )
+        with spark_session(session_options) as session:
+            written = export(session, told)
+            say(exported=written.rows, unreadable=written.unreadable)
+    except (DeepcleanError, CredentialsError) as error:
+        print(error, file=sys.stderr)
+        return STOPPED_STATUS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

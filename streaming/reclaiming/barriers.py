@@ -1,0 +1,67 @@
+"""Passes barriers on, behind all that was sent about the messages before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import Producer
+
+from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.credentials import KafkaCredentials
+from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
+from schemas.topics import PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
+from services.domain.errors import RetryableError
+from services.domain.row_columns import NO_ROWS
+from streaming.reclaiming.outcome import PlacedBarrier
+
+PUBLISH_SECONDS = 60.0
+
+
+class BarrierSender:
+    """Publishes barriers to the three topics behind which something may wait for them."""
+
+    def __init__(self, bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> None:
+        login = credentials.client_settings() if credentials else {}
+        settings = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
+        self._settings = {**login, **settings}
+        self._producer = Producer(self._settings)
+
+    def connect_anew(self) -> None:
+        """Learn which partitions there are: a producer asks every few minutes only, and refuses others until then."""
+        self._producer.close()
+        self._producer = Producer(self._settings)
+
+    def send(self, barriers: Iterable[PlacedBarrier], versions: Sequence[int], waiting: Sequence[int]) -> None:
+        """Publish and await the acknowledgements; a barrier meets the messages of its shard that still wait as work."""
+        failures: list[str] = []
+
+        def delivered(error: Any, message: Any) -> None:  # noqa: ARG001 the client's signature
+            if error is not None:
+                failures.append(str(error))
+
+        for placed in barriers:
+            version = versions[placed.shard]
+            barrier = replace(placed.barrier, work=placed.barrier.work + waiting[placed.shard])
+            for topic, record in (
+                (PURGE_KEYS, PurgeKeys(version, NO_ROWS, (), barrier)),
+                (PURGE_DIRECTORIES, PurgeDirectory(version, (), barrier)),
+                (SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, version, barrier)),
+            ):
+                encoder: Any = codec(topic.record)
+                self._producer.produce(
+                    topic.name,
+                    encoder.encode(record),
+                    partition=placed.shard,
+                    headers=[(FINGERPRINT_HEADER, encoder.fingerprint)],
+                    on_delivery=delivered,
+                )
+        unanswered = self._producer.flush(PUBLISH_SECONDS)
+        if unanswered or failures:
+            reason = failures[0] if failures else f"no answer within {PUBLISH_SECONDS:g} seconds"
+            raise RetryableError(f"Barriers could not be published ({reason}): see whether the broker runs.")
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._producer.close()

@@ -1,0 +1,373 @@
+"""What the job makes of one batch: columns that decode, judge and encode, made once and used for every plan.
+
+A message holds many rows, by columns; it is read whole, then each row is judged. The batch is grouped by shard and by a
+stretch of offsets, so that one shuffle of little more than the rows to be purged gives whole messages. A message that
+could not be read is a dead letter as it came, a row that could not be judged one of its own: whatever is neither a
+verdict nor a barrier counts as such, a null too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.functions import col, lit, when
+
+from schemas.codec import FINGERPRINT_HEADER, codec, resolved_schema
+from schemas.records import DeletedEntries, DeletedKind
+from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
+from services.domain.judging import ROWS_PER_MESSAGE
+from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
+from streaming.spark.written_messages import WrittenMessages, as_text, fingerprint_header
+
+OFFSETS_PER_GROUP = 200
+"""A message holds a thousand rows at most; a group's rows are held in memory together.
+
+The messages of a group are full but for the last.
+"""
+
+DEAD_LETTER_BYTES = 900_000
+"""A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
+SURROUNDING_BYTES = 50_000
+"""Nor of a key and headers."""
+
+PASSED_OVER = "passed over"
+PREMATURE = "premature"
+PREMATURE_ERROR = "PrematureError"
+EMPTY = "empty"
+COLUMNS_ERROR = "ColumnsError"
+DECODE_ERROR = "DecodeError"
+_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint,passed_txn:bigint>"
+
+
+class BatchPlan:
+    """Turns a batch of messages of gc.deleted-entries into the messages that it causes."""
+
+    def __init__(self) -> None:
+        schemas = WrittenMessages(DeletedEntries)
+        self._placed = [
+            col("partition").alias("shard"),
+            *(col("offset"), col("value")),
+            fingerprint_header().alias("fingerprint"),
+            col("key").alias("message_key"),
+            col("headers").alias("message_headers"),
+        ]
+        number = schemas.number(col("fingerprint"))
+        readable = when(col("view_version").isNotNull(), col("value"))  # the rest is only counted
+        self._decoded = [col("*"), schemas.decode(readable, number).alias("decoded")]
+        self._checked = [
+            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "message_key", "message_headers")),
+            col("view_version"),
+            col("decoded.message").alias("entry"),
+            (schemas.is_exact(col("decoded")) & _has_text()).alias("is_exact"),
+            _has_whole_rows(col("decoded.message")).alias("has_whole_rows"),
+        ]
+        self._known = [col("*"), _is_judged().alias("is_judged")]
+        self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
+        self._rows = [
+            *(col(name) for name in ("shard", "offset", "fingerprint", "view_version", "is_exact", "has_whole_rows")),
+            *(_unless_judged(name) for name in ("value", "message_key", "message_headers")),
+            *(col(f"entry.{name}") for name in ("chain_version", *_SWEEP)),
+            _barrier().alias("barrier"),
+            col("entry.rows.kind"),
+            functions.size("entry.rows.object_ids").cast("long").alias("message_rows"),
+            col("object_id"),
+            *(_cell(place).alias(name) for name, place in _COLUMNS.items()),
+        ]
+        self._is_of_bucket = (col("entries.shard") == col("view.shard")) & (
+            col("entries.bucket_id") == col("view.bucket_id")
+        )
+        self._stretch = functions.expr(f"offset div {OFFSETS_PER_GROUP}").alias("stretch")
+        self._collected = _collected()
+        self._results = [
+            *(col(name) for name in _RESULTS),
+            functions.size("letters").cast("long").alias("dead_letters"),
+        ]
+        self._messages = functions.concat(*_messages()).alias("messages")
+        self._message = functions.explode("messages").alias("message")
+        self._sent = [
+            col("shard").alias("partition"),
+            col("message.topic").alias("topic"),
+            col("message.value").alias("value"),
+            functions.array(
+                functions.struct(lit(FINGERPRINT_HEADER).alias("key"), col("message.fingerprint").alias("value"))
+            ).alias("headers"),
+        ]
+
+    def judged(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True) -> DataFrame:
+        """A row for each stretch of offsets, and page of a sweep within it: what was found, and what is to be sent.
+
+        ``versions`` is a Spark array with the chain version of each shard's view, as text. A shard without one is
+        passed over. A message that knows of more chain than the view is only named, or with ``is_patient`` false put
+        aside as a dead letter.
+        """
+        version = functions.get(functions.expr(versions), col("shard"))
+        placed = batch.select(*self._placed).select(col("*"), version.alias("view_version"))
+        read = placed.select(*self._decoded).select(*self._checked).select(*self._known)
+        entries = read.select(*self._exploded).select(*self._rows)
+        joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
+        cells = joined.select(col("entries.*"), *map(col, CHAIN_COLUMNS))
+        judged = cells.select(col("*"), _verdict(is_patient=is_patient).alias("verdict"))
+        grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
+        return grouped.select("shard", *self._results, self._messages)
+
+    def to_send(self, judged: DataFrame) -> DataFrame:
+        """All that is to be sent but for the barriers, as the Kafka sink wants it."""
+        return judged.select("shard", self._message).select(*self._sent)
+
+    def results(self, judged: DataFrame) -> DataFrame:
+        """What was found, for ``batch_outcome``."""
+        return judged.select("shard", *_RESULTS, "dead_letters")
+
+
+_SWEEP = ("sweep_id", "sweep_page", "sweep_txn", "sweep_part")
+"""What a message says of the sweep that sent it."""
+_COLUMNS = {
+    "bucket_id": "rows.bucket_ids",
+    "birth": "rows.births",
+    "death": "rows.deaths",
+    "snapshots_before_death": "snapshots_before_death",
+}
+"""What a row has beside its objectID, and where its message has it."""
+_NAME_COLUMNS = {"bucket_ids": "bucket_id", "object_ids": "object_id", "births": "birth", "deaths": "death"}
+"""The lists of a RowNames, and what each holds of a row."""
+
+
+def _has_whole_rows(entry: Column) -> Column:
+    """Whether each row has its place in all columns; null for a message that cannot be read."""
+    size = functions.size(entry["rows"]["object_ids"])
+    places = (reduce(lambda column, name: column[name], place.split("."), entry) for place in _COLUMNS.values())
+    return reduce(and_, (functions.size(place) == size for place in places))
+
+
+def _has_text() -> Column:
+    """Whether the texts of a message are UTF-8, which Spark's decoder does not ask."""
+    barrier = col("decoded.message.barrier")
+    is_text = functions.is_valid_utf8(barrier["barrier_id"]) & functions.is_valid_utf8(barrier["origin"])
+    return barrier.isNull() | is_text
+
+
+def _is_judged() -> Column:
+    """Whether a message can be read and the view knows enough for it: its rows are looked at then."""
+    is_known = col("entry.chain_version") <= col("view_version")
+    return functions.coalesce(col("is_exact") & col("has_whole_rows") & is_known, lit(False))
+
+
+def _unless_judged(name: str) -> Column:
+    """What only a letter about the whole message has: the rows of a good one do without."""
+    return when(~col("is_judged"), col(name)).alias(name)
+
+
+def _object_ids() -> Column:
+    """The column that makes the rows; null, which makes one row without any, where nothing can be judged."""
+    return when(col("is_judged"), col("entry.rows.object_ids"))
+
+
+def _barrier() -> Column:
+    """The barrier of a message: once, however many rows it has."""
+    return when(col("is_judged") & (functions.coalesce(col("place"), lit(0)) == 0), col("entry.barrier"))
+
+
+def _cell(column: str) -> Column:
+    return functions.get(col(f"entry.{column}"), col("place"))
+
+
+def _verdict(*, is_patient: bool) -> Column:
+    """What is to become of a row; null counts as unreadable."""
+    names = ("birth", "death", "snapshots_before_death", *CHAIN_COLUMNS)
+    judged = verdict(*(col(name) for name in names))
+    return (
+        when(col("view_version").isNull(), lit(PASSED_OVER))
+        .when(~col("is_exact"), lit(DECODE_ERROR))
+        .when(~col("has_whole_rows"), lit(COLUMNS_ERROR))
+        .when(col("chain_version") > col("view_version"), lit(PREMATURE if is_patient else PREMATURE_ERROR))
+        .when(col("object_id").isNull(), lit(EMPTY))
+        .when(col("chain_version") <= col("view_version"), judged)
+    )
+
+
+_RESULTS = (
+    *("entries", "reclaimable_rows", "reclaimable_directories", "held"),
+    *("barriers", "premature", "passed_first", "passed_last"),
+)
+"""What a group says to the driver."""
+
+
+def _collected() -> list[Column]:
+    """What a group holds: rows to be purged, directories, dead letters, barriers and counts."""
+    is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
+    is_directory = col("kind") == DeletedKind.DIRECTORY.value
+    is_key, is_rename = (col("kind") == kind.value for kind in (DeletedKind.KEY, DeletedKind.RENAME_ENTRY))
+    row = functions.struct("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
+    directory = functions.struct(
+        *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
+        is_reclaimable.alias("is_reclaimable"),
+    )
+    is_settled = col("verdict").isin(RECLAIMABLE, HELD, EMPTY, PREMATURE, PASSED_OVER)
+    passed = when(col("verdict") == PASSED_OVER, col("offset"))
+    premature = functions.struct("offset", "chain_version")
+    is_judged = col("object_id").isNotNull()
+    collected = {
+        "keys": functions.collect_list(when(is_reclaimable & is_key, row)),
+        "renames": functions.collect_list(when(is_reclaimable & is_rename, row)),
+        "directories": functions.collect_list(when((is_reclaimable | is_held) & is_directory, directory)),
+        "letters": functions.collect_list(when(is_settled, lit(None)).otherwise(_dead_letter())),
+        "barriers": functions.collect_list(when(col("barrier").isNotNull(), functions.struct("offset", "barrier"))),
+        "premature": functions.collect_list(when(col("verdict") == PREMATURE, premature)),
+        "view_version": functions.max("view_version"),
+        "parts": functions.collect_set(when(is_judged, functions.struct("sweep_txn", "sweep_part", "message_rows"))),
+        "passed_first": functions.min(passed),
+        "passed_last": functions.max(passed),
+        "entries": functions.count("object_id"),
+        "reclaimable_rows": functions.count_if(is_reclaimable & ~is_directory),
+        "reclaimable_directories": functions.count_if(is_reclaimable & is_directory),
+        "held": functions.count_if(is_held),
+    }
+    return [column.alias(name) for name, column in collected.items()]
+
+
+def _dead_letter() -> Column:
+    """A message that cannot be read, as it came; a row that cannot be judged, as a message of its own."""
+    error = when(col("verdict").isNull(), lit(DECODE_ERROR)).otherwise(col("verdict"))
+    message = (
+        when(
+            error == UNKNOWN_DEATH_ERROR,
+            functions.format_string(
+                "a death after %d snapshots of bucket %d, which never had so many by chain version %d; keep the row",
+                *("snapshots_before_death", "bucket_id", "view_version"),
+            ),
+        )
+        .when(
+            error == LIFETIME_ERROR,
+            functions.format_string(
+                "a version born at %d in bucket %d cannot die at %d after %d snapshots; keep the row",
+                *("birth", "bucket_id", "death", "snapshots_before_death"),
+            ),
+        )
+        .when(
+            error == PREMATURE_ERROR,
+            functions.format_string(
+                "sent at chain version %d, which gc.snapshot-chain has not come to: it is at %d; keep the rows",
+                *("chain_version", "view_version"),
+            ),
+        )
+        .when(error == COLUMNS_ERROR, lit("not every row has its place in all lists; keep the rows"))
+        .otherwise(lit("not a DeletedEntries of a schema that is known here; is the producer newer?"))
+    )
+    is_row = error.isin(UNKNOWN_DEATH_ERROR, LIFETIME_ERROR)
+    came, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
+    headers = _letter_headers()
+    is_cut = ~is_row & (functions.length(came) > DEAD_LETTER_BYTES)
+    cut = functions.format_string("; only the first of its %d bytes are here", functions.length(came))
+    is_bare = _size(headers) + functions.length(key) > SURROUNDING_BYTES
+    bare = lit("; its key and headers are not here")
+    value = when(is_row, _one_row()).otherwise(came)
+    fields = {
+        "service": lit("streaming"),
+        "topic": lit(DELETED_ENTRIES.name),
+        "partition": col("shard"),
+        "offset": col("offset"),
+        "error": error,
+        "message": functions.concat(
+            message, when(is_cut, cut).otherwise(lit("")), when(is_bare, bare).otherwise(lit(""))
+        ),
+        "fingerprint": when(is_row, lit(codec(DeletedEntries).fingerprint)).otherwise(
+            functions.coalesce(col("fingerprint"), lit(b""))
+        ),
+        "value": when(is_cut, functions.substring(came, 1, DEAD_LETTER_BYTES)).otherwise(value),
+        "size_bytes": functions.length(value).cast("long"),
+        "key": when(is_bare, lit(b"")).otherwise(key),
+        "headers": when(is_bare, functions.slice(headers, 1, 0)).otherwise(headers),
+    }
+    return _struct(fields)
+
+
+def _letter_headers() -> Column:
+    """The headers of a message as a letter has them."""
+    none = functions.array().cast("array<struct<key:string,value:binary>>")
+    found = functions.coalesce(col("message_headers"), none)
+    return functions.transform(
+        found,
+        lambda header: _struct({"name": header["key"], "value": functions.coalesce(header["value"], lit(b""))}),
+    )
+
+
+def _size(headers: Column) -> Column:
+    """Bytes of headers."""
+    return functions.aggregate(
+        headers,
+        lit(0),
+        lambda total, header: total + functions.octet_length(header["name"]) + functions.length(header["value"]),
+    )
+
+
+def _one_row() -> Column:
+    """The row as the only one of a message."""
+    rows = {"kind": col("kind"), **{many: functions.array(one) for many, one in _NAME_COLUMNS.items()}}
+    fields = {
+        "chain_version": col("chain_version"),
+        "rows": _struct(rows),
+        "snapshots_before_death": functions.array("snapshots_before_death"),
+        "sweep_id": col("sweep_id"),
+        "sweep_page": col("sweep_page"),
+        "barrier": lit(None).cast(_BARRIER_TYPE),
+        "sweep_txn": col("sweep_txn"),
+        "sweep_part": col("sweep_part"),
+    }
+    return to_avro(_struct(fields), as_text(resolved_schema(DeletedEntries.__name__)))
+
+
+def _messages() -> list[Column]:
+    """Arrays of the messages that a group causes, one for each topic."""
+    no_barrier = lit(None).cast(_BARRIER_TYPE)
+    version = col("view_version")
+
+    def purges(kind: DeletedKind, found: str) -> Column:
+        def purge_keys(rows: Column) -> Column:
+            columns = {"kind": lit(kind.value), **{many: rows[one] for many, one in _NAME_COLUMNS.items()}}
+            fields = {"chain_version": version, "rows": _struct(columns)}
+            fields |= {"snapshots_before_death": rows["snapshots_before_death"], "barrier": no_barrier}
+            fields |= {"is_sweep": col("sweep_id") != 0}
+            return _message(PURGE_KEYS, _struct(fields))
+
+        return functions.transform(_slices(found), purge_keys)
+
+    def purge_directory(directories: Column) -> Column:
+        fields = {"chain_version": version, "directories": directories, "barrier": no_barrier}
+        return _message(PURGE_DIRECTORIES, _struct(fields))
+
+    counts = ("reclaimable_rows", "reclaimable_directories")
+    result = {name: col(name) for name in ("sweep_id", "sweep_page", *counts)}
+    # Nobody reads these two: the parts name what was judged.
+    result |= {name: lit(0).cast("long") for name in ("first_offset", "judged_rows")}
+    result |= {"chain_version": version, "barrier": no_barrier}
+    parts = {"txns": "sweep_txn", "numbers": "sweep_part", "rows": "message_rows"}
+    result |= {"parts": _struct({name: col("parts")[column] for name, column in parts.items()})}
+    is_swept = (col("sweep_id") != 0) & (col("entries") > 0)
+    return [
+        purges(DeletedKind.KEY, "keys"),
+        purges(DeletedKind.RENAME_ENTRY, "renames"),
+        functions.transform(_slices("directories"), purge_directory),
+        when(is_swept, functions.array(_message(SWEEP_RESULTS, _struct(result)))).otherwise(functions.array()),
+        functions.transform(col("letters"), lambda letter: _message(DEAD_LETTERS, letter)),
+    ]
+
+
+def _slices(name: str) -> Column:
+    """An array cut into arrays of no more rows than a message carries."""
+    starts = functions.sequence(lit(1), functions.size(name), lit(ROWS_PER_MESSAGE))
+    cut: Callable[[Column], Column] = lambda start: functions.slice(name, start, ROWS_PER_MESSAGE)  # noqa: E731
+    return when(functions.size(name) > 0, functions.transform(starts, cut)).otherwise(functions.array())
+
+
+def _message(topic: Topic, record: Column) -> Column:
+    encoder = codec(topic.record)
+    body = to_avro(record, as_text(resolved_schema(topic.record.__name__)))
+    return _struct({"topic": lit(topic.name), "value": body, "fingerprint": lit(encoder.fingerprint)})
+
+
+def _struct(fields: Mapping[str, Column]) -> Column:
+    return functions.struct(*(column.alias(name) for name, column in fields.items()))

@@ -1,0 +1,69 @@
+"""The plans by which batches are judged: kept until the chain grows, one for little and one for much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from streaming.reclaiming.batch import BatchPlan
+from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
+from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
+
+PARTITIONS_OF_ONE_TASK = 2
+"""So many parts of a batch are read by a single task, which then needs no shuffle to bring their rows together: every
+task makes code and operators anew, which costs more than little a batch does."""
+MOST_PLANS = 8
+"""Of one view: for little and for much, for messages that may wait and that may not, with and without some shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedFrames:
+    """A batch that is judged by whoever asks first: for what is to be sent, or for what was found."""
+
+    to_send: DataFrame
+    results: DataFrame
+
+    def outcome(self) -> BatchOutcome:
+        """What was found."""
+        return batch_outcome(row.asDict() for row in self.results.collect())
+
+
+class BatchPlans:
+    """Plans every batch with the views as they are; a plan carries them, and serves until they change."""
+
+    def __init__(self) -> None:
+        self._columns = BatchPlan()
+        self._view: DataFrame | None = None
+        self._plans: dict[tuple[str, bool, bool], PreparedPlan] = {}
+        self._endings: tuple[PreparedPlan, PreparedPlan] | None = None
+
+    @contextmanager
+    def over(
+        self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True
+    ) -> Iterator[JudgedFrames]:
+        """A batch, judged once while this lasts; the arguments are those of ``BatchPlan.judged``."""
+        plan = self._plan(batch, view, versions, is_patient=is_patient)
+        with worked_out_once(plan.over(batch)) as judged:
+            if self._endings is None:
+                rows = without_rows(judged)
+                self._endings = _planned(self._columns.to_send, rows), _planned(self._columns.results, rows)
+            to_send, results = self._endings
+            yield JudgedFrames(to_send.over(judged), results.over(judged))
+
+    def _plan(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool) -> PreparedPlan:
+        if view is not self._view or len(self._plans) >= MOST_PLANS:
+            self._view, self._plans = view, {}
+        is_small = partition_count(batch) <= PARTITIONS_OF_ONE_TASK
+        name = (versions, is_small, is_patient)
+        if name not in self._plans:
+            rows = without_rows(batch)
+            one_task = rows.coalesce(1) if is_small else rows
+            self._plans[name] = PreparedPlan(self._columns.judged(one_task, view, versions, is_patient=is_patient))
+        return self._plans[name]
+
+
+def _planned(columns: Callable[[DataFrame], DataFrame], rows: DataFrame) -> PreparedPlan:
+    return PreparedPlan(columns(rows))

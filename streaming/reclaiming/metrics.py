@@ -1,0 +1,152 @@
+"""All that the reclaim job reports, and the pages on which it does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+
+from schemas.http_token import UNAUTHORIZED, is_authorized
+from streaming.reclaiming.outcome import BatchOutcome
+from streaming.reclaiming.rule import HELD, RECLAIMABLE
+from streaming.reclaiming.waiting import Waiting
+
+_BATCH_SECONDS = (0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60)
+
+
+class ReclaimMetrics:
+    """Counters of one run of the job."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._judged = Counter(
+            "deepclean_streaming_entries_judged_total",
+            "Deleted entries judged, by verdict.",
+            ["verdict"],
+            registry=registry,
+        )
+        self._entries = Counter(
+            "deepclean_streaming_input_entries_total", "Entries read from gc.deleted-entries.", registry=registry
+        )
+        self._dead_letters = Counter(
+            "deepclean_streaming_dead_letters_total", "Entries that could not be read or judged.", registry=registry
+        )
+        self._barriers = Counter("deepclean_streaming_barriers_total", "Barriers passed on.", registry=registry)
+        self._seconds = Histogram(
+            "deepclean_streaming_batch_seconds", "Time that a batch took.", buckets=_BATCH_SECONDS, registry=registry
+        )
+        self._last_batch = Gauge(
+            "deepclean_streaming_last_batch_timestamp_seconds", "When the last batch ended.", registry=registry
+        )
+        self._chain_version = Gauge(
+            "deepclean_streaming_chain_version", "Version of the chain view.", ["shard"], registry=registry
+        )
+        self._chain_broken = Gauge(
+            "deepclean_streaming_chain_broken",
+            "1 while a shard's snapshot chain cannot be followed, so that nothing of the shard is judged.",
+            ["shard"],
+            registry=registry,
+        )
+        self._passed_over = Gauge(
+            "deepclean_streaming_passed_over_messages",
+            "Messages of a shard that were passed over and are judged once its chain is whole.",
+            ["shard"],
+            registry=registry,
+        )
+        self._premature = Gauge(
+            "deepclean_streaming_premature_messages",
+            "Messages that wait for the snapshot chain to reach what their sender knew of it.",
+            registry=registry,
+        )
+        self._behind = Gauge(
+            "deepclean_streaming_messages_behind",
+            "Most messages of a shard that the last batch left unread, of a thousand entries at most.",
+            registry=registry,
+        )
+        for verdict in (RECLAIMABLE, HELD):  # so that a verdict never reached reads 0 instead of being absent
+            self._judged.labels(verdict)
+
+    def batch_judged(self, outcome: BatchOutcome, seconds: float) -> None:
+        """A batch is done."""
+        self.caught_up(outcome)
+        self._seconds.observe(seconds)
+        self._last_batch.set(time.time())
+
+    def caught_up(self, outcome: BatchOutcome) -> None:
+        """So much was judged."""
+        self._judged.labels(RECLAIMABLE).inc(outcome.reclaimable)
+        self._judged.labels(HELD).inc(outcome.held)
+        self._entries.inc(outcome.entries)
+        self._dead_letters.inc(outcome.dead_letters)
+        self._barriers.inc(len(outcome.barriers))
+
+    def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
+        """The views are at these versions, in the order of the shards; some shards' chains are broken."""
+        for shard, version in enumerate(versions):
+            self._chain_version.labels(str(shard)).set(version)
+            self._chain_broken.labels(str(shard)).set(shard in broken)
+
+    def waiting(self, waiting: Waiting, shards: int) -> None:
+        """What could not be judged yet, of so many shards and of those that are known by what waits alone.
+
+        A shard's number is replaced and never taken away: one that is asked for meanwhile is the old or the new one.
+        """
+        for shard in {*range(shards), *waiting.passed_over}:
+            stretch = waiting.passed_over.get(shard)
+            self._passed_over.labels(str(shard)).set(stretch.beyond - stretch.first if stretch else 0)
+        self._premature.set(len(waiting.premature))
+
+    def behind_by(self, count: Callable[[], int]) -> None:
+        """Ask this whenever the lag is wanted."""
+        self._behind.set_function(count)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _SilentHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name is wsgiref's
+        """Scrapes are not worth a line."""
+
+
+class MetricsServer:
+    """``/metrics``, ``/healthz`` and ``/readyz`` on a port, in threads."""
+
+    def __init__(self, registry: CollectorRegistry, address: str, port: int, token: str) -> None:
+        self._token = token
+        self.is_alive: Callable[[], bool] = lambda: True
+        self.is_ready: Callable[[], bool] = lambda: False
+        self._metrics = make_wsgi_app(registry)
+        self._server = make_server(address, port, self._answer, _Server, _SilentHandler)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _answer(self, environment: dict[str, Any], start_response: Any) -> Any:
+        if not is_authorized(self._token, environment.get("HTTP_AUTHORIZATION", "")):
+            start_response("401 Unauthorized", [("Content-Type", "text/plain"), ("WWW-Authenticate", "Bearer")])
+            return [UNAUTHORIZED.encode()]
+        match environment["PATH_INFO"]:
+            case "/metrics":
+                return self._metrics(environment, start_response)
+            case "/healthz":
+                is_good = self.is_alive()
+            case "/readyz":
+                is_good = self.is_ready()
+            case _:
+                start_response("404 Not Found", [("Content-Type", "text/plain")])
+                return [b"look at /metrics, /healthz or /readyz\n"]
+        start_response("200 OK" if is_good else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"yes\n" if is_good else b"no\n"]
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

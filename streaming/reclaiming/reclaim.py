@@ -1,0 +1,396 @@
+"""The reclaim job: Structured Streaming over gc.deleted-entries, one Spark job for each batch.
+
+A batch goes in these steps; a crash after any of them makes Spark repeat the batch from its checkpoint, which is
+harmless, since every message names what it is about:
+
+1. Spark fixes the batch's end offsets and writes them into its checkpoint.
+2. The driver reads the snapshot chain up to its present end, and judges what waits and can be judged by now.
+3. One Spark job decodes, judges and publishes; a second one collects what it found.
+4. The driver notes what could not be judged yet: shards whose chain is broken, messages ahead of the chain.
+5. It publishes the batch's barriers, behind the acknowledgements of all of that.
+6. Spark notes in its checkpoint that the batch is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.streaming.query import StreamingQuery
+
+from schemas.access import STREAMING, group_prefix
+from schemas.credentials import KafkaCredentials
+from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
+from services.domain.errors import DeepcleanError, RetryableError
+from streaming.reclaiming.barriers import BarrierSender
+from streaming.reclaiming.batch_plans import BatchPlans
+from streaming.reclaiming.chain import ChainReader
+from streaming.reclaiming.inputs import made_anew
+from streaming.reclaiming.metrics import ReclaimMetrics
+from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
+from streaming.reclaiming.prepared_plan import handed_in, use_here
+from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.waiting import Waiting, saved
+
+OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS, DEAD_LETTERS)
+MESSAGES_PER_BATCH = 250
+"""A message holds a thousand entries at most."""
+FULL_BATCH_MESSAGES = 100
+"""A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
+LONGEST_WAIT_MS = 800
+"""A batch costs processor time however little it holds: under load fewer and fuller ones do more."""
+MESSAGES_PER_TASK = 50
+PREMATURE_SECONDS = 60.0
+"""So long an entry may know of more chain than there is. metadata sends nothing behind a marker that is not
+acknowledged, so no entry should at all: one does when gc.snapshot-chain has lost its tail, or somebody lies."""
+PARTS_OF_A_BATCH = 2
+"""What was passed over is judged in parts of so many full batches: faster than the stream can add to it."""
+WHAT_TO_DO = (
+    "nothing of it is judged until gc.snapshot-chain is whole again: have the whole chain written (deepclean trim-log "
+    "--full-chain --dry-run, which trims nothing); if services have stopped at the same message, mend the topic itself."
+)
+COMMIT_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+"""How often what waits is looked at while no batch comes."""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimOptions:
+    """What a run of the job is told."""
+
+    bootstrap_servers: str
+    shards: int
+    checkpoint: Path
+    max_messages_per_batch: int = MESSAGES_PER_BATCH
+    full_batch_messages: int = FULL_BATCH_MESSAGES
+    longest_wait_ms: int = LONGEST_WAIT_MS
+    credentials: KafkaCredentials | None = None
+    """Who the job is at the broker; the password reaches Spark by its login file, not by these options."""
+    premature_seconds: float = PREMATURE_SECONDS
+
+    def broker_settings(self) -> dict[str, str]:
+        """How Spark's source and sink reach the broker."""
+        login = self.credentials.spark_settings() if self.credentials else {}
+        return {**login, "kafka.bootstrap.servers": self.bootstrap_servers}
+
+
+class ReclaimJob:
+    """One run of the job over a session. ``start`` returns at once, ``wait`` when the run is over."""
+
+    def __init__(self, session: SparkSession, options: ReclaimOptions, metrics: ReclaimMetrics) -> None:
+        self._session = session
+        self._options = options
+        self._metrics = metrics
+        self._plans = BatchPlans()
+        self._waiting = Waiting()
+        self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
+        self._view = ViewTable(session)
+        self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
+        self._query: StreamingQuery | None = None
+        self._new_partitions: set[str] = set()
+        self._failure: DeepcleanError | None = None
+        self._troubles: dict[int, str] = {}
+        self._is_stopping = False
+        self._is_in_batch = False
+        self._turn = threading.Condition()
+        self._pause = threading.Event()
+        self._closing = threading.Event()
+        self._retries = threading.Thread(target=self._look_again, name="waiting", daemon=True)
+
+    def start(self) -> None:
+        """Follow the chain to its present end, then start the query.
+
+        Raises:
+            InvariantError: the checkpoint cannot be read.
+            RetryableError: the broker did not answer.
+        """
+        self._waiting = saved(self._options.checkpoint)
+        self._metrics.waiting(self._waiting, len(self._chain.chains))
+        self._follow_chain()
+        self._query = self._new_query()
+        self._retries.start()
+        self._metrics.behind_by(self._messages_behind)
+
+    def _new_query(self) -> StreamingQuery:
+        entries = self._session.readStream.format("kafka").options(**self._stream_options()).load()
+        writer = entries.writeStream.foreachBatch(self._run_batch).queryName("reclaim")
+        return writer.option("checkpointLocation", str(self._options.checkpoint)).start()
+
+    def _source_options(self) -> dict[str, str]:
+        """How messages are read, by the stream and by what comes back to those that it has left behind."""
+        return {
+            **self._options.broker_settings(),
+            "groupIdPrefix": group_prefix(STREAMING),
+            "includeHeaders": "true",
+            # A backlog is read by all cores, the little of every day by one task: each makes its code anew.
+            "maxRecordsPerPartition": str(MESSAGES_PER_TASK),
+            # A task asks for a partition's bounds on the connection on which its last fetch is still waiting.
+            "kafka.fetch.max.wait.ms": "10",
+        }
+
+    def _stream_options(self) -> dict[str, str]:
+        return {
+            **self._source_options(),
+            "subscribe": DELETED_ENTRIES.name,
+            "startingOffsets": "earliest",
+            "failOnDataLoss": "true",
+            "maxOffsetsPerTrigger": str(self._options.max_messages_per_batch),
+            "minOffsetsPerTrigger": str(min(self._options.full_batch_messages, self._options.max_messages_per_batch)),
+            "maxTriggerDelay": f"{self._options.longest_wait_ms}ms",
+        }
+
+    def _sink_options(self) -> dict[str, str]:
+        return {
+            **self._options.broker_settings(),
+            "kafka.acks": "all",
+            "kafka.enable.idempotence": "true",
+        }
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query runs."""
+        return self._query is not None and self._query.isActive
+
+    def wait(self) -> None:
+        """Wait until the run is over: because ``stop`` was called, or with the reason.
+
+        Raises:
+            DeepcleanError: why it ended.
+        """
+        is_over = False
+        while not is_over:
+            try:
+                self._started().awaitTermination()
+                is_over = True
+            except StreamingQueryException as error:
+                if self._failure is not None:
+                    raise self._failure from error
+                is_over = self._is_stopping
+                if not is_over and not self._is_begun_again(str(error)):
+                    raise self._translated(str(error)) from error
+        if self._failure is not None:
+            raise self._failure
+
+    def _is_begun_again(self, text: str) -> bool:
+        """Start the query anew that a partition has ended which was added: its first batch takes that in.
+
+        Spark reports how far it is in every partition it knows of, and fails at one that no batch has had yet. It is
+        done once for each partition: what ends the query there again is something else.
+        """
+        found = re.search(_NEW_PARTITION, text)
+        if found is None or found[1] in self._new_partitions:
+            return False
+        self._new_partitions.add(found[1])
+        with self._turn:
+            if not self._is_stopping and self._failure is None:
+                logger.info("a partition was added", topic=DELETED_ENTRIES.name, partition=int(found[1]))
+                self._query = self._new_query()
+        return True
+
+    def stop(self) -> None:
+        """Let the running batch end, then end the query."""
+        with self._turn:
+            self._is_stopping = True
+            self._turn.wait_for(lambda: not self._is_in_batch)
+            query = self._started()
+        # Spark notes the batch's end right after. Nothing tells when, and a batch that is not noted is only repeated.
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            self._pause.wait(0.02)
+        query.stop()
+
+    def close(self) -> None:
+        """Let go of the broker; the session belongs to the caller."""
+        self._closing.set()
+        if self._retries.is_alive():
+            self._retries.join()
+        self._chain.close()
+        self._barriers.close()
+
+    def _started(self) -> StreamingQuery:
+        if self._query is None:
+            raise RuntimeError("start() comes first")
+        return self._query
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        """The only one that judges: a batch of the stream, or a look at what waits."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._is_in_batch)
+            if self._is_stopping:
+                raise RetryableError("The job is being stopped; this batch comes first at its next start.")
+            self._is_in_batch = True
+        try:
+            yield
+        except DeepcleanError as error:
+            self._failure = error
+            raise
+        finally:
+            with self._turn:
+                self._is_in_batch = False
+                self._turn.notify_all()
+
+    def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
+        with self._my_turn():
+            started = time.perf_counter()
+            self._judge_what_waits()
+            behind = set(self._waiting.passed_over)
+            versions = {shard: version for shard, version in self._versions().items() if shard not in behind}
+            outcome = self._judge(batch, versions)
+            self._remember(outcome)
+            self._report(batch_id, outcome, time.perf_counter() - started)
+
+    def _look_again(self) -> None:
+        """While no batch comes, judge what waits as soon as it can be."""
+        use_here(self._session)
+        while not self._closing.wait(RETRY_SECONDS):
+            if not self._waiting or self._is_stopping:
+                continue
+            try:
+                with self._my_turn():
+                    self._judge_what_waits()
+            except DeepcleanError:
+                break
+            except Exception as error:  # whatever Spark raises ends a batch of the stream, too
+                self._failure = self._translated(str(error))
+                break
+        if self._failure is not None and not self._is_stopping:
+            with self._turn:
+                query = self._started()
+            query.stop()
+
+    def _judge_what_waits(self) -> None:
+        """Follow the chain, then judge a part of what was passed over, and messages whose wait is over."""
+        self._follow_chain()
+        versions = self._versions()
+        stretches = self._waiting.next_stretches(versions, PARTS_OF_A_BATCH * self._options.max_messages_per_batch)
+        if stretches:
+            self._catch_up(self._judge(handed_in(self._read(stretches)), versions))
+            self._waiting.judged(stretches)
+            self._save()
+        due = self._waiting.due(versions, time.time(), self._options.premature_seconds)
+        if due:
+            stretches, due = _close_together(due, self._options.max_messages_per_batch)
+            messages = handed_in(self._read(stretches).where(is_one_of(due)))
+            self._catch_up(self._judge(messages, versions, is_patient=False))
+            self._waiting.settled(due)
+            self._save()
+
+    def _catch_up(self, outcome: BatchOutcome) -> None:
+        """Send the barriers before what was judged is let go of: nothing else repeats it."""
+        self._remember(outcome)
+        self._metrics.caught_up(outcome)
+
+    def _judge(self, batch: DataFrame, versions: Mapping[int, int], *, is_patient: bool = True) -> BatchOutcome:
+        """Judge and publish; shards without a version are passed over."""
+        text = versions_text(versions.get(shard) for shard in range(len(self._chain.chains)))
+        is_patient = is_patient and not self._waiting.is_full
+        view = self._view.frame(self._chain.views, set())
+        with self._plans.over(batch, view, text, is_patient=is_patient) as judged:
+            judged.to_send.write.format("kafka").mode("append").options(**self._sink_options()).save()
+            return judged.outcome()
+
+    def _remember(self, outcome: BatchOutcome) -> None:
+        """Note what could not be judged before the barriers go out, and before Spark's own place moves on."""
+        self._waiting.add(outcome.passed_over, outcome.premature, time.time())
+        self._save()
+        waiting = [self._waiting.count_of(shard) for shard in range(len(self._chain.chains))]
+        self._barriers.send(outcome.barriers, [view.version for view in self._chain.views], waiting)
+
+    def _save(self) -> None:
+        self._waiting.save(self._options.checkpoint)
+        self._metrics.waiting(self._waiting, len(self._chain.chains))
+
+    def _read(self, stretches: Sequence[Stretch]) -> DataFrame:
+        """Messages of gc.deleted-entries once more."""
+        places = {
+            "assign": {DELETED_ENTRIES.name: [one.shard for one in stretches]},
+            "startingOffsets": {DELETED_ENTRIES.name: {str(one.shard): one.first for one in stretches}},
+            "endingOffsets": {DELETED_ENTRIES.name: {str(one.shard): one.beyond for one in stretches}},
+        }
+        # What somebody has removed from the topic meanwhile is not waited for: sweeps send its rows again.
+        options = {**self._source_options(), "failOnDataLoss": "false"}
+        options |= {name: json.dumps(value) for name, value in places.items()}
+        return self._session.read.format("kafka").options(**options).load()
+
+    def _versions(self) -> dict[int, int]:
+        """Versions of the views, of those shards that may be judged."""
+        return {shard: chain.view.version for shard, chain in enumerate(self._chain.chains) if not chain.trouble}
+
+    def _follow_chain(self) -> None:
+        shards = 1 + max(self._waiting.passed_over, default=-1)
+        if shards > len(self._chain.chains) and self._chain.cover(shards, OUTPUTS):
+            self._barriers.connect_anew()
+        self._view.frame(self._chain.views, self._chain.advance())
+        troubles = {shard: chain.trouble for shard, chain in enumerate(self._chain.chains) if chain.trouble}
+        for shard, trouble in troubles.items():
+            if shard not in self._troubles:
+                logger.error(f"Shard {shard}: the snapshot chain cannot be followed; {WHAT_TO_DO}", reason=trouble)
+        for shard in self._troubles.keys() - troubles:
+            logger.info("the snapshot chain is whole again", shard=shard)
+        self._troubles = troubles
+        self._metrics.chain_followed([view.version for view in self._chain.views], troubles)
+
+    def _report(self, batch_id: int, outcome: BatchOutcome, seconds: float) -> None:
+        self._metrics.batch_judged(outcome, seconds)
+        if outcome.dead_letters:
+            logger.warning("entries put aside", batch=batch_id, count=outcome.dead_letters)
+        logger.debug("batch judged", batch=batch_id, entries=outcome.entries, seconds=round(seconds, 3))
+
+    def _messages_behind(self) -> int:
+        progress = self._query.lastProgress if self._query is not None else None
+        if progress is None:
+            return 0
+        behind = progress.sources[0].metrics.get("maxOffsetsBehindLatest", "0")
+        return int(behind)
+
+    def _translated(self, text: str) -> DeepcleanError:
+        """Spark's own error, as one sentence."""
+        if re.search(_DATA_LOSS, text):
+            return made_anew(DELETED_ENTRIES.name, self._options.checkpoint)
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason")
+        cause = re.search(r"^Caused by: (.+)$", text, re.MULTILINE)
+        reason = cause[1] if cause else first
+        return RetryableError(f"Spark gave up a batch ({reason[:300]}): see whether the broker runs, then start again.")
+
+
+def is_one_of(messages: Iterable[PrematureMessage]) -> Column:
+    """Whether a message of the topic is one of these, of which there is one at least.
+
+    One condition a shard: of as many as there are messages each is nested in the next, deeper than Spark's stack goes.
+    """
+    offsets: dict[int, list[int]] = {}
+    for message in messages:
+        offsets.setdefault(message.shard, []).append(message.offset)
+    return reduce(or_, [(col("partition") == shard) & col("offset").isin(some) for shard, some in offsets.items()])
+
+
+def _close_together(due: Iterable[PrematureMessage], most: int) -> tuple[list[Stretch], list[PrematureMessage]]:
+    """Of each shard those that lie within so many messages of its first one, and where they lie."""
+    stretches: dict[int, Stretch] = {}
+    found = []
+    for message in due:
+        shard, offset = message.shard, message.offset
+        first = stretches.get(shard, Stretch(shard, offset, offset)).first
+        if offset < first + most:
+            stretches[shard] = Stretch(shard, first, offset + 1)
+            found.append(message)
+    return list(stretches.values()), found
+
+
+_NEW_PARTITION = rf"key not found: {re.escape(DELETED_ENTRIES.name)}-(\d+)"
+_DATA_LOSS = r"KAFKA_DATA_LOSS|failOnDataLoss|some data may have been missed|OffsetOutOfRange|UnknownTopicOrPartition"

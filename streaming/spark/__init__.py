@@ -1,0 +1,1 @@
+"""What all jobs share: the session, reading checkpoints, ending with the parent."""
