@@ -21,9 +21,10 @@ from bench.growth import MOST_KEYS, growth_figures, measure_growth
 from bench.run import BENCHMARKS, prepared, run_benchmarks
 from bench.sizes import SizeError, Sizes, sizes_text
 from schemas.private_files import keep_files_private
-from services.cli.output import counted, print_json, print_table, say
-from services.cli.session import OneLineErrors
-from services.plane.stack.stack import stopping_on_signals
+from services.cli.errors import OneLineErrors
+from services.cli.output import counted, print_json, print_table
+from services.cli.terminal import say
+from services.plane.machine.signals import stopping_on_signals
 
 SIZES_TEXT = sizes_text()
 DEFAULT_SECONDS = 10.0

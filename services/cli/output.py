@@ -1,13 +1,9 @@
-"""How sub-commands print: tables for people, JSON of the records' own names for programs.
-
-Names and reasons are free text of users: here, and nowhere else, they are made fit for a terminal, on which a control
-character could hide a line, make one up, or do worse.
-"""
+"""How sub-commands print: tables for people, JSON of the records' own names for programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.records import MetadataReply
+from services.cli.terminal import printable, say, with_escapes
 
 _STEP = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -26,27 +23,12 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
 def print_json(value: Any) -> None:
     """Records, or anything made of them, as indented JSON; what cannot be printed is written as an escape of JSON."""
     text = json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False)
-    typer.echo("\n".join(_with_escapes(line, _json_escape) for line in text.split("\n")))
-
-
-def printable(text: str) -> str:
-    """Text of users for one line of a terminal: what cannot be printed, line breaks too, is written as an escape."""
-    return _with_escapes(text, lambda letter: letter.encode("unicode_escape").decode())
+    typer.echo("\n".join(with_escapes(line, _json_escape) for line in text.split("\n")))
 
 
 def _json_escape(letter: str) -> str:
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
-
-
-def _with_escapes(text: str, escape: Callable[[str], str]) -> str:
-    return text if text.isprintable() else "".join(one if one.isprintable() else escape(one) for one in text)
-
-
-def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
-    """Lines for people, each one line whatever a name or a reason in it holds: the one way to print for a command."""
-    for line in lines:
-        typer.secho(printable(line), err=err, fg=colour)
 
 
 def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:

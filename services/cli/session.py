@@ -1,28 +1,21 @@
-"""What every sub-command needs: the plane that the command line means, paths taken apart, errors as one line."""
+"""What every sub-command needs: the plane that the command line means, and paths taken apart."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from schemas.credentials import CredentialsError
 from schemas.records import MetadataReply, SnapshotReply
-from services.cli.output import say
-from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
+from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.tasks.volume_shards import VolumeShards
-from services.domain.errors import DeepcleanError
 from services.plane.stack.stack import running_client
 
-SHOWN_LETTERS = 200
-"""Of what is refused."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -69,8 +62,10 @@ class Session:
 
 def made_session(context: typer.Context) -> Session:
     """The command line's session; for a command that connects to nothing, or not this way."""
-    session = context.find_object(Session)
-    assert session is not None  # noqa: S101  the root command makes it
+    if isinstance(context.find_root().obj, Path):
+        context.find_root().obj = Session(context.find_root().obj)
+    session = context.find_root().obj
+    assert isinstance(session, Session)  # noqa: S101  the root command says where the home is
     return session
 
 
@@ -98,44 +93,3 @@ def key_path(text: str) -> tuple[str, str, str]:
     if len(parts) != 3 or not all(parts):
         raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET/PATH")
     return parts[0], parts[1], parts[2]
-
-
-def error_line(error: DeepcleanError) -> str:
-    """What a person reads about an error: the plane's code and reason, or one sentence."""
-    match error:
-        case PlaneError():
-            return f"{error.code}: {error}"
-        case UnreachableError():
-            return f"UNREACHABLE: {error}"
-        case PlaneTimeoutError():
-            return f"TIMEOUT: {error}"
-        case _:
-            return str(error)
-
-
-class OneLineErrors(TyperGroup):
-    """A group of commands whose errors are one line and exit status 1."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except DeepcleanError as error:
-            line = error_line(error)
-            # What the plane answers has names in it; what this side says may be of several lines, such as a log's last.
-            say(*([line] if isinstance(error, PlaneError) else line.split("\n")), err=True)
-            raise typer.Exit(1) from error
-        except CredentialsError as error:
-            say(str(error), err=True)
-            raise typer.Exit(1) from error
-        except UnicodeError as error:  # a shell passes on any bytes; a plane has names in UTF-8 alone
-            say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
-            raise typer.Exit(1) from error
-        except OverflowError as error:  # a number that no message has room for
-            say(str(error)[:SHOWN_LETTERS], err=True)
-            raise typer.Exit(1) from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # whoever reads has enough: typer ends the command
-            say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), err=True)
-            raise typer.Exit(1) from error

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from services.plane.stack.stack import stopping_on_signals
+from services.plane.machine.signals import stopping_on_signals
 from tests.campaign.campaign import Campaign
 from tests.campaign.players import PLAYERS, Player
 from tests.campaign.table import Table, finds_of, missing_points, summary

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from itertools import count, islice
 from pathlib import Path
 
-from services.plane.stack.stack import Stack, stopping_on_signals
+from services.plane.machine.signals import stopping_on_signals
+from services.plane.stack.stack import Stack
 from tests.chaos.counts import Counts
 from tests.chaos.keeper import Keeper
 from tests.chaos.linked_stack import LinkedStack

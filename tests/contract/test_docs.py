@@ -16,6 +16,7 @@ import typer
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.error_codes import ErrorCode
 from schemas.topics import TOPICS
+from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
 from tests.metric_catalogue import ROOT, all_metrics
@@ -157,12 +158,12 @@ def _check_command(words: list[str]) -> None:
     command: Any = _command()
     if words[:1] == ["--home"]:
         words = words[2:]
-    while hasattr(command, "commands") and words and not words[0].startswith("-"):
-        if words[0] not in command.commands and hasattr(command, "default_command"):
-            command = command.commands[command.default_command]
+    while (inner := dict(loaded_commands(command))) and words and not words[0].startswith("-"):
+        if words[0] not in inner and hasattr(command, "default_command"):
+            command = inner[command.default_command]
             break
-        assert words[0] in command.commands, words
-        command, words = command.commands[words[0]], words[1:]
+        assert words[0] in inner, words
+        command, words = inner[words[0]], words[1:]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options = {word for word in words if word.startswith("--")}
     assert options <= known | {"--help"}, (command.name, options - known)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import randrange
 
-from services.plane.stack.stack import stopping_on_signals
+from services.plane.machine.signals import stopping_on_signals
 from tests.fuzz import corpora
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS

@@ -19,8 +19,8 @@ import typer.main
 import typer.testing
 from typer.testing import CliRunner
 
-from bench import __main__ as bench
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
+from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.cli.operate import up_down
 from services.cli.session import Session
@@ -120,9 +120,6 @@ class _CommandLine:
         session = Session(self._home, self._plane()) if self._has_plane else None
         places: tuple[tuple[Any, str, Any], ...] = (
             (typer.testing, "_get_command", self._command),
-            (bench, "run_benchmarks", _left_out),
-            (bench, "measure_growth", _left_out),
-            (bench, "prepared", _left_out),
             (KafkaLog, "__init__", _left_out),
             (stack, "Stack", _left_out),
             (up_down, "run_plane", _left_out),
@@ -185,7 +182,7 @@ def _leaves() -> Iterator[tuple[tuple[str, ...], Any]]:
     while waiting:
         path, command = waiting.pop()
         yield path, command
-        for name, inner in sorted(getattr(command, "commands", {}).items()):
+        for name, inner in sorted(loaded_commands(command)):
             waiting.append(((*path, name), inner))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from services.cli.main import app
+from services.cli.lazy import loaded_commands
+from services.cli.main import SUB_COMMANDS, app
 from services.cli.session import Session
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -239,3 +244,19 @@ def test_no_line_of_a_table_or_record_ends_in_blanks(tree: CommandLine) -> None:
     for words in (("key", "list", "vol1/tree"), ("bucket", "info", "vol1/tree"), ("gc", "status")):
         printed = tree.run(*words)
         assert printed.splitlines() == [line.rstrip() for line in printed.splitlines()]
+
+
+def test_the_listing_says_what_each_command_says_of_itself() -> None:
+    for entry, (name, command) in zip(SUB_COMMANDS, loaded_commands(typer.main.get_command(app)), strict=True):
+        said = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+        assert (entry.name, entry.summary) == (name, said)
+
+
+def test_the_listing_is_shown_without_what_commands_import() -> None:
+    """The command starts as fast as what it prints with: modules are counted, since times depend on the machine."""
+    loads = "import sys; sys.argv = ['deepclean', '--help']\n{}\nprint(len(sys.modules), *sorted(sys.modules))"
+    shown = "from services.cli.main import app\ntry: app()\nexcept SystemExit: pass"
+    words = subprocess.check_output([sys.executable, "-c", loads.format(shown)], text=True).splitlines()[-1].split()
+    alone = subprocess.check_output([sys.executable, "-c", loads.format("import typer, rich.console")], text=True)
+    assert not {"pydantic", "confluent_kafka", "rocksdict", "pyspark", "httpx", "schemas.records"} & set(words)
+    assert int(words[0]) < 2 * int(alone.split()[0])

@@ -21,7 +21,7 @@ PURE_MODULES = {
 BASE = ("schemas", "services.domain")
 SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
 CLIENT = (*BASE, "services.log", "services.client")
-CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collector_lines", "output", "session")))
+CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collector_lines", "output", "session", "terminal")))
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
 ALLOWED = {
     "bench": PACKAGES,

@@ -15,6 +15,7 @@ import pytest
 
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify, started_mark
+from services.plane.machine.signals import stopping_on_signals
 from services.plane.stack.plane_file import (
     PlaneFile,
     PlaneProcess,
@@ -24,7 +25,6 @@ from services.plane.stack.plane_file import (
     running_plane,
     write_plane_file,
 )
-from services.plane.stack.stack import stopping_on_signals
 
 SERVER = """
 import http.server, sys

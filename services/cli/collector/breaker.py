@@ -19,8 +19,9 @@ from services.cli.collector_lines import (
     shards_of,
     trip_words,
 )
-from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_table, say, time_text
+from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from schemas.records import DeleteConsumer, SetConsumer
-from services.cli.output import print_json, print_table, say, time_text
+from services.cli.output import print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Say which snapshots a named reader has still to read.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]

@@ -19,10 +19,10 @@ from services.cli.output import (
     print_fields,
     print_json,
     print_table,
-    say,
     time_text,
 )
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
+from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
     BucketView,

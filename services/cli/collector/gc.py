@@ -18,8 +18,9 @@ from services.cli.collector_lines import (
     state_words,
     trip_words,
 )
-from services.cli.output import bytes_text, counted, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, counted, print_json, print_table, time_text
 from services.cli.session import JsonOption, session_of
+from services.cli.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True, help="Hold the collector back, for one bucket or for everything, and let it go on."

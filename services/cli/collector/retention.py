@@ -18,8 +18,9 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.cli.amounts import duration_ms, duration_text
-from services.cli.output import amount_in_words, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.output import amount_in_words, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
 from services.client.errors import PlaneError
 
 app = typer.Typer(

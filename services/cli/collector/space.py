@@ -12,8 +12,9 @@ from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
 from services.cli.amounts import parse_size
 from services.cli.collector_lines import held_back_words
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
 SHOW = "show"

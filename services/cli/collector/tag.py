@@ -8,8 +8,9 @@ import typer
 
 from schemas.records import CreateTag, DeleteTag
 from services.cli.amounts import duration_ms
-from services.cli.output import print_json, print_table, say, time_text
+from services.cli.output import print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Hold snapshots under names.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]

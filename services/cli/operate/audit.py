@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Finding, FindingKind
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
 from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit

@@ -16,17 +16,9 @@ from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, Resol
 from schemas.topics import BY_NAME
 from services.cli.amounts import duration_ms
 from services.cli.operate.dead_letter_advice import Advice, advice_for_record
-from services.cli.output import (
-    bytes_text,
-    counted,
-    print_fields,
-    print_json,
-    print_table,
-    printable,
-    say,
-    time_text,
-)
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, Session, session_of
+from services.cli.terminal import printable, say
 from services.client.errors import PlaneError
 from services.client.wire.paging import first_rows
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header

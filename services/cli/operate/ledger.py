@@ -14,8 +14,9 @@ import typer
 from schemas.access import group_prefix
 from schemas.topics import CLIENTS
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
 from services.domain.ledger_rows import LedgerRow

@@ -8,8 +8,9 @@ import typer
 
 from schemas.topics import CHANGELOGS
 from services.cli.operate.recovery import BOOTSTRAP_SERVERS
-from services.cli.output import print_table, say
+from services.cli.output import print_table
 from services.cli.session import made_session
+from services.cli.terminal import say
 from services.plane.stack.plane_lock import log_of_stopped_plane
 from services.plane.upkeep.lost_tail import Losses, accept_losses, find_losses
 

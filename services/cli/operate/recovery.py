@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
-from services.cli.output import bytes_text, counted, print_json, say
+from services.cli.output import bytes_text, counted, print_json
 from services.cli.session import JsonOption, made_session
+from services.cli.terminal import say
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import log_of_stopped_plane, take_plane_lock
 from services.plane.stack.settings import SERVICES
@@ -55,7 +56,7 @@ def restore(
     service: SERVICE = None,
     shard: Annotated[list[int] | None, typer.Option(help="Only this shard; may be given again.")] = None,
 ) -> None:
-    """Put a backup's copies where a stopped plane looks for its databases; the rest comes from the log at its start."""
+    """Put a backup's copies where a stopped plane looks for its databases; the log brings the rest at the start."""
     home = made_session(context).home
     unknown = sorted(set(service or ()) - set(SERVICES))
     if unknown:

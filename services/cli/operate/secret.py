@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from schemas.records import SecretRole
-from services.cli.output import say
 from services.cli.session import Session, session_of
+from services.cli.terminal import say
 from services.domain.authorization import SERVICES
 from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.errors import StackError

@@ -16,10 +16,10 @@ from services.cli.output import (
     print_fields,
     print_json,
     print_table,
-    say,
     time_text,
 )
 from services.cli.session import JsonOption, made_session
+from services.cli.terminal import say
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file
 from services.plane.stack.secrets import http_token

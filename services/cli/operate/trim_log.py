@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import counted, print_json, print_table, say
+from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
+from services.cli.terminal import say
 from services.log.kafka import KafkaLog
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.cli.output import say
 from services.cli.session import made_session
+from services.cli.terminal import say
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
 from services.plane.stack.settings import BROKER, STREAMING

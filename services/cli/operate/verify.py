@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, say
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
 from services.cli.session import JsonOption, session_of
+from services.cli.terminal import say
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import verify_shard
 

@@ -10,8 +10,9 @@ import typer
 
 from schemas.answers import BucketSpace
 from schemas.records import BucketLayout, BucketRow, CreateBucket, DeleteBucket
-from services.cli.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.terminal import say
 from services.client.wire.paging import all_rows
 
 

@@ -8,9 +8,10 @@ import typer
 
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
-from services.cli.output import bytes_text, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, key_path, session_of
 from services.cli.store.entries import AllOption, LimitOption, say_more
+from services.cli.terminal import say
 from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position, first_rows
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from schemas.answers import ListedEntry
-from services.cli.output import say
 from services.cli.session import Session
+from services.cli.terminal import say
 from services.client.wire.paging import FirstRows, all_rows, first_rows
 
 SnapshotOption = Annotated[str, typer.Option(metavar="NAME", help="As this snapshot holds it, instead of now.")]

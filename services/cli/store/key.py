@@ -15,7 +15,6 @@ from services.cli.output import (
     print_json,
     print_reply,
     print_table,
-    say,
     time_text,
 )
 from services.cli.session import JsonOption, bucket_path, key_path, session_of
@@ -29,6 +28,7 @@ from services.cli.store.entries import (
     say_more,
     snapshot_id_of,
 )
+from services.cli.terminal import say
 from services.client.tasks.bulk_deletes import delete_keys
 
 app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")

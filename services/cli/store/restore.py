@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import bytes_text, counted, print_json, say
+from services.cli.output import bytes_text, counted, print_json
 from services.cli.session import JsonOption, key_path, session_of
 from services.cli.store.entries import snapshot_id_of
+from services.cli.terminal import say
 from services.client.tasks.restore import restore as restore_path
 
 

@@ -8,9 +8,10 @@ import typer
 
 from schemas.answers import SnapshotTag
 from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
-from services.cli.output import bytes_text, print_fields, print_json, print_table, say, time_text
+from services.cli.output import bytes_text, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.store.diff import cancel_diff, diff, list_diffs
+from services.cli.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list, compare and roll back to snapshots.")
 app.command("diff")(diff)

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from schemas.records import CreateVolume, DeleteVolume, VolumeRow
-from services.cli.output import print_json, print_table, say, time_text
+from services.cli.output import print_json, print_table, time_text
 from services.cli.session import JsonOption, session_of
+from services.cli.terminal import say
 from services.client.plane import Plane
 from services.client.wire.paging import all_rows
 

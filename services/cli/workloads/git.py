@@ -15,8 +15,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from services.cli.output import bytes_text, counted, printable
+from services.cli.output import bytes_text, counted
 from services.cli.session import made_session
+from services.cli.terminal import printable
 from services.cli.workloads.planes import open_plane
 from services.client.plane import Plane
 from services.workloads.generated_history import GeneratedHistory

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO, NoReturn, Self
 
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
@@ -288,23 +287,6 @@ def running_client(home: Path | None = None) -> KafkaPlane:
             **client_secrets(plane_security(home or home_directory())),
         )
     )
-
-
-@contextlib.contextmanager
-def stopping_on_signals() -> Iterator[None]:
-    """Let SIGTERM end a block as Ctrl-C does; a second signal does not disturb the clean-up that the first began."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _require_free(name: str, port: int) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from schemas.private_files import keep_files_private
 from services.plane.machine.errors import StackError
+from services.plane.machine.signals import stopping_on_signals
 from services.plane.stack.settings import purge_hours_settings, undo_window_settings
-from services.plane.stack.stack import Stack, stopping_on_signals
+from services.plane.stack.stack import Stack
 
 
 def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:

@@ -1,0 +1,58 @@
+"""Errors of a command as one line each, and exit status 1."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from schemas.credentials import CredentialsError
+from services.cli.terminal import say
+from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
+from services.domain.errors import DeepcleanError
+
+SHOWN_LETTERS = 200
+"""Of what is refused."""
+
+
+def error_line(error: DeepcleanError) -> str:
+    """What a person reads about an error: the plane's code and reason, or one sentence."""
+    match error:
+        case PlaneError():
+            return f"{error.code}: {error}"
+        case UnreachableError():
+            return f"UNREACHABLE: {error}"
+        case PlaneTimeoutError():
+            return f"TIMEOUT: {error}"
+        case _:
+            return str(error)
+
+
+class OneLineErrors(TyperGroup):
+    """A group of commands whose errors are one line and exit status 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except DeepcleanError as error:
+            line = error_line(error)
+            # What the plane answers has names in it; what this side says may be of several lines, such as a log's last.
+            say(*([line] if isinstance(error, PlaneError) else line.split("\n")), err=True)
+            raise typer.Exit(1) from error
+        except CredentialsError as error:
+            say(str(error), err=True)
+            raise typer.Exit(1) from error
+        except UnicodeError as error:  # a shell passes on any bytes; a plane has names in UTF-8 alone
+            say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
+            raise typer.Exit(1) from error
+        except OverflowError as error:  # a number that no message has room for
+            say(str(error)[:SHOWN_LETTERS], err=True)
+            raise typer.Exit(1) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever reads has enough: typer ends the command
+            say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), err=True)
+            raise typer.Exit(1) from error

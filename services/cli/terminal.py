@@ -1,0 +1,26 @@
+"""The one way to a terminal: a line at a time, and nothing in it that would act on the terminal.
+
+Names and reasons are free text of users. A control character in one could hide a line, make one up, or do worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+
+def printable(text: str) -> str:
+    """Text of users for one line of a terminal: what cannot be printed, line breaks too, is written as an escape."""
+    return with_escapes(text, lambda letter: letter.encode("unicode_escape").decode())
+
+
+def with_escapes(text: str, escape: Callable[[str], str]) -> str:
+    """The text with each character that cannot be printed replaced by what ``escape`` makes of it."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else escape(one) for one in text)
+
+
+def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
+    """Lines for people, each one line whatever a name or a reason in it holds: the one way to print for a command."""
+    for line in lines:
+        typer.secho(printable(line), err=err, fg=colour)
