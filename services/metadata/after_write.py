@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from services.metadata.changed_rows import trim
 from services.metadata.service import MetadataService
 from services.runtime.service import Service
 from services.storage.store import Store
@@ -13,4 +12,4 @@ def remove_unneeded(service: Service, store: Store) -> None:
     if isinstance(service, MetadataService):
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
+        service.unneeded_changes.remove_page(store)
