@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from services.metadata.service import MetadataService
-from services.metadata.state.changed_rows import trim
 from services.runtime.loop.service import Service
 from services.storage.store import Store
 
@@ -13,4 +12,4 @@ def remove_unneeded(service: Service, store: Store) -> None:
     if isinstance(service, MetadataService):
         for name in service.take_dropped_checkpoints():
             store.remove_checkpoint(name)
-        trim(store, service.unneeded_changes)
+        service.unneeded_changes.remove_page(store)

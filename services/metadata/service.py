@@ -29,7 +29,7 @@ from services.metadata.checkpoints import lost_tail, rollback, take_drop
 from services.metadata.collecting import breaker, claims, collector_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
 from services.metadata.state.batch_sums import PresentTxn
-from services.metadata.state.changed_rows import Range, note_changes, unneeded_changes, unneeded_of
+from services.metadata.state.changed_rows import UnneededChanges, note_changes, unneeded_changes
 from services.metadata.state.client_numbers import ClientNumbers
 from services.metadata.state.collectors import Collectors
 from services.metadata.state.directory_paths import DirectoryPaths
@@ -119,8 +119,7 @@ class MetadataService:
         self._dropped: list[str] = []
         self.freed = FreedVersions()
         """What the last unit of work has finished, for metrics."""
-        self.unneeded_changes: dict[int, Range] = {}
-        """Per bucket the range of changedTable that may be removed."""
+        self.unneeded_changes = UnneededChanges()
 
     def restore(self, tables: TablesReader) -> None:
         """Make what is kept in memory anew."""
@@ -141,7 +140,7 @@ class MetadataService:
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
         self._transaction = None
         self._dropped.clear()
-        self.unneeded_changes = unneeded_changes(tables)
+        self.unneeded_changes = UnneededChanges(unneeded_changes(tables))
 
     def stands_alone(self, message: Message) -> bool:
         """A checkpoint holds all that was written before it, so its take is alone in its batch; so is a drop."""
@@ -325,7 +324,7 @@ class MetadataService:
         if dropped is not None:
             taken = self._snapshots.of(transaction.work, dropped.bucket_id)
             oldest_live = taken.rows[0].ordinal if taken.rows else None
-            self.unneeded_changes[dropped.bucket_id] = unneeded_of(dropped.bucket_id, oldest_live, taken.ever)
+            self.unneeded_changes.add(dropped.bucket_id, oldest_live, taken.ever)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from services.domain.table_keys import bucket_id_prefix, changed_key
-from services.metadata import service
 from services.metadata.state import changed_rows
-from services.metadata.state.changed_rows import Range
+from services.metadata.state.changed_rows import Range, UnneededChanges
 from services.storage.store import prefix_end
 from tests.faults.fault import Fault
 
@@ -20,7 +19,11 @@ def a_trim_takes_what_came_after_a_take(patch: pytest.MonkeyPatch) -> None:
         return prefix, prefix_end(prefix) if oldest_live is None else changed_key(bucket_id, oldest_live)
 
     patch.setattr(changed_rows, "unneeded_of", unneeded_of)
-    patch.setattr(service, "unneeded_of", unneeded_of)
+
+
+def each_range_begins_at_the_buckets_first_change(patch: pytest.MonkeyPatch) -> None:
+    """A drop stepped over all that drops before it had removed."""
+    patch.setattr(UnneededChanges, "_remember", lambda *_: None)
 
 
 FAULTS = (
@@ -43,5 +46,10 @@ FAULTS = (
         a_trim_takes_what_came_after_a_take,
         caught_by="tests/property/test_changed_rows.py::test_removing_changes_changes_no_answer",
         message=r"assert \['changedTable'\] == \[\]",
+    ),
+    Fault(
+        each_range_begins_at_the_buckets_first_change,
+        caught_by="tests/unit/test_changed_rows.py::test_a_removal_does_not_step_over_what_was_removed_before",
+        message=r"a scan begins before",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from services.metadata.state import changed_rows
 from services.metadata.state.changed_rows import unneeded_of
 from services.metadata.state.tables import CHANGED_TABLE
 from services.runtime.loop.runner import Runner
+from services.storage.memory import MemoryStore
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_explanations import Shard as ExplainedShard
 
@@ -125,7 +127,33 @@ def test_one_range_is_kept_of_a_bucket_however_many_snapshots_are_dropped(shard:
         shard.drop(f"more{number}")
         assert len(service.unneeded_changes) == 1
     shard.work_elsewhere(KEYS)
-    assert service.unneeded_changes == {}
+    assert len(service.unneeded_changes) == 0
+
+
+def test_a_removal_does_not_step_over_what_was_removed_before(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A removed row is not seen by a scan, and takes its time all the same."""
+    scan, begun = MemoryStore.scan, list[bytes]()
+
+    def watched(store: MemoryStore, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if family == CHANGED_TABLE.name:
+            begun.append(start)
+        return scan(store, family, start, end)
+
+    shard.take("two")
+    shard.work_elsewhere(2 * KEYS)
+    monkeypatch.setattr(MemoryStore, "scan", watched)
+    removed = b""
+    for number in range(3):
+        for key in range(2 * AT_ONCE):
+            shard.put(f"k{key}", 1)
+        shard.take(f"more{number}")
+        newest = max(shard.left("tree"))
+        begun.clear()
+        shard.drop("two" if number == 0 else f"more{number - 1}")
+        shard.work_elsewhere(KEYS)
+        assert min(begun) >= removed, f"a scan begins before {removed!r}, up to where all is removed"
+        removed = newest
+    assert shard.left("tree") == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ serve nobody: they are removed a page at a time, outside of units of work, as th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -33,6 +33,8 @@ from services.storage.store import Store, prefix_end
 from services.storage.tables import TableDefinition, TablesReader
 
 TRIMMED_AT_ONCE = 2_000
+MOST_REMEMBERED = 10_000
+"""Buckets of which it is known how far their changes are removed; of another one the next range begins at its first."""
 Range = tuple[bytes, bytes]
 """Keys of changedTable from one up to another."""
 _LETTERS: tuple[tuple[TableDefinition[Any], bytes], ...] = (
@@ -138,16 +140,43 @@ def unneeded_of(bucket_id: int, oldest_live: int | None, ever: int) -> Range:
     return bucket_id_prefix(bucket_id), changed_key(bucket_id, first_needed)
 
 
-def trim(store: Store, unneeded: dict[int, Range]) -> None:
-    """Remove a page of the changes that no diff can ask for; what is left of a range stays, and an empty one goes."""
-    left = TRIMMED_AT_ONCE
-    while unneeded and left:
-        bucket_id, (start, end) = next(iter(unneeded.items()))
-        keys = [key for key, _ in islice(store.scan(CHANGED_TABLE.name, start, end), left)]
-        if keys:
-            store.write({CHANGED_TABLE.name: dict.fromkeys(keys)})
-        if len(keys) == left:
-            unneeded[bucket_id] = keys[-1], end
-        else:
-            del unneeded[bucket_id]
-        left -= len(keys)
+class UnneededChanges:
+    """What is to be removed of changedTable: a range for each bucket, which begins where the last one ended.
+
+    A scan steps over each removed row until RocksDB has compacted it away: from the beginning of a bucket it took 0.2
+    seconds of processor time for each drop, once 150 snapshots with 10,000 changes each were gone.
+    """
+
+    def __init__(self, ranges: Mapping[int, Range] | None = None) -> None:
+        self._ranges = dict(ranges or {})
+        self._removed_until: dict[int, bytes] = {}
+        """By bucket the key below which no change is left that is not needed."""
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def add(self, bucket_id: int, oldest_live: int | None, ever: int) -> None:
+        """A snapshot of the bucket was dropped; the rest as ``unneeded_of`` takes it."""
+        start, end = unneeded_of(bucket_id, oldest_live, ever)
+        self._ranges[bucket_id] = self._removed_until.get(bucket_id, start), end
+
+    def remove_page(self, store: Store) -> None:
+        """Remove some of the changes; what is left of a range stays, and an empty one goes."""
+        left = TRIMMED_AT_ONCE
+        while self._ranges and left:
+            bucket_id, (start, end) = next(iter(self._ranges.items()))
+            keys = [key for key, _ in islice(store.scan(CHANGED_TABLE.name, start, end), left)]
+            if keys:
+                store.write({CHANGED_TABLE.name: dict.fromkeys(keys)})
+            if len(keys) == left:
+                self._ranges[bucket_id] = keys[-1], end
+            else:
+                del self._ranges[bucket_id]
+            self._remember(bucket_id, keys[-1] if len(keys) == left else end)
+            left -= len(keys)
+
+    def _remember(self, bucket_id: int, until: bytes) -> None:
+        self._removed_until.pop(bucket_id, None)
+        self._removed_until[bucket_id] = until
+        if len(self._removed_until) > MOST_REMEMBERED:
+            del self._removed_until[next(iter(self._removed_until))]
