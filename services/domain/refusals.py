@@ -9,12 +9,9 @@ from services.domain.errors import DeepcleanError
 
 
 class CommandError(DeepcleanError):
-    """A command that is refused: nothing changes, and the client is told why.
+    """A command that is refused: nothing changes, and the client is told why."""
 
-    ``code`` is an ErrorCode; a refusal that another service has answered with passes through as the text that it was.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
