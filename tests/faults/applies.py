@@ -20,6 +20,7 @@ from services.metadata.state.tables import SPACE_TABLE
 from services.runtime.loop.runner import Runner
 from services.runtime.loop.service import Work
 from services.storage import linked_files
+from services.storage.empty_stretches import EmptyStretches
 from services.storage.store import prefix_end
 from services.storage.tables import CachedRows, UnitOfWork
 from tests.faults.fault import Fault
@@ -44,6 +45,16 @@ def a_drop_reads_the_whole_matrix(patch: pytest.MonkeyPatch) -> None:
 def a_drop_forgets_the_cells_that_end_with_it(patch: pytest.MonkeyPatch) -> None:
     """Only the cells that begin with the dropped snapshot were merged: they are the ones in one range."""
     patch.setattr(space, "_cells_until", lambda work, bucket_id, last, live: {})
+
+
+def a_scan_steps_over_what_was_removed(patch: pytest.MonkeyPatch) -> None:
+    """Each sweep of a range stepped over all rows that sweeps before it had removed there."""
+    patch.setattr(EmptyStretches, "_remember", lambda *_: None)
+
+
+def a_stretch_outlives_a_row(patch: pytest.MonkeyPatch) -> None:
+    """A row that was written where a scan had found nothing was never found."""
+    patch.setattr(EmptyStretches, "written", lambda *_: None)
 
 
 def every_checkpoint_is_listed_each_time(patch: pytest.MonkeyPatch) -> None:
@@ -162,6 +173,21 @@ _SEARCH = "tests/property/test_orphan_search.py"
 _LOOP = "tests/unit/test_loop.py"
 
 FAULTS = (
+    Fault(
+        a_scan_steps_over_what_was_removed,
+        caught_by="tests/unit/test_empty_stretches.py::test_a_scan_begins_where_the_one_before_has_found_the_first_row",
+        message=r"assert \('fgh', b'a'\) == \('fgh', b'f'\)",
+    ),
+    Fault(
+        a_stretch_outlives_a_row,
+        caught_by="tests/unit/test_empty_stretches.py::test_a_row_that_is_put_into_a_stretch_is_found",
+        message=r"assert \('k', b'k'\) == \('dk', b'd'\)",
+    ),
+    Fault(
+        a_stretch_outlives_a_row,
+        caught_by="tests/property/test_unit_of_work.py::test_scans_are_those_of_a_map",
+        message=r"At index 0 diff|contains one more item|contains \d+ more items",
+    ),
     Fault(
         a_drop_reads_the_whole_matrix,
         caught_by=f"{_APPLIES}::test_a_drop_reads_what_touches_its_snapshot_alone",

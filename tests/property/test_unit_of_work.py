@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TableDefinition, UnitOfWork
 
 TABLE = TableDefinition("table", PositionRow)
+SWEPT = TableDefinition("swept", PositionRow, remembers_empty_stretches=True)
 KEYS = st.binary(min_size=1, max_size=2)
 STEPS = st.one_of(
     st.tuples(st.just("put"), KEYS, st.integers(0, 9)),
@@ -23,21 +25,22 @@ def _row(number: int) -> PositionRow:
     return PositionRow("topic", "id", number)
 
 
-@given(st.lists(STEPS, max_size=60))
-def test_scans_are_those_of_a_map(steps: list[tuple[str, bytes, object]]) -> None:
+@pytest.mark.parametrize("table", [TABLE, SWEPT], ids=lambda table: table.name)
+@given(steps=st.lists(STEPS, max_size=60))
+def test_scans_are_those_of_a_map(table: TableDefinition[PositionRow], steps: list[tuple[str, bytes, object]]) -> None:
     store, cache = MemoryStore(), RowCache()
     work = UnitOfWork(store, cache)
     rows: dict[bytes, int] = {}
     kept: dict[bytes, int] = {}
     for step, key, value in steps:
         if step == "put" and isinstance(value, int):
-            work.table(TABLE).put(key, _row(value))
+            work.table(table).put(key, _row(value))
             rows[key] = value
         elif step == "delete":
-            work.table(TABLE).delete(key)
+            work.table(table).delete(key)
             rows.pop(key, None)
         elif step == "scan" and isinstance(value, bytes):
-            found = [(at, row.next_offset) for at, row in work.table(TABLE).scan(key, value)]
+            found = [(at, row.next_offset) for at, row in work.table(table).scan(key, value)]
             assert found == sorted((at, number) for at, number in rows.items() if key <= at < value)
         elif step == "undo message":
             work.undo_message()

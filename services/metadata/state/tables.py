@@ -40,10 +40,18 @@ Death is 16 hex digits. Tables of the namespace are kept by checkpoints; the oth
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas import records
 from services.storage.tables import TableDefinition
+
+V = TypeVar("V")
+
+
+def _swept(name: str, record: type[V]) -> TableDefinition[V]:
+    """A table of garbage rows: sweeps scan its ranges of deaths, from which rows go until nothing is left."""
+    return TableDefinition(name, record, remembers_empty_stretches=True, prefix_separators=3)
+
 
 VOLUME_TABLE = TableDefinition("volumeTable", records.VolumeRow, is_cached=True)
 BUCKET_TABLE = TableDefinition("bucketTable", records.BucketRow, is_cached=True)
@@ -53,11 +61,11 @@ FILE_TABLE = TableDefinition("fileTable", records.KeyRow, prefix_separators=4)
 DIRECTORY_TABLE = TableDefinition(
     "directoryTable", records.DirectoryRow, is_cached=True, is_absence_cached=False, prefix_separators=4
 )
-DELETED_TABLE = TableDefinition("deletedTable", records.DeletedKeyRow, prefix_separators=3)
-DELETED_DIRECTORY_TABLE = TableDefinition("deletedDirectoryTable", records.DeletedDirectoryRow, prefix_separators=3)
-SNAPSHOT_RENAMED_TABLE = TableDefinition("snapshotRenamedTable", records.RenameRow, prefix_separators=3)
+DELETED_TABLE = _swept("deletedTable", records.DeletedKeyRow)
+DELETED_DIRECTORY_TABLE = _swept("deletedDirectoryTable", records.DeletedDirectoryRow)
+SNAPSHOT_RENAMED_TABLE = _swept("snapshotRenamedTable", records.RenameRow)
 DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow)
-RECLAIM_TABLE = TableDefinition("reclaimTable", records.ClaimedRow, prefix_separators=3)
+RECLAIM_TABLE = _swept("reclaimTable", records.ClaimedRow)
 CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
@@ -68,7 +76,7 @@ ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
 ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 ORPHAN_SEARCH_TABLE = TableDefinition("orphanSearchTable", records.OrphanSearchRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
-UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow)
+UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow, remembers_empty_stretches=True)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
 RECLAIM_CLOCK_TABLE = TableDefinition("reclaimClockTable", records.ReclaimClockRow, is_cached=True)
