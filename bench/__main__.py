@@ -20,6 +20,7 @@ from bench.figures import COLUMNS, Figure, details_text, machine_description, nu
 from bench.growth import MOST_KEYS, growth_figures, measure_growth
 from bench.run import BENCHMARKS, prepared, run_benchmarks
 from bench.sizes import SizeError, Sizes, sizes_text
+from schemas.compiled import set_aside
 from schemas.private_files import keep_files_private
 from services.cli.errors import OneLineErrors
 from services.cli.output import counted, print_json, print_table
@@ -187,6 +188,8 @@ def run() -> None:
     """Run the command line; SIGTERM and Ctrl-C stop whatever it has started."""
     keep_files_private()
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
+    for reason in set_aside():
+        say(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()
 

@@ -11,7 +11,7 @@ class RetryableError(DeepcleanError):
     """The same input may succeed soon: a service retries, a Spark job exits to be started again."""
 
 
-class PrematureError(RetryableError):
+class PrematureError(DeepcleanError):
     """A deleted entry was sent at a later chain version than the view that should judge it has reached."""
 
 

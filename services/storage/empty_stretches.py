@@ -7,17 +7,21 @@ deaths until nothing is left in them: stepping over the rows of a dropped snapsh
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from services.storage.store import Reader
 
-MAX_STRETCHES = 16
-"""Of a table; the one that was seen first is forgotten."""
+MAX_STRETCHES = 64
+"""Of a table; the one that no scan has used for longest is forgotten."""
 
 
 class EmptyStretches:
-    """Stretches of one table's keys without a committed row. For the one thread that writes the table."""
+    """Stretches of one table's keys without a committed row, each in front of the first row that a scan has found.
+
+    For the one thread that writes the table.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[bytes, bytes] = {}
@@ -40,15 +44,21 @@ class EmptyStretches:
         if not self._ends or not rows:
             return
         lowest, highest = min(rows), max(rows)
-        for first, end in list(self._ends.items()):
-            if lowest < end and first <= highest:
-                inside = min((key for key, row in rows.items() if row is not None and first <= key < end), default=end)
-                self._ends[first] = inside
-                if inside == first:
+        touched = [first for first, end in self._ends.items() if lowest < end and first <= highest]
+        put = sorted(key for key, row in rows.items() if row is not None) if touched else []
+        for first in touched:
+            place = bisect_left(put, first)
+            if place < len(put) and put[place] < self._ends[first]:
+                self._ends[first] = put[place]
+                if put[place] == first:
                     del self._ends[first]
 
     def _behind(self, start: bytes) -> bytes:
-        return next((end for first, end in self._ends.items() if first <= start < end), start)
+        first = next((first for first, end in self._ends.items() if first <= start < end), None)
+        if first is None:
+            return start
+        self._ends[first] = end = self._ends.pop(first)
+        return end
 
     def _remember(self, start: bytes, end: bytes) -> None:
         if end <= start:

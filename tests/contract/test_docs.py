@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+from bench import __main__ as bench
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.error_codes import ErrorCode
 from schemas.topics import TOPICS
@@ -22,7 +23,7 @@ from services.runtime.process.settings import PREFIX, ServiceSettings
 from tests.metric_catalogue import ROOT, all_metrics
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-PLACES = ("services/", "streaming", "schemas/", "deploy/", "docs/", "tests/", "decisions/")
+PLACES = ("bench/", "services/", "streaming", "schemas/", "deploy/", "docs/", "tests/", "decisions/")
 OTHER_SETTINGS = frozenset({"DEEPCLEAN_HOME", "DEEPCLEAN_IVY_SETTINGS", "DEEPCLEAN_USER"})
 """Read by the plane and by make setup, not by a service."""
 
@@ -130,12 +131,14 @@ class TestEveryDocument:
         text = document.read_text("utf-8")
         targets = set(re.findall(r"^([a-z]+):", _text("Makefile"), re.MULTILINE))
         assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= targets
-        lines = [line for block in _blocks(text, "(?:bash|console)") for line in block.splitlines()]
-        lines += re.findall(r"`((?:\.venv/bin/)?deepclean [^`]+)`", text)
+        lines = [line for block in _blocks(text, "(?:bash|console|sh)") for line in block.splitlines()]
+        lines += re.findall(r"`((?:\.venv/bin/)?(?:deepclean|python -m bench) [^`]+)`", text)
         for line in lines:
             words = line.removeprefix("$ ").partition("#")[0].split()
             if words and words[0].endswith("deepclean"):
-                _check_command(words[1:])
+                _check_command(_command(app), words[1:])
+            elif words[1:3] == ["-m", "bench"]:
+                _check_command(_command(bench.app), words[3:])
 
     def test_it_speaks_of_the_project_alone(self, document: Path) -> None:
         """Neither a path of somebody's machine nor an address elsewhere."""
@@ -149,13 +152,12 @@ def _anchors(text: str) -> set[str]:
 
 
 @cache
-def _command() -> Any:
-    return typer.main.get_command(app)
+def _command(made_by: typer.Typer) -> Any:
+    return typer.main.get_command(made_by)
 
 
-def _check_command(words: list[str]) -> None:
+def _check_command(command: Any, words: list[str]) -> None:
     """Follow the words down the commands, then look at the options."""
-    command: Any = _command()
     if words[:1] == ["--home"]:
         words = words[2:]
     while (inner := dict(loaded_commands(command))) and words and not words[0].startswith("-"):

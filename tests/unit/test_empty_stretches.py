@@ -86,12 +86,17 @@ def test_a_row_that_is_put_into_a_stretch_is_found() -> None:
     assert (table.scan(), table.store.begun) == ("adk", b"a")
 
 
-def test_the_stretch_that_was_seen_first_is_forgotten() -> None:
+def test_the_stretch_that_was_used_longest_ago_is_forgotten() -> None:
     stretches, store = EmptyStretches(), WatchedStore()
-    for number in range(MAX_STRETCHES + 1):
+
+    def begins(number: int) -> bytes:
+        store.begun = b""
         assert not list(stretches.scan(store, "swept", b"%03d" % number, b"%03d5" % number))
-    store.begun = b""
-    assert not list(stretches.scan(store, "swept", b"001", b"0015"))
-    assert store.begun == b""
-    assert not list(stretches.scan(store, "swept", b"000", b"0005"))
-    assert store.begun == b"000"
+        return store.begun
+
+    for number in range(MAX_STRETCHES):
+        assert begins(number) == b"%03d" % number
+    assert begins(0) == b""
+    assert begins(MAX_STRETCHES) == b"%03d" % MAX_STRETCHES
+    assert begins(0) == b""
+    assert begins(1) == b"001"

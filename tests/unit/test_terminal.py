@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from bench import __main__ as bench
 from services.cli import output, terminal
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from tests.unit.test_space_commands import CommandLine
 
-COMMANDS = sorted(Path(output.__file__).parent.rglob("*.py"))
+COMMANDS = sorted([*Path(output.__file__).parent.rglob("*.py"), Path(bench.__file__)])
 HOSTILE = "all well\n\x1b[2K\x1b]0;title\x07\rvol1/two  running\u202e\x9b"
 PRINTED = "all well\\n\\x1b[2K\\x1b]0;title\\x07\\rvol1/two  running\\u202e\\x9b"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +19,7 @@ from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import log_of_stopped_plane, take_plane_lock
 from services.plane.stack.settings import SERVICES
 from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup, take_backup
-from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuild_metadata
+from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuilding
 
 SERVICE = Annotated[
     list[str] | None, typer.Option("--service", help=f"Only this one; may be given again. {', '.join(SERVICES)}.")
@@ -117,11 +119,15 @@ def rebuild(
     options = RebuildOptions(compare_with, backups or backups_directory(home), goes_on, sends_all, max_batch_messages)
     with (
         log_of_stopped_plane(home, bootstrap_servers) as log,
-        Console(stderr=True).status("rebuilding") as shown,
+        rebuilding(home, shard, log, options) as run,
     ):
-        done = rebuild_metadata(
-            *(home, shard, log, options, say),
-            lambda position, until: shown.update(f"rebuilding: {position:,} of {until:,} commands"),
-        )
-    _print_digest(done.placed)
-    say(f"Messages up to txn {done.sent_txn:,} were sent before; {done.sent_messages:,} later ones were sent again.")
+        _print_digest(run.apply_and_compare(say, _progress))
+        sent = run.send()
+    say(f"Messages up to txn {run.sent_txn:,} were sent before; {sent:,} later ones were sent again.")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A line on standard error, gone before anything else is printed."""
+    with Console(stderr=True).status("rebuilding") as shown:
+        yield lambda position, until: shown.update(f"rebuilding: {position:,} of {until:,} commands")

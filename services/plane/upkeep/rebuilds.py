@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from services.plane.upkeep.shard_databases import (
 
 Tell = Callable[[str], None]
 """Told one line for each comparison."""
-Progress = Callable[[int, int], None]
-"""Told the offset of the next command, and the offset to reach."""
+Progress = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
+"""Opened while commands are applied; what it gives is told the offset of the next command, and the offset to reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,6 @@ def readable_metadata(home: Path, shard: int, directory: Path | None = None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The outcome of a rebuild."""
-
-    placed: PlacedDigest
-    sent_txn: int
-    """Messages up to this txn were certainly sent by the lost database."""
-    sent_messages: int
-    """Later ones, published again."""
-
-
-@dataclass(frozen=True, slots=True)
 class Expected:
     """A database that the new one must equal at the offset where it ended."""
 
@@ -103,14 +92,36 @@ class RebuildOptions:
     max_batch_messages: int
 
 
-def rebuild_metadata(
-    home: Path, shard: int, log: KafkaLog, options: RebuildOptions, tell: Tell, progress: Progress
-) -> Rebuilt:
-    """Make the database of a shard from the log, compare it, then publish what may not have been sent.
+@dataclass(frozen=True, slots=True)
+class RebuildRun:
+    """A rebuild under way: ``apply_and_compare``, then ``send``."""
+
+    rebuild: Rebuild
+    store: Any
+    expected: list[Expected]
+    sent_txn: int
+    """Messages up to this txn were certainly sent by the lost database."""
+
+    def apply_and_compare(self, tell: Tell, progress: Progress) -> PlacedDigest:
+        """Apply all of the log; says what the new database holds.
+
+        Raises:
+            StackError: it differs from a database that it must equal, or cannot be compared with the lost one.
+            PositionError: the log does not hold the commands that are needed.
+        """
+        return apply_and_compare(self.rebuild, self.store, self.expected, tell, progress)
+
+    def send(self) -> int:
+        """Publish what may not have been sent; says how many messages. Raises PositionError when the log is silent."""
+        return self.rebuild.send()
+
+
+@contextmanager
+def rebuilding(home: Path, shard: int, log: KafkaLog, options: RebuildOptions) -> Iterator[RebuildRun]:
+    """A rebuild of a shard of metadata, where its database belongs.
 
     Raises:
-        StackError: there is a database already, or the new one differs from one that it must equal.
-        PositionError: the log does not hold the commands that are needed.
+        StackError: there is a database already, or the lost one has read another log.
     """
     target = database_directory(home, METADATA, shard)
     if has_database(target) and not options.resumes:
@@ -123,8 +134,7 @@ def rebuild_metadata(
     try:
         run = Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=options.max_batch_messages)
         try:
-            placed = apply_and_compare(run, store, expected, tell, progress)
-            return Rebuilt(placed, sent_txn, run.send())
+            yield RebuildRun(run, store, expected, sent_txn)
         finally:
             run.close()
     finally:
@@ -159,13 +169,13 @@ def apply_and_compare(
     run: Rebuild, store: Any, expected: list[Expected], tell: Tell, progress: Progress
 ) -> PlacedDigest:
     """Apply all of the log, comparing on the way; a difference ends it before anything is sent."""
-    first, end, started = run.position, run.end, time.monotonic()
-    found = None
+    first, end = run.position, run.end
+    applying_seconds, found = 0.0, None
     for one in expected:
         if not first <= one.offset <= end:
             _cannot_compare(one, first, end, tell)
             continue
-        _apply_below(run, one.offset, progress)
+        applying_seconds += _apply_below(run, one.offset, progress)
         found = PlacedDigest.of(store)
         differing = found.digest.differences(one.digest)
         if differing:
@@ -174,8 +184,8 @@ def apply_and_compare(
                 f"keep both, start neither, and report it."
             )
         tell(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
-    _apply_below(run, end, progress)
-    tell(f"Commands {first:,} to {end:,} applied in {time.monotonic() - started:.1f} s.")
+    applying_seconds += _apply_below(run, end, progress)
+    tell(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
     placed = found if found and found.next_offset == end else PlacedDigest.of(store)
     run.check()
     for one in expected:
@@ -205,7 +215,11 @@ def _why_outside(offset: int, end: int) -> str:
     return "the database that is gone on with is newer; leave --compare-with out"
 
 
-def _apply_below(run: Rebuild, offset: int, progress: Progress) -> None:
-    while (position := run.position) < offset:
-        progress(position, offset)
-        run.step(offset)
+def _apply_below(run: Rebuild, offset: int, progress: Progress) -> float:
+    """Apply the commands below an offset; says how many seconds it took."""
+    started = time.monotonic()
+    with progress() as told:
+        while (position := run.position) < offset:
+            told(position, offset)
+            run.step(offset)
+    return time.monotonic() - started
