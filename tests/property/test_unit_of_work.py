@@ -53,6 +53,27 @@ def test_scans_are_those_of_a_map(table: TableDefinition[PositionRow], steps: li
                 work = UnitOfWork(store, cache)
 
 
+UNITS = st.tuples(st.sets(KEYS, max_size=3), st.sets(KEYS, max_size=3), KEYS, KEYS)
+
+
+@given(st.lists(UNITS, max_size=20))
+def test_scans_find_whatever_earlier_scans_have_not(
+    units: list[tuple[set[bytes], set[bytes], bytes, bytes]],
+) -> None:
+    """Each unit puts rows, removes rows and is written; then the next one scans a range."""
+    store, cache, rows = MemoryStore(), RowCache(), set[bytes]()
+    for put, removed, start, end in units:
+        work = UnitOfWork(store, cache)
+        for key in put:
+            work.table(SWEPT).put(key, _row(1))
+        for key in removed:
+            work.table(SWEPT).delete(key)
+        work.write()
+        rows = (rows | put) - removed
+        found = [key for key, _ in UnitOfWork(store, cache).table(SWEPT).scan(start, end)]
+        assert found == sorted(key for key in rows if start <= key < end)
+
+
 @given(st.sets(KEYS, min_size=1), KEYS, KEYS)
 def test_a_scan_shows_what_was_there_when_it_began(keys: set[bytes], first: bytes, second: bytes) -> None:
     work = UnitOfWork(MemoryStore(), RowCache())
