@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -177,6 +178,12 @@ app = typer.Typer(
 )
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"deepclean {version('deepclean')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     context: typer.Context,
@@ -184,6 +191,10 @@ def root(
         Path | None,
         typer.Option(envvar="DEEPCLEAN_HOME", help="Where the plane keeps everything; by default .deepclean."),
     ] = None,
+    *,
+    is_version_asked: Annotated[  # noqa: ARG001  its callback answers
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
 ) -> None:
     """Take what holds for every sub-command; ``session_of`` makes a session of it when one needs the plane."""
     if context.obj is None:
