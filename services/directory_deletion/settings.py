@@ -29,8 +29,3 @@ class DirectoryDeletionSettings:
     """When an answer is this late the question is asked again: a net, since no message is lost."""
     undo_window_ms: int = 0
     """How long a deleted directory waits before it is expanded, so that it can be brought back as a whole."""
-
-
-def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:
-    """Pause after some failures in a row: doubled with each, up to a longest one."""
-    return min(longest_ms, first_ms << min(failures - 1, 30))

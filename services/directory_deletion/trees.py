@@ -36,11 +36,12 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
-from services.directory_deletion.settings import DirectoryDeletionSettings, backoff_ms
+from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
+from services.domain.durations import backoff_ms
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
 from services.runtime.loop.service import Work

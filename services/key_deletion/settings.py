@@ -47,8 +47,3 @@ class KeyDeletionSettings:
     """Bytes that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
     purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
     """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty for the whole day."""
-
-
-def backoff_ms(first_ms: int, longest_ms: int, failures: int) -> int:
-    """Pause after some failures in a row: doubled with each, up to a longest one."""
-    return min(longest_ms, first_ms << min(failures - 1, 30))

@@ -26,9 +26,10 @@ from schemas.records import (
 from schemas.topics import SNAPSHOTS_COMMANDS
 from services.domain.chain_view import ChainView
 from services.domain.collector import WHOLE_SHARD, may_claim
+from services.domain.durations import backoff_ms
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.row_range import EVERY_ROW, RowRange
-from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
+from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps
 from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
 from services.runtime.loop.service import Work

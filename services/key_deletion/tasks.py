@@ -25,6 +25,7 @@ from schemas.records import (
     TaskRow,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS
+from services.domain.durations import backoff_ms
 from services.domain.row_columns import (
     NO_GROUPS,
     check_lengths,
@@ -36,7 +37,7 @@ from services.domain.row_columns import (
     row_names,
 )
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.settings import KeyDeletionSettings, backoff_ms
+from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
 from services.key_deletion.task_state import TaskState
 from services.runtime.loop.service import Work
