@@ -22,14 +22,14 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TABLES, Tables
 from services.directory_deletion.trees import Trees
 from services.domain.errors import ChainBrokenError, InvariantError
+from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.runtime.parts.counts import count_done, take_done
-from services.storage.tables import TablesReader
 
 
-class DirectoryDeletionService:
+class DirectoryDeletionService(RememberingService):
     """One shard of directory_deletion."""
 
     name = "directory_deletion"
@@ -43,33 +43,17 @@ class DirectoryDeletionService:
         self._chain = ChainFollower()
         self._collector = CollectorFollower()
         self._trees = Trees(settings or DirectoryDeletionSettings(), metrics, self._collector)
-        self._is_stale = False
         self._is_reported = False
 
-    def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew."""
-        self._rebuild(tables)
-
-    def _rebuild(self, tables: Tables) -> None:
+    def read_memory(self, tables: Tables) -> None:
+        """Read from the tables everything that is kept in memory."""
         self._chain.restore(tables)
         self._collector.restore(tables)
         self._trees.restore(tables)
-        self._is_stale = False
 
-    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no message needs it
-        """No message needs a batch of its own."""
-        return False
-
-    def apply(self, message: Message, work: Work) -> None:
+    def carry_out(self, message: Message, work: Work) -> None:
         """Take in one message."""
-        if self._is_stale:
-            self._rebuild(work)
-        try:
-            self._take_in(message.record, work)
-        except Exception:
-            # The loop undoes the tables; what is in memory is read anew before it is used again.
-            self._is_stale = True
-            raise
+        self._take_in(message.record, work)
 
     def _take_in(self, record: object, work: Work) -> None:
         if isinstance(record, SnapshotChainRecord):
@@ -112,10 +96,8 @@ class DirectoryDeletionService:
         self._trees.make_due(barrier.passed_txn, work)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
 
-    def tick(self, now_ms: int, work: Work) -> None:
+    def do_due(self, now_ms: int, work: Work) -> None:
         """Do what is due, and start what has room."""
-        if self._is_stale:
-            self._rebuild(work)
         self._trees.tick(now_ms, self._chain.view, work)
 
     def end_batch(self, work: Work) -> None:

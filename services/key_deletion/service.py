@@ -47,14 +47,14 @@ from services.key_deletion.stores import Stores
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
+from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.runtime.parts.counts import count_done, take_done
-from services.storage.tables import TablesReader
 
 
-class KeyDeletionService:
+class KeyDeletionService(RememberingService):
     """One shard of key_deletion."""
 
     name = "key_deletion"
@@ -75,32 +75,16 @@ class KeyDeletionService:
         self._reported_held_back_by: HeldBackBy | None = None
         self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
         self._stores = Stores(self._sweeps, settings, metrics, self._collector)
-        self._is_stale = False
         self._is_reported = False
 
-    def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew."""
-        self._rebuild(tables)
-
-    def _rebuild(self, tables: Tables) -> None:
+    def read_memory(self, tables: Tables) -> None:
+        """Read from the tables everything that is kept in memory."""
         for part in (self._chain, self._collector, self._purges, self._tasks, self._sweeps, self._stores):
             part.restore(tables)
-        self._is_stale = False
 
-    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no message needs it
-        """No message needs a batch of its own."""
-        return False
-
-    def apply(self, message: Message, work: Work) -> None:
+    def carry_out(self, message: Message, work: Work) -> None:
         """Take in one message."""
-        if self._is_stale:
-            self._rebuild(work)
-        try:
-            self._take_in(message.topic, message.record, work)
-        except Exception:
-            # The loop undoes the tables; what is in memory is read anew before it is used again.
-            self._is_stale = True
-            raise
+        self._take_in(message.topic, message.record, work)
 
     def _take_in(self, topic: Topic, record: object, work: Work) -> None:
         if isinstance(record, SnapshotChainRecord):
@@ -173,10 +157,8 @@ class KeyDeletionService:
         left = len(self._tasks) + len(self._purges) + len(self._sweeps)
         return left + take_done(work)
 
-    def tick(self, now_ms: int, work: Work) -> None:
+    def do_due(self, now_ms: int, work: Work) -> None:
         """Do what is due, and start what has room."""
-        if self._is_stale:
-            self._rebuild(work)
         self._tasks.tick(now_ms, work)
         self._purges.tick(now_ms, work)
         view = self._chain.view

@@ -42,11 +42,12 @@ from services.mock_scm.tables import (
     deletion_key,
     order_of_key,
 )
+from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.storage.tables import TablesReader
 
 
-class MockScmService:
+class MockScmService(RememberingService):
     """One shard of the mock storage container manager."""
 
     name = "mock_scm"
@@ -62,7 +63,6 @@ class MockScmService:
         self.switches = switches or MockScmSwitches()
         self._settings = settings or MockScmSettings()
         self._metrics = metrics or MockScmMetrics(CollectorRegistry())
-        self._is_stale = False
         self._is_reported = False
         # Keys of three tables in order, so that looking whether anything is due costs nothing.
         self._waiting: list[bytes] = []
@@ -70,37 +70,22 @@ class MockScmService:
         self._logged: list[bytes] = []
         self._written_log_rows = 0
 
-    def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew."""
-        self._rebuild(tables)
-
-    def _rebuild(self, tables: Work | TablesReader) -> None:
+    def read_memory(self, tables: Work | TablesReader) -> None:
+        """Read from the tables everything that is kept in memory."""
         self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan(FIRST, BEYOND)]
         self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan(FIRST, BEYOND)]
         self._logged = [key for key, _ in tables.table(DELETED_BLOCKS_TABLE).scan(FIRST, BEYOND)]
         self._written_log_rows = len(self._logged)
-        self._is_stale = False
 
-    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no command needs it
-        """No command needs a batch of its own."""
-        return False
-
-    def apply(self, message: Message, work: Work) -> None:
+    def carry_out(self, message: Message, work: Work) -> None:
         """Carry out one command."""
-        if self._is_stale:
-            self._rebuild(work)
         body = message.record.body
-        try:
-            if isinstance(body, BlocksWritten):
-                self._take_in(body, work)
-            elif isinstance(body, DeleteBlocks):
-                self._take_deletion(body, message.timestamp_ms, work)
-            else:
-                self._pass_barrier(body, work)
-        except Exception:
-            # The loop undoes the tables; what is in memory is read anew before it is used again.
-            self._is_stale = True
-            raise
+        if isinstance(body, BlocksWritten):
+            self._take_in(body, work)
+        elif isinstance(body, DeleteBlocks):
+            self._take_deletion(body, message.timestamp_ms, work)
+        else:
+            self._pass_barrier(body, work)
 
     def _take_in(self, written: BlocksWritten, work: Work) -> None:
         new_bytes, container_id = inventory.add_written(written, self._settings.container_size_bytes, work)
@@ -184,10 +169,8 @@ class MockScmService:
         left = len(self._waiting) + len(self._delayed) + len(self._logged)
         work.send(SCM_REPLIES, ScmReply(replace(barrier, work=barrier.work + done + left)))
 
-    def tick(self, now_ms: int, work: Work) -> None:
+    def do_due(self, now_ms: int, work: Work) -> None:
         """Carry out deletions that are no longer delayed, and what the datanodes find in the log."""
-        if self._is_stale:
-            self._rebuild(work)
         due = bisect_right(self._delayed, now_ms, key=order_of_key)
         for key in self._delayed[: min(due, self._settings.max_deletions_per_tick)]:
             row = work.table(DELAYED_DELETION_TABLE).get(key)

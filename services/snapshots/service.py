@@ -46,6 +46,7 @@ from services.domain.dead_letters import shortened
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError
+from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.snapshots.access import Access
@@ -66,6 +67,7 @@ from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, is_active, is_complete
 from services.snapshots.state.tables import TABLES, ReadableTables
+from services.storage.tables import TablesReader
 
 _OPERATIONS: dict[type[object], str] = {
     CreateSnapshot: "create",
@@ -87,7 +89,7 @@ _OPERATIONS: dict[type[object], str] = {
 FLAGS_SENDER = "key_deletion"
 
 
-class SnapshotsService:
+class SnapshotsService(RememberingService):
     """One shard of the snapshots service."""
 
     name = "snapshots"
@@ -115,21 +117,21 @@ class SnapshotsService:
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
-        self._is_memory_doubtful = False
 
     @property
     def chain_corruption(self) -> str:
         """Why the chain does not hold together: not ready while this is not empty."""
         return self._lifecycle.corruption
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: TablesReader) -> None:
         """Read all rows anew, and verify the chain that they make."""
         self._rows.forget_changed()
         self._sizes.forget_stale()
-        self._read_memory(tables)
+        super().restore(tables)
         self._is_started = False
 
-    def _read_memory(self, tables: ReadableTables) -> None:
+    def read_memory(self, tables: ReadableTables) -> None:
+        """Read from the tables everything that is kept in memory."""
         self._rows.restore(tables)
         self._collector.restore(tables)
         self._access.restore(tables)
@@ -144,17 +146,9 @@ class SnapshotsService:
         unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
         self._chain_check.restore(tables)
-        self._is_memory_doubtful = False
 
-    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 the same for all
-        """No message needs a batch of its own."""
-        return False
-
-    def apply(self, message: Message, work: Work) -> None:
+    def carry_out(self, message: Message, work: Work) -> None:
         """Carry out one message."""
-        if self._is_memory_doubtful:
-            self._read_memory(work)
-        self._is_memory_doubtful = True  # until it is carried out: a failure leaves memory ahead of the tables
         record = message.record
         if message.topic is SNAPSHOTS_COMMANDS:
             self._apply_command(message, record, work)
@@ -170,7 +164,6 @@ class SnapshotsService:
             self._dead_letters.take_in(message, record, work)
         else:
             self._chain_check.follow(record, work)
-        self._is_memory_doubtful = False
 
     def _apply_command(self, message: Message, command: SnapshotCommand, work: Work) -> None:
         if isinstance(command.body, SetDeepClean):
@@ -278,13 +271,11 @@ class SnapshotsService:
         elif isinstance(body, CollectorChanged):
             self._collector.follow(body, work)
 
-    def tick(self, now_ms: int, work: Work) -> None:
+    def do_due(self, now_ms: int, work: Work) -> None:
         """What retention does by the clock; after a start, what the state of the chain asks for.
 
         Nothing expires by a state that is behind the log: a tag, or another policy, may still be to come.
         """
-        if self._is_memory_doubtful:
-            self._read_memory(work)
         if not self._is_started:
             self._start(work)
         if work.is_caught_up and self._retention.tick(now_ms, work):
