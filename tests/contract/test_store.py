@@ -35,15 +35,17 @@ from services.storage.memory import MemoryStore
 from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
 from services.storage.rocks_backups import RocksCopy
 from services.storage.rocks_checkpoints import Checkpoints
-from services.storage.rocks_options import MEBIBYTE, RocksOptions
+from services.storage.rocks_options import MEBIBYTE, OF_ROWS_SIDE_BY_SIDE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Reader, Store, StoreError, prefix_end
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
+from tests.waiting import eventually
 
 FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)
 KEYS = TableDefinition("keyTable", KeyRow, prefix_separators=3)
 OUTBOX = TableDefinition("outbox", PositionRow)
-FAMILIES = (FILES, KEYS, OUTBOX)
+SWEPT = TableDefinition("swept", PositionRow, is_emptied_in_stretches=True)
+FAMILIES = (FILES, KEYS, OUTBOX, SWEPT)
 CHECKPOINTED = frozenset({"fileTable", "keyTable"})
 BEYOND = b"\xff" * 9
 
@@ -821,6 +823,18 @@ def test_a_look_up_reads_a_part_of_a_large_filter(tmp_path: Path) -> None:
     assert not any(store.get("keyTable", b"/%09d." % number) for number in range(0, keys, keys // asked))
     # The whole filter of the one file is 625 kB, more than the cache has room for.
     assert read_bytes() - before < asked * 60_000
+    store.close()
+
+
+def test_rows_that_go_side_by_side_are_soon_merged_away(tmp_path: Path) -> None:
+    store = open_rocks(tmp_path)
+    swept = {b"/%09d" % number: os.urandom(20) for number in range(2 * OF_ROWS_SIDE_BY_SIDE)}
+    store.write({"swept": dict(swept)})
+    store.checkpoint("written out")
+    store.write({"swept": dict.fromkeys(swept)})
+    store.checkpoint("removed")
+    family = store._database.get_column_family("swept")
+    eventually(lambda: not family.property_int_value("rocksdb.total-sst-files-size"), patience_seconds=20)
     store.close()
 
 
