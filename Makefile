@@ -47,7 +47,8 @@ status: setup ## Show how the plane does: processes, throughput, backlog, lag, d
 bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB (the better part of an hour)
 	.venv/bin/python -m bench
 
-figures: setup ## Measure in small, about a minute, and tell what has moved since the last release by more than noise
+figures: setup ## See that each row of the bench measures; then measure in small, and tell what has moved since the last release
+	.venv/bin/pytest bench
 	@mkdir -p .deepclean
 	.venv/bin/python -m bench --small --json .deepclean/figures.json
 	.venv/bin/python -m bench compare docs/figures/release.json .deepclean/figures.json

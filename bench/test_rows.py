@@ -1,4 +1,7 @@
-"""Every benchmark, very small: figures come out and everything is stopped. How large they are is nobody's business."""
+"""Every benchmark, very small: figures come out and everything is stopped. How large they are is nobody's business.
+
+``make figures`` runs these first: they are about the bench, and start as many processes as it does.
+"""
 
 from __future__ import annotations
 
