@@ -15,8 +15,9 @@ import json
 import typing
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cache
 from importlib import resources
-from types import UnionType
+from importlib.resources.abc import Traversable
 from typing import Any, Generic, TypeVar
 
 import fastavro
@@ -33,7 +34,7 @@ Fields = dict[str, Any]
 
 NAMESPACE = "deepclean"
 FINGERPRINT_HEADER = "avro-fingerprint"
-_PRIMITIVES: dict[type, type[Kind]] = {str: String, bool: Boolean, bytes: Bytes}
+_PRIMITIVES: dict[str, type[Kind]] = {"long": Long, "string": String, "boolean": Boolean, "bytes": Bytes}
 
 
 def snake_case(name: str) -> str:
@@ -43,9 +44,16 @@ def snake_case(name: str) -> str:
 
 def own_schema(name: str) -> JsonSchema:
     """The schema file of one record or enumeration as it is written, with references by name."""
-    text = resources.files("schemas").joinpath("avro", f"{snake_case(name)}.avsc").read_text("utf-8")
-    schema: JsonSchema = json.loads(text)
+    schema: JsonSchema = json.loads(_schema_files()[f"{snake_case(name)}.avsc"].read_text("utf-8"))
     return schema
+
+
+@cache
+def _schema_files() -> dict[str, Traversable]:
+    """Every schema file by its name, which no two folders share."""
+    return {
+        file.name: file for folder in resources.files("schemas").joinpath("avro").iterdir() for file in folder.iterdir()
+    }
 
 
 def resolved_schema(name: str) -> JsonSchema:
@@ -199,30 +207,28 @@ def codec(record_class: type[R]) -> Codec[R]:
 
 
 def _record_kind(record_class: type[Any]) -> Record:
-    """How a record is read and written: its fields as the schema lists them, of the types that its class gives them."""
-    hints = typing.get_type_hints(record_class, vars(records))
+    """How a record is read and written: its fields as the schema lists them."""
     fields = own_schema(record_class.__name__)["fields"]
-    names = [field["name"] for field in fields]
-    kinds = [_kind(hints[field["name"]], field["type"], f"{record_class.__name__}.{field['name']}") for field in fields]
-    return Record(record_class, names, kinds)
+    kinds = [_kind(field["type"], f"{record_class.__name__}.{field['name']}") for field in fields]
+    return Record(record_class, [field["name"] for field in fields], kinds)
 
 
-def _kind(hint: Any, avro: Any, label: str) -> Kind:
-    """How a value of a type is read and written; the schema tells an ``int`` from a ``long``."""
-    if hint is int:
-        return Int(label) if avro == "int" else Long()
-    if hint in _PRIMITIVES:
-        return _PRIMITIVES[hint]()
-    if isinstance(hint, UnionType):
-        branches = {_branch_name(branch): branch for branch in typing.get_args(hint)}
-        classes = [branches[name] for name in avro]
-        return Union(classes, [None if kind is type(None) else _record_kind(kind) for kind in classes])
-    if typing.get_origin(hint) is tuple:
-        return Array(_kind(typing.get_args(hint)[0], avro["items"], label))
-    if issubclass(hint, StrEnum):
-        return Enumeration([hint(symbol) for symbol in own_schema(hint.__name__)["symbols"]])
-    return _record_kind(hint)
+def _kind(avro: Any, label: str) -> Kind:
+    """How a value of an Avro type is read and written."""
+    if isinstance(avro, list):
+        classes = [None if branch == "null" else _class_of(branch) for branch in avro]
+        return Union(classes, [None if one is None else _record_kind(one) for one in classes])
+    if isinstance(avro, dict):
+        return Array(_kind(avro["items"], label))
+    if avro == "int":
+        return Int(label)
+    if avro in _PRIMITIVES:
+        return _PRIMITIVES[avro]()
+    named = _class_of(avro)
+    return Enumeration(list(named)) if issubclass(named, StrEnum) else _record_kind(named)
 
 
-def _branch_name(hint: type[Any]) -> str:
-    return "null" if hint is type(None) else f"{NAMESPACE}.{hint.__name__}"
+def _class_of(name: str) -> type[Any]:
+    """The class of a record or enumeration that a schema names in full."""
+    found: type[Any] = getattr(records, name.removeprefix(f"{NAMESPACE}."))
+    return found

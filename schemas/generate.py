@@ -1,0 +1,184 @@
+"""Writes ``schemas/records``: a class for each schema of ``schemas/avro``. Run ``python -m schemas.generate`` after a
+change there.
+
+A record becomes a frozen dataclass with the same fields, order, defaults and sentences; an enumeration one whose
+members are also strings. A folder of schemas becomes a module, and all of them can be had of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+FOLDER = Path(__file__).parent
+SCHEMAS, MODULES = FOLDER / "avro", FOLDER / "records"
+PACKAGE = "schemas.records"
+ABOUT = {
+    "chain": "Records of gc.snapshot-chain: which snapshots a bucket has and had.",
+    "commands": "Records of metadata.commands and metadata.replies.",
+    "dead_letters": "Records of dead-letters: messages that nobody could apply.",
+    "deletions": "Records on a deletion's way through the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results.",
+    "directory_deletion_rows": "Rows that directory_deletion keeps.",
+    "key_deletion_rows": "Rows that key_deletion keeps.",
+    "ledger": "Records of gc.ledger.",
+    "metadata_rows": "Rows that metadata keeps.",
+    "progress": "Records of metadata.progress: what metadata has done, for the services.",
+    "runtime_rows": "Rows that each service keeps, and its changelog.",
+    "scm": "Records of scm.commands and scm.replies.",
+    "scm_rows": "Rows that mock_scm keeps.",
+    "shared": "Records and choices that several of the others name.",
+    "snapshots": "Records of snapshots.commands, snapshots.replies and the topic of snapshots' figures.",
+    "snapshots_rows": "Rows that snapshots keeps.",
+    "space": "Records of gc.space: how much each set of snapshots holds.",
+}
+"""What each folder of schemas is for."""
+TYPES = {"long": "int", "int": "int", "string": "str", "boolean": "bool", "bytes": "bytes", "null": "None"}
+NAMESPACE = "deepclean."
+MADE_BY = "# Made from schemas/avro by python -m schemas.generate: change the schema, then run that."
+LINE = 120
+QUOTES = '"""'
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The schemas that become one module, each behind those that it names."""
+
+    name: str
+    schemas: Sequence[Schema]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its classes, in the order of the alphabet."""
+        return sorted((schema["name"] for schema in self.schemas), key=str.casefold)
+
+
+def folders(root: Path = SCHEMAS) -> list[Folder]:
+    """All schemas by folder."""
+    found = []
+    for directory in sorted(path for path in root.iterdir() if path.is_dir()):
+        schemas = [json.loads(file.read_text("utf-8")) for file in sorted(directory.glob("*.avsc"))]
+        by_name = {schema["name"]: schema for schema in schemas}
+        named = {name: sorted(_named_by(schema) & by_name.keys()) for name, schema in by_name.items()}
+        found.append(Folder(directory.name, [by_name[name] for name in TopologicalSorter(named).static_order()]))
+    return found
+
+
+def _named_by(schema: Schema) -> set[str]:
+    """Names of the other schemas that one names."""
+    return {name for field in schema.get("fields", ()) for name in _names_in(field["type"])}
+
+
+def _names_in(avro: Any) -> Iterator[str]:
+    if isinstance(avro, list):
+        for branch in avro:
+            yield from _names_in(branch)
+    elif isinstance(avro, dict):
+        yield from _names_in(avro["items"])
+    elif avro.startswith(NAMESPACE):
+        yield avro.removeprefix(NAMESPACE)
+
+
+def generated(all_folders: Sequence[Folder]) -> dict[str, str]:
+    """What each file of the package should be, by its name, before it is formatted."""
+    home = {name: folder.name for folder in all_folders for name in folder.names}
+    files = {f"{folder.name}.py": _module(folder, home) for folder in all_folders}
+    return {"__init__.py": _package(all_folders), **files}
+
+
+def _package(all_folders: Sequence[Folder]) -> str:
+    names = sorted(name for folder in all_folders for name in folder.names)
+    imports = [f"from {PACKAGE}.{folder.name} import {', '.join(folder.names)}" for folder in all_folders]
+    listed = "".join(f'    "{name}",\n' for name in names)
+    return f"{_head('Every record and choice of ``schemas/avro``.', imports)}\n\n__all__ = [\n{listed}]\n"
+
+
+def _module(folder: Folder, home: Mapping[str, str]) -> str:
+    wanted: dict[str, list[str]] = {}
+    for name in sorted({name for schema in folder.schemas for name in _named_by(schema)}, key=str.casefold):
+        if home[name] != folder.name:
+            wanted.setdefault(home[name], []).append(name)
+    fields = [field for schema in folder.schemas for field in schema.get("fields", ())]
+    of_dataclasses = ["dataclass"] * bool(fields) + ["field"] * any(field.get("is_secret") for field in fields)
+    imports = [f"from dataclasses import {', '.join(of_dataclasses)}"] if of_dataclasses else []
+    if any(schema["type"] == "enum" for schema in folder.schemas):
+        imports.append("from enum import StrEnum")
+    imports += ["", *(f"from {PACKAGE}.{module} import {', '.join(names)}" for module, names in sorted(wanted.items()))]
+    classes = "\n\n\n".join(_class(schema) for schema in folder.schemas)
+    return f"{_head(ABOUT[folder.name], imports)}\n\n\n{classes}\n"
+
+
+def _head(about: str, imports: Sequence[str]) -> str:
+    parts = [_docstring(about, ""), MADE_BY, "from __future__ import annotations", "\n".join(imports).strip()]
+    return "\n\n".join(parts)
+
+
+def _class(schema: Schema) -> str:
+    doc = _docstring(schema["doc"], "    ")
+    if schema["type"] == "enum":
+        members = "\n".join(f'    {symbol} = "{symbol}"' for symbol in schema["symbols"])
+        return f"class {schema['name']}(StrEnum):\n{doc}\n\n{members}"
+    fields = "\n".join(_field(field) for field in schema["fields"])
+    return f"@dataclass(frozen=True, slots=True)\nclass {schema['name']}:\n{doc}\n\n{fields}"
+
+
+def _field(field: Schema) -> str:
+    default = ""
+    if field.get("is_secret"):
+        default = " = field(repr=False)"
+    elif "default" in field:
+        default = f" = {_default(field['type'], field['default'])}"
+    return f"    {field['name']}: {_hint(field['type'])}{default}\n{_docstring(field['doc'], '    ')}"
+
+
+def _hint(avro: Any) -> str:
+    if isinstance(avro, list):
+        return " | ".join(_hint(branch) for branch in sorted(avro, key="null".__eq__))
+    if isinstance(avro, dict):
+        return f"tuple[{_hint(avro['items'])}, ...]"
+    name: str = avro
+    return TYPES.get(name, name.removeprefix(NAMESPACE))
+
+
+def _default(avro: Any, value: Any) -> str:
+    if isinstance(avro, str) and avro.startswith(NAMESPACE):
+        return f"{avro.removeprefix(NAMESPACE)}.{value}"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _docstring(text: str, indent: str) -> str:
+    one_line = f'{indent}"""{text}"""'
+    if len(one_line) <= LINE:
+        return one_line
+    width = LINE - len(indent) - len(QUOTES)  # or the formatter would put both quotes on a line that is too long
+    lines = textwrap.wrap(text, width, initial_indent=" " * len(QUOTES), break_on_hyphens=False)
+    return textwrap.indent('"""' + "\n".join(lines).lstrip() + '\n"""', indent)
+
+
+def formatted(text: str) -> str:
+    """A module's text as ``make lint`` wants it."""
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "records.py", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def main() -> None:
+    """Write the package anew."""
+    files = generated(folders())
+    shutil.rmtree(MODULES, ignore_errors=True)
+    MODULES.mkdir()
+    for name, text in files.items():
+        (MODULES / name).write_text(formatted(text), "utf-8")
+    print(f"{len(files)} files written to {MODULES.name}")
+
+
+if __name__ == "__main__":
+    main()
