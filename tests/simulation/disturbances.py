@@ -39,7 +39,7 @@ class Disturbances:
         if mix.hold and random.random() < mix.hold:
             self._hold_or_release(address)
         if mix.restore and random.random() < mix.restore * 2:
-            self._copy_or_restore(address)
+            self.copy_or_restore(address)
         if mix.garbage and random.random() < mix.garbage:
             self._add_garbage(address[1])
         if mix.lies and random.random() < mix.lies:
@@ -71,7 +71,7 @@ class Disturbances:
         self.state.restores += 1
         return self.state.copies.pop(address, None) or self.state.nothing_or_backup(address)
 
-    def _copy_or_restore(self, address: Address) -> None:
+    def copy_or_restore(self, address: Address) -> None:
         """Keep a copy of a database, or start from the copy that was kept; with a changelog, from nothing, too."""
         if address[0] != "metadata" and self.state.faults.random.random() < 0.3:
             self.rewind(address)
@@ -90,6 +90,7 @@ class Disturbances:
         shard = self.state.shards[address[1]]
         if address[0] == "metadata":
             shard.replayed_until = max(shard.replayed_until, self.state.metadata_position(shard))
+        self.state.batch_ends.pop(address, None)  # Spark does not begin where it has ended since
         self.state.restores += 1
         self.state.start(address, store=copy)
 

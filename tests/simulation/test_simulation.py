@@ -67,14 +67,15 @@ def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
         simulate(seed + number, mix=_ONE_FAULT[fault])
 
 
-def test_what_spark_is_made_to_read_again_is_not_trimmed_away(seed: int) -> None:
+@pytest.mark.parametrize("way", ["rewind", "copy_or_restore"])
+def test_what_spark_is_made_to_read_again_is_not_trimmed_away(way: str, seed: int) -> None:
     def script(simulation: Simulation) -> None:
         for _ in range(40):
             simulation.shards[0].actor.act()
             for _ in range(12):
                 simulation.move()
             simulation.trims.back_up(0)
-            simulation.disturbances.rewind(("streaming", 0))
+            getattr(simulation.disturbances, way)(("streaming", 0))
             simulation.trims.trim(0)
 
     trimmed = 0
