@@ -19,12 +19,14 @@ import contextlib
 import itertools
 import json
 import queue
+import shlex
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -35,10 +37,11 @@ from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import Clock
 from services.metadata.diffs.differences import compare_changes, opened_states
-from services.metadata.diffs.spark_diff import SparkDiffError, kept_for, run_spark_diff
+from services.metadata.diffs.spark_diff import kept_for
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.settings import MetadataSettings
 from services.metadata.state.changed_rows import ChangedKey
+from services.runtime.process.child_job import ChildJobError, run_child_job
 from services.storage.rocks import RocksStore
 from services.storage.store import Store, StoreError
 
@@ -245,9 +248,9 @@ class DiffJobs:
             self._end(running, DiffStatus.CANCELLED)
         except CommandError as error:
             self._end(running, DiffStatus.FAILED, message=f"{error.code}: {error}")
-        except SparkDiffError as error:
+        except ChildJobError as error:
             status = DiffStatus.CANCELLED if running.is_cancelled.is_set() else DiffStatus.FAILED
-            self._end(running, status, message="" if status is DiffStatus.CANCELLED else str(error))
+            self._end(running, status, message="" if status is DiffStatus.CANCELLED else f"the Spark job {error}")
         except StoreError as error:  # its file says that it has not ended: the next start makes it
             self._end(running, DiffStatus.FAILED, message=str(error), is_kept=False)
         except Exception as error:
@@ -289,14 +292,19 @@ class DiffJobs:
             if running.is_cancelled.is_set():
                 end()
 
-        def progressed(percent: int) -> None:
-            running.rows_seen = percent
+        def told(line: Mapping[str, Any]) -> None:
+            running.rows_seen = int(line["progress"])
 
         assert isinstance(self._store, RocksStore)  # noqa: S101  else no diff is too large
         output = self._directory / f"{job.job_id}.parts"
+        log_file = output.with_suffix(".log")
         with kept_for(job, self._store) as compared:
-            command = self._settings.diff_spark_command
-            run_spark_diff(command, compared, output, on_start=started, on_progress=progressed)
+            asked = json.dumps({"bucket": compared, "output": str(output)})
+            command = [*shlex.split(self._settings.diff_spark_command), asked]
+            try:
+                run_child_job(command, log_file, told, started=started)
+            finally:
+                log_file.unlink(missing_ok=True)
         count = 0
         with self._entries_of(job).open("wb") as entries:
             for part in sorted(output.glob("part-*")):

@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +31,9 @@ from services.domain.errors import DeepcleanError
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import jars_directory
 from services.plane.machine.java import find_java, spark_java_home
+from services.runtime.process.child_job import ChildJobError, run_child_job
 
 DIRECTORY = "audits"
-LAST_CHARACTERS = 1_000
 Progress = Callable[[int, str], None]
 """Told percents, and what is done now."""
 
@@ -136,33 +134,15 @@ class Auditor:
             *("--heap", self.heap, "--master", self.master, str(question)),
         ]
         environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
-        log_file = scratch / "spark.log"
+
+        def told(line: Mapping[str, object]) -> None:
+            progress(int(str(line["progress"])), "reading and comparing")
+
         progress(4, "starting Spark")
-        with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.PIPE,  # ends with this process, and the job with it
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
         try:
-            assert process.stdout is not None  # noqa: S101  it was asked for
-            for line in process.stdout:
-                with contextlib.suppress(ValueError, KeyError, TypeError):  # libraries may print, too
-                    progress(int(json.loads(line)["progress"]), "reading and comparing")
-            status = process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.wait()
-        if status != 0:
-            said = log_file.read_text(errors="replace")[-LAST_CHARACTERS:].strip()
-            raise AuditError(f"the audit's Spark job ended with status {status}; it said last: {said or 'nothing'}")
+            run_child_job(command, scratch / "spark.log", told, environment=environment)
+        except ChildJobError as error:
+            raise AuditError(f"the audit's Spark job {error}") from error
 
 
 def write_last_audit(home: Path, finished: FinishedAudit) -> None:
