@@ -22,20 +22,27 @@ AUDIT = {f"streaming.audit.{path.stem}" for path in (ROOT / "streaming" / "audit
 }
 
 
+def _file(module: str) -> Path | None:
+    """Where a module or package of the project is written; None for anything else."""
+    path = ROOT / Path(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
 def _imports(module: str) -> set[str]:
     """The modules of the project that a module imports."""
-    path = ROOT / Path(*module.split(".")).with_suffix(".py")
+    file = _file(module)
+    assert file
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in found if (ROOT / Path(*name.split(".")).with_suffix(".py")).exists()}
+    return {name for name in found if _file(name)}
 
 
 def test_the_rules_are_where_this_test_looks() -> None:
-    assert not {rule for rule in RULES if not (ROOT / Path(*rule.split("."))).with_suffix(".py").is_file()}
+    assert all(_file(rule) for rule in RULES)
 
 
 def test_the_audit_shares_no_rule_with_the_judges() -> None:
