@@ -30,8 +30,6 @@ TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
 
 TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COLLECTOR_TABLE, COUNT_TABLE)
 
-FIRST, BEYOND = b"", b"\xff"
-"""Bounds of a whole table."""
 _64_BITS = (1 << 64) - 1
 
 

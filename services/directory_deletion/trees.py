@@ -37,7 +37,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
-from services.directory_deletion.tables import BEYOND, FIRST, TREE_TABLE, Tables, tree_row_key
+from services.directory_deletion.tables import TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
@@ -115,7 +115,7 @@ class Trees:
         for queue in self._queues.values():
             queue.clear()
         self._unscheduled.clear()
-        for _, row in tables.table(TREE_TABLE).scan(FIRST, BEYOND):
+        for _, row in tables.table(TREE_TABLE).scan():
             self._enlist(row)
 
     def collector_changed(self, bucket_ids: Collection[int], work: Work) -> None:
@@ -124,9 +124,10 @@ class Trees:
         What metadata has held back for no reason known here may have one now, or not be held back any more, whatever
         bucket it is of. No other row is read.
         """
-        is_everything = WHOLE_SHARD in bucket_ids
-        for first in [FIRST] if is_everything else [bucket_id_prefix(bucket_id) for bucket_id in bucket_ids]:
-            for key, row in work.table(TREE_TABLE).scan(first, BEYOND if is_everything else prefix_end(first)):
+        prefixes = [bucket_id_prefix(bucket_id) for bucket_id in bucket_ids]
+        ranges = [()] if WHOLE_SHARD in bucket_ids else [(prefix, prefix_end(prefix)) for prefix in prefixes]
+        for bounds in ranges:
+            for key, row in work.table(TREE_TABLE).scan(*bounds):
                 self._enlist_anew(key, row)
         for key in [*self._held_back.members(), *self._unscheduled]:
             waiting = work.table(TREE_TABLE).get(key)

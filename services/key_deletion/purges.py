@@ -32,8 +32,6 @@ from services.domain.row_columns import (
 )
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
 from services.key_deletion.tables import (
-    BEYOND,
-    FIRST,
     PURGE,
     PURGE_TURN,
     WAITING_TABLE,
@@ -116,7 +114,7 @@ class WaitingPurges:
         self._deleted, self._swept = _Queue(), _Queue()
         self._window.restore(tables)
         self._in_window.clear()
-        for key, purge in tables.table(WAITING_TABLE).scan(FIRST, BEYOND):
+        for key, purge in tables.table(WAITING_TABLE).scan():
             number = number_of_key(key)
             self._append(_InWindow(number, max(purge.rows.deaths), purge.due_ms, purge.is_sweep))
 

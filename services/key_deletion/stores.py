@@ -31,7 +31,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.row_range import EVERY_ROW, RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps
-from services.key_deletion.tables import BEYOND, FIRST, SAFETY_SWEEP_MS, STORE_TABLE, Tables
+from services.key_deletion.tables import SAFETY_SWEEP_MS, STORE_TABLE, Tables
 from services.runtime.loop.service import Work
 from services.runtime.parts.collector_follower import CollectorFollower
 from services.runtime.parts.counts import count, count_done, set_count
@@ -56,7 +56,7 @@ class Stores:
 
     def restore(self, tables: Tables) -> None:
         """Make what is kept in memory anew."""
-        self._rows = {row.snapshot_id: row for _, row in tables.table(STORE_TABLE).scan(FIRST, BEYOND)}
+        self._rows = {row.snapshot_id: row for _, row in tables.table(STORE_TABLE).scan()}
         self._safety_sweep_ms = count(SAFETY_SWEEP_MS, tables)
 
     def follow(self, record: SnapshotChainRecord, view: ChainView, work: Work) -> None:

@@ -25,7 +25,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.row_range import RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_page, is_judged, judged_page
-from services.key_deletion.tables import BEYOND, FIRST, SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
+from services.key_deletion.tables import SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
 from services.runtime.loop.service import Work
 from services.runtime.parts.counts import count_done, next_number
 from services.runtime.parts.due import UNSET, DueQueue
@@ -76,7 +76,7 @@ class Sweeps:
         self._timeouts.clear()
         self._unscheduled.clear()
         self._untimed.clear()
-        for _, row in tables.table(SWEEP_TABLE).scan(FIRST, BEYOND):
+        for _, row in tables.table(SWEEP_TABLE).scan():
             if row.sweep_id == _QUEUED:
                 self._remember_queued(row)
             else:

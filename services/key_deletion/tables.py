@@ -56,9 +56,6 @@ SWEEP_TURN, PURGE_TURN = b"sweepTurn", b"purgeTurn"
 SAFETY_SWEEP_MS = b"safetySweepMs"
 """countTable: when the safety sweep ran."""
 
-FIRST, BEYOND = b"", b"\xff"
-"""Bounds of a whole table."""
-
 
 def number_key(number: int) -> bytes:
     """taskTable and waitingTable."""

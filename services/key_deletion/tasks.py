@@ -38,7 +38,7 @@ from services.domain.row_columns import (
 )
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.tables import BEYOND, FIRST, TASK, TASK_TABLE, Tables, number_key, number_of_key
+from services.key_deletion.tables import TASK, TASK_TABLE, Tables, number_key, number_of_key
 from services.key_deletion.task_state import TaskState
 from services.runtime.loop.service import Work
 from services.runtime.parts.counts import count_done, next_number
@@ -100,7 +100,7 @@ class Tasks:
         self._timeouts.clear()
         self._retries.clear()
         self._unscheduled.clear()
-        for key, row in tables.table(TASK_TABLE).scan(FIRST, BEYOND):
+        for key, row in tables.table(TASK_TABLE).scan():
             task = number_of_key(key)
             self._remember(task, row)
             if row.due_ms != UNSET:

@@ -11,11 +11,9 @@ from schemas.records import BlockRun, ContainerRow, InventoryRow
 from services.domain.table_keys import local_id_txn
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import (
-    BEYOND,
     CONTAINER_TABLE,
     DELAYED_DELETION_TABLE,
     DELETED_BLOCKS_TABLE,
-    FIRST,
     INVENTORY_TABLE,
     WAITING_DELETION_TABLE,
     inventory_key,
@@ -63,7 +61,7 @@ def totals(tables: TablesReader) -> ScmTotals:
 
 def containers(tables: TablesReader) -> list[ContainerRow]:
     """Every container, oldest first."""
-    return [row for _, row in tables.table(CONTAINER_TABLE).scan(FIRST, BEYOND)]
+    return [row for _, row in tables.table(CONTAINER_TABLE).scan()]
 
 
 def pending_deletions(tables: TablesReader) -> int:
@@ -73,13 +71,13 @@ def pending_deletions(tables: TablesReader) -> int:
         DELAYED_DELETION_TABLE,
         DELETED_BLOCKS_TABLE,
     )
-    return sum(1 for table in tables_of_deletions for _ in tables.table(table).scan(FIRST, BEYOND))
+    return sum(1 for table in tables_of_deletions for _ in tables.table(table).scan())
 
 
 def by_bucket(tables: TablesReader) -> dict[int, BucketInventory]:
     """What each bucket has in the store: reads the whole inventory."""
     found: dict[int, BucketInventory] = {}
-    for _, row in tables.table(INVENTORY_TABLE).scan(FIRST, BEYOND):
+    for _, row in tables.table(INVENTORY_TABLE).scan():
         before = found.get(row.bucket_id) or BucketInventory(row.bucket_id, 0, 0, 0)
         found[row.bucket_id] = BucketInventory(
             row.bucket_id,
@@ -90,10 +88,10 @@ def by_bucket(tables: TablesReader) -> dict[int, BucketInventory]:
     return found
 
 
-def inventory_page(tables: TablesReader, start_key: bytes = FIRST, max_rows: int = 1_000) -> InventoryPage:
+def inventory_page(tables: TablesReader, start_key: bytes = b"", max_rows: int = 1_000) -> InventoryPage:
     """Runs of the inventory by container and local id, from a key on."""
     rows: list[InventoryRow] = []
-    for key, row in tables.table(INVENTORY_TABLE).scan(start_key, BEYOND):
+    for key, row in tables.table(INVENTORY_TABLE).scan(start_key):
         if len(rows) == max_rows:
             return InventoryPage(tuple(rows), key)
         rows.append(row)

@@ -32,10 +32,8 @@ from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.mock_scm.tables import (
     BARRIER_STATE_KEY,
-    BEYOND,
     DELAYED_DELETION_TABLE,
     DELETED_BLOCKS_TABLE,
-    FIRST,
     SCM_STATE_TABLE,
     TABLES,
     WAITING_DELETION_TABLE,
@@ -72,9 +70,9 @@ class MockScmService(RememberingService):
 
     def read_memory(self, tables: Work | TablesReader) -> None:
         """Read from the tables everything that is kept in memory."""
-        self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan(FIRST, BEYOND)]
-        self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan(FIRST, BEYOND)]
-        self._logged = [key for key, _ in tables.table(DELETED_BLOCKS_TABLE).scan(FIRST, BEYOND)]
+        self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan()]
+        self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan()]
+        self._logged = [key for key, _ in tables.table(DELETED_BLOCKS_TABLE).scan()]
         self._written_log_rows = len(self._logged)
 
     def carry_out(self, message: Message, work: Work) -> None:

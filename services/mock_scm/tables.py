@@ -38,8 +38,6 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SCM_STATE_TABLE,
 )
 
-FIRST, BEYOND = b"", b"\xff"
-"""Bounds of a whole table."""
 STATE_KEY = b"now"
 BARRIER_STATE_KEY = b"barrier"
 

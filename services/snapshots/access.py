@@ -17,7 +17,7 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import BEYOND, FIRST, SECRET_TABLE, ReadableTables
+from services.snapshots.state.tables import SECRET_TABLE, ReadableTables
 
 _ADMINISTRATORS_ONLY = (SetSecret, records.ResolveDeadLetter, records.Settle)
 """A settle ends undo windows and passes the pace of everybody's deletions."""
@@ -37,7 +37,7 @@ class Access:
 
     def restore(self, tables: ReadableTables) -> None:
         """Start from the table."""
-        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(FIRST, BEYOND))
+        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
 
     def check_service(self, message: Message, command: SnapshotCommand) -> None:
         """Refuse a service's command that it has not signed.

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from services.domain.errors import InvariantError
 
+BEYOND = b"\xff" * 9
+"""Behind every key: those that begin with a number have eight bytes of it."""
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per family what each key becomes; None removes it."""
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from schemas.codec import codec
-from services.storage.store import Reader, Store
+from services.storage.store import BEYOND, Reader, Store
 
 V = TypeVar("V")
 
@@ -55,11 +55,11 @@ class TableReader(Generic[V]):
         """The encoded row of a key, or None."""
         return self._reader.get(self._name, key)
 
-    def scan_encoded(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan_encoded(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, bytes]]:
         """As ``scan``, with encoded rows."""
         return self._reader.scan(self._name, start, end)
 
-    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+    def scan(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end, in the order of the keys."""
         for key, raw in self._reader.scan(self._name, start, end):
             yield key, self._codec.decode(raw)
@@ -323,12 +323,12 @@ class Table(Generic[V]):
         self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = None
 
-    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+    def scan(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end as this unit of work has left it when the scan began."""
         for key, value in self._scan(start, end):
             yield key, self._codec.decode(value) if isinstance(value, bytes) else value
 
-    def scan_encoded(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan_encoded(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, bytes]]:
         """As ``scan``, with encoded rows."""
         for key, value in self._scan(start, end):
             yield key, value if isinstance(value, bytes) else self._codec.encode(value)

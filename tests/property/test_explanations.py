@@ -29,7 +29,7 @@ from services.metadata.state.tables import (
 )
 from services.storage.tables import TablesReader
 from tests.property import explanation_model
-from tests.property.test_rollback import _BEYOND, _NAMES
+from tests.property.test_rollback import _NAMES
 from tests.property.test_undelete import _UndoBucket
 
 
@@ -81,18 +81,18 @@ class _ExplainedBucket(_UndoBucket):
     def check_names(self) -> None:
         """deletedNameTable has what it must have, and nothing that points to no row."""
         tables = self.tables
-        live = [row.txn for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"", _BEYOND) if row.is_live]
+        live = [row.txn for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan() if row.is_live]
         held: set[bytes] = set()
         may_have: set[bytes] = set()
-        for _, row in tables.table(DELETED_TABLE).scan(b"", _BEYOND):
+        for _, row in tables.table(DELETED_TABLE).scan():
             keys = self._name_keys(row.key, row.death)
             may_have |= keys
             if holders(row.key.birth, row.death, live) != NOBODY:
                 held |= keys
-        for _, gone in tables.table(DELETED_DIRECTORY_TABLE).scan(b"", _BEYOND):
+        for _, gone in tables.table(DELETED_DIRECTORY_TABLE).scan():
             held |= self._name_keys(gone.directory, gone.death)
         may_have |= held
-        there = {key for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded(b"", _BEYOND)}
+        there = {key for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded()}
         assert held <= there <= may_have
 
     def _name_keys(self, row: KeyRow | DirectoryRow, death: int) -> set[bytes]:

@@ -77,7 +77,6 @@ _SENDERS = {
     PurgeDirectories: "directory_deletion",
 }
 _NAMES = ("a", "b", "c")
-_BEYOND = b"\xff"
 
 
 class _Bucket:
@@ -184,32 +183,32 @@ class _Bucket:
                 self.runner = Runner(MetadataService(), 0, self.store, self.log, self.clock)
 
     def renames(self) -> list[RenameRow]:
-        return [row for _, row in self.tables.table(SNAPSHOT_RENAMED_TABLE).scan(b"", _BEYOND)]
+        return [row for _, row in self.tables.table(SNAPSHOT_RENAMED_TABLE).scan()]
 
     def txn(self, snapshot_id: str) -> int:
-        rows = self.tables.table(SNAPSHOT_LIST_TABLE).scan(b"", _BEYOND)
+        rows = self.tables.table(SNAPSHOT_LIST_TABLE).scan()
         return next(row.txn for _, row in rows if row.snapshot_id == snapshot_id)
 
     def check_figures(self) -> None:
         """Used figures, the matrix and the rows agree."""
         tables, row = self.tables, self.row()
-        live = [key for definition in (KEY_TABLE, FILE_TABLE) for _, key in tables.table(definition).scan(b"", _BEYOND)]
-        directories = list(tables.table(DIRECTORY_TABLE).scan(b"", _BEYOND))
+        live = [key for definition in (KEY_TABLE, FILE_TABLE) for _, key in tables.table(definition).scan()]
+        directories = list(tables.table(DIRECTORY_TABLE).scan())
         assert row.used_bytes == sum(key.size_bytes for key in live)
         assert row.used_namespace == len(live) + len(directories)
-        snapshots = [one for _, one in tables.table(SNAPSHOT_LIST_TABLE).scan(b"", _BEYOND) if one.is_live]
+        snapshots = [one for _, one in tables.table(SNAPSHOT_LIST_TABLE).scan() if one.is_live]
         txns = [one.txn for one in snapshots]
         cells: Counter[tuple[int, int, str]] = Counter()
-        for key, deleted in tables.table(DELETED_TABLE).scan(b"", _BEYOND):
+        for key, deleted in tables.table(DELETED_TABLE).scan():
             place = holders(deleted.key.birth, identity_of_garbage_key(key)[1], txns)
             cells[(*place, "bytes")] += deleted.key.size_bytes
             cells[(*place, "keys")] += 1
-        for _, directory in tables.table(DELETED_DIRECTORY_TABLE).scan(b"", _BEYOND):
+        for _, directory in tables.table(DELETED_DIRECTORY_TABLE).scan():
             cells[(*holders(object_txn(directory.directory.object_id), directory.death, txns), "directories")] += 1
-        for _, rename in tables.table(SNAPSHOT_RENAMED_TABLE).scan(b"", _BEYOND):
+        for _, rename in tables.table(SNAPSHOT_RENAMED_TABLE).scan():
             cells[(*holders(rename.birth, rename.death, txns), "renames")] += 1
         found: Counter[tuple[int, int, str]] = Counter()
-        for _, cell in tables.table(SPACE_TABLE).scan(b"", _BEYOND):
+        for _, cell in tables.table(SPACE_TABLE).scan():
             place = (cell.first_holder, cell.last_holder)
             found[(*place, "bytes")] += cell.bytes
             found[(*place, "keys")] += cell.key_rows
@@ -241,7 +240,7 @@ def test_the_namespace_is_the_snapshots_again(layout: BucketLayout, seed: int) -
     bucket.roll_back(target)
     assert bucket.listing() == bucket.listing(target)
     bucket.check_figures()
-    assert not list(bucket.tables.table(ROLLBACK_NAME_TABLE).scan(b"", _BEYOND))
+    assert not list(bucket.tables.table(ROLLBACK_NAME_TABLE).scan())
     assert not bucket.row().rollback_snapshot_id
     assert not [row for row in bucket.renames() if row.birth <= bucket.txn(target) < row.death]
     for _ in range(random.randint(0, 10)):  # life goes on, and may be rolled back again

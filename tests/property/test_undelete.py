@@ -25,7 +25,7 @@ from services.metadata.state.tables import (
     SNAPSHOT_LIST_TABLE,
 )
 from services.storage.tables import TablesReader
-from tests.property.test_rollback import _BEYOND, _Bucket
+from tests.property.test_rollback import _Bucket
 
 _REFUSALS = {
     "TOO_LATE",
@@ -54,9 +54,9 @@ class _UndoBucket(_Bucket):
 
     def deleted(self) -> list[Undelete]:
         found = []
-        for _, row in self.tables.table(DELETED_TABLE).scan(b"", _BEYOND):
+        for _, row in self.tables.table(DELETED_TABLE).scan():
             found.append((DeletedKind.KEY, row.key.object_id, row.key.birth, row.death))
-        for _, gone in self.tables.table(DELETED_DIRECTORY_TABLE).scan(b"", _BEYOND):
+        for _, gone in self.tables.table(DELETED_DIRECTORY_TABLE).scan():
             object_id = gone.directory.object_id
             found.append((DeletedKind.DIRECTORY, object_id, object_txn(object_id), gone.death))
         free = f"{self.path()}/new{self.number}" if self.is_tree else f"new{self.number}"
@@ -97,14 +97,14 @@ class _UndoBucket(_Bucket):
     def _below(self, chosen: Undelete) -> dict[str, tuple[bool, str, int]] | None:
         """What is to be listed, by its path from there: the version, or all that is below the directory."""
         if chosen.kind is DeletedKind.KEY:
-            for _, row in self.tables.table(DELETED_TABLE).scan(b"", _BEYOND):
+            for _, row in self.tables.table(DELETED_TABLE).scan():
                 if (row.key.object_id, row.key.birth, row.death) == (chosen.object_id, chosen.birth, chosen.death):
                     return {"": (False, row.key.tag, row.key.size_bytes)}
             return None
         found = {"": (True, "", 0)}
         children: list[tuple[str, Any]] = [("", chosen.object_id)]
-        files = [row for _, row in self.tables.table(FILE_TABLE).scan(b"", _BEYOND)]
-        directories = [row for _, row in self.tables.table(DIRECTORY_TABLE).scan(b"", _BEYOND)]
+        files = [row for _, row in self.tables.table(FILE_TABLE).scan()]
+        directories = [row for _, row in self.tables.table(DIRECTORY_TABLE).scan()]
         while children:
             base, parent_id = children.pop()
             found |= {
@@ -121,7 +121,7 @@ class _UndoBucket(_Bucket):
         tables = self.tables
         keys = self._reachable(tables)
         assert len({object_id for object_id, _ in keys}) == len(keys)
-        for _, snapshot in tables.table(SNAPSHOT_LIST_TABLE).scan(b"", _BEYOND):
+        for _, snapshot in tables.table(SNAPSHOT_LIST_TABLE).scan():
             if snapshot.is_live:
                 listed = self._reachable(TablesReader(self.store.open_checkpoint(snapshot.snapshot_id)))
                 assert {one for one in keys if one[1] <= snapshot.txn} <= listed
@@ -130,7 +130,7 @@ class _UndoBucket(_Bucket):
     def _reachable(self, tables: TablesReader) -> set[tuple[int, int]]:
         bucket = queries.get_bucket(tables, "vol", "bucket")
         ids = {entry.object_id for entry in queries.walk(tables, bucket) if not entry.is_directory}
-        rows = [row for table in (KEY_TABLE, FILE_TABLE) for _, row in tables.table(table).scan(b"", _BEYOND)]
+        rows = [row for table in (KEY_TABLE, FILE_TABLE) for _, row in tables.table(table).scan()]
         return {(row.object_id, row.birth) for row in rows if row.object_id in ids}
 
 

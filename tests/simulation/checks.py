@@ -41,7 +41,6 @@ from tests.simulation.errors import AccountError, AnswerError, LivenessError, Sa
 from tests.simulation.model import Incarnation, ShardModel, TakenView
 from tests.simulation.plane import SimulatedPlane
 
-FIRST, BEYOND = b"", b"\xff" * 9
 _AGAIN = (TreeState.WAITING, TreeState.EXPANDING)
 """Steps in which a directory may be that is expanded already, and was sent once more."""
 Cell = tuple[int, int, int, int, int]
@@ -50,7 +49,7 @@ _EMPTY: Cell = (0, 0, 0, 0, 0)
 
 def rows(tables: TablesReader, table: TableDefinition[Any]) -> list[Any]:
     """All rows of a table."""
-    return [row for _, row in tables.table(table).scan(FIRST, BEYOND)]
+    return [row for _, row in tables.table(table).scan()]
 
 
 @dataclass(slots=True)
@@ -150,9 +149,7 @@ class QuietCheck:
             for number in self.model.dead_numbers(incarnation)
             if self.model.holders(incarnation, number)
         }
-        found = {
-            (self._bucket_id(key), row.key.birth) for key, row in metadata.table(DELETED_TABLE).scan(FIRST, BEYOND)
-        }
+        found = {(self._bucket_id(key), row.key.birth) for key, row in metadata.table(DELETED_TABLE).scan()}
         if found != expected:
             raise LivenessError(
                 f"shard {self._shard}: deletedTable has too many {found - expected}, too few {expected - found}"
@@ -162,7 +159,7 @@ class QuietCheck:
             (SNAPSHOT_RENAMED_TABLE, {i.bucket_id: len(self.model.left_renames(i)) for i in self._all()}),
         )
         for table, counts in counted:
-            there = Counter(self._bucket_id(key) for key, _ in metadata.table(table).scan(FIRST, BEYOND))
+            there = Counter(self._bucket_id(key) for key, _ in metadata.table(table).scan())
             if there != Counter({bucket_id: count for bucket_id, count in counts.items() if count}):
                 raise LivenessError(f"shard {self._shard}: {table.name} has {dict(there)} rows, expected {counts}")
 
@@ -279,7 +276,7 @@ class QuietCheck:
         """The matrix equals a recount, and the accounts equal SCM's inventory, to the byte."""
         metadata = self._tables("metadata")
         found: dict[int, dict[tuple[int, int], Cell]] = {}
-        for key, cell in metadata.table(SPACE_TABLE).scan(FIRST, BEYOND):
+        for key, cell in metadata.table(SPACE_TABLE).scan():
             bucket_id = int(key.split(b"/")[1])
             found.setdefault(bucket_id, {})[cell.first_holder, cell.last_holder] = (
                 cell.bytes,

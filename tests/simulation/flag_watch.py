@@ -27,7 +27,6 @@ from tests.simulation.errors import FlagError
 from tests.simulation.model import ShardModel, TakenView
 from tests.simulation.plane import SimulatedPlane
 
-FIRST, BEYOND = b"", b"\xff" * 9
 _Lists = dict[int, tuple[str, ...]]
 """By bucket id the ids of its live snapshots, oldest first."""
 
@@ -103,7 +102,7 @@ class FlagWatch:
         return position == self.model.position
 
     def _check_rows(self) -> None:
-        rows = self.plane.tables("snapshots", self.model.shard).table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND)
+        rows = self.plane.tables("snapshots", self.model.shard).table(SNAPSHOT_INFO_TABLE).scan()
         for _, row in rows:
             is_flagged = row.has_deep_cleaned_keys or row.has_deep_cleaned_directories
             versions = (version for snapshot_id, version in self.told if snapshot_id == row.snapshot_id)
@@ -128,7 +127,7 @@ class FlagWatch:
     def _free_versions(self, store: tuple[int, int, int], views: list[TakenView]) -> Iterator[str]:
         held = {number for view in views for number in view.numbers}
         metadata = self.plane.tables("metadata", self.model.shard)
-        for key, row in metadata.table(DELETED_TABLE).scan(FIRST, BEYOND):
+        for key, row in metadata.table(DELETED_TABLE).scan():
             if _is_in(store, key) and self.model.put_numbers[row.key.birth] not in held:
                 yield f"a free version, {row.key.object_id} born at {row.key.birth}, dead since {row.death},"
 
@@ -136,7 +135,7 @@ class FlagWatch:
         incarnation, _ = self.model.snapshot_places[snapshot_id]
         things = dict(incarnation.renames)
         metadata = self.plane.tables("metadata", self.model.shard)
-        for key, row in metadata.table(SNAPSHOT_RENAMED_TABLE).scan(FIRST, BEYOND):
+        for key, row in metadata.table(SNAPSHOT_RENAMED_TABLE).scan():
             if not _is_in(store, key):
                 continue
             _, txn, _ = identity_of_garbage_key(key)

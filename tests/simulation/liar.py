@@ -29,7 +29,6 @@ from tests.simulation.model import ShardModel
 from tests.simulation.plane import SimulatedPlane
 from tests.simulation.signing import Stranger
 
-FIRST, BEYOND = b"", b"\xff" * 9
 _FORGED_TASK = 1 << 62
 
 
@@ -65,13 +64,13 @@ class Liar:
         """Real rows of versions, dead or live, and how many snapshots their bucket had at the death."""
         metadata = self.plane.tables("metadata", self.shard)
         found = []
-        for key, row in metadata.table(DELETED_TABLE).scan(FIRST, BEYOND):
+        for key, row in metadata.table(DELETED_TABLE).scan():
             bucket_id = int(key.split(b"/")[2])
             name = RowName(DeletedKind.KEY, bucket_id, row.key.object_id, row.key.birth, row.death)
             found.append((name, row.snapshots_before_death))
-        buckets = [row for _, row in metadata.table(BUCKET_TABLE).scan(FIRST, BEYOND)]
+        buckets = [row for _, row in metadata.table(BUCKET_TABLE).scan()]
         for table in (KEY_TABLE, FILE_TABLE):
-            for _, live in metadata.table(table).scan(FIRST, BEYOND) if buckets else ():
+            for _, live in metadata.table(table).scan() if buckets else ():
                 bucket = self.random.choice(buckets)
                 death = live.birth + self.random.randint(1, 9)
                 found.append((RowName(DeletedKind.KEY, bucket.object_id, live.object_id, live.birth, death), 0))
@@ -79,7 +78,7 @@ class Liar:
 
     def _ids(self, table: TableDefinition[Any]) -> list[int]:
         """Object ids of all rows of a table of buckets or directories."""
-        return [row.object_id for _, row in self.plane.tables("metadata", self.shard).table(table).scan(FIRST, BEYOND)]
+        return [row.object_id for _, row in self.plane.tables("metadata", self.shard).table(table).scan()]
 
     def _some_rows(self) -> list[tuple[RowName, int]]:
         rows = self._rows()
@@ -132,12 +131,12 @@ class Liar:
         tables = self.plane.tables("metadata", self.shard)
         found = []
         if kind is DeletedKind.DIRECTORY:
-            for key, row in tables.table(DELETED_DIRECTORY_TABLE).scan(FIRST, BEYOND):
+            for key, row in tables.table(DELETED_DIRECTORY_TABLE).scan():
                 object_id, bucket_id = row.directory.object_id, int(key.split(b"/")[2])
                 name = RowName(kind, bucket_id, object_id, object_txn(object_id), row.death)
                 found.append((name, row.snapshots_before_death))
         else:
-            for key, rename in tables.table(SNAPSHOT_RENAMED_TABLE).scan(FIRST, BEYOND):
+            for key, rename in tables.table(SNAPSHOT_RENAMED_TABLE).scan():
                 name = RowName(kind, int(key.split(b"/")[2]), rename.object_id, rename.birth, rename.death)
                 found.append((name, rename.snapshots_before_death))
         return self.random.sample(found, min(len(found), 3))

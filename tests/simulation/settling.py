@@ -9,7 +9,7 @@ from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.reads import retention_queries
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.answers import check_answers, snapshot_names
-from tests.simulation.checks import BEYOND, FIRST, QuietCheck, check_accounts
+from tests.simulation.checks import QuietCheck, check_accounts
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import AnswerError, DefectError, LivenessError
 from tests.simulation.holds import Holds, some_policy
@@ -115,7 +115,7 @@ class Settling:
 
     def _expire_bucket(self, shard: ShardRun, incarnation: Incarnation) -> None:
         tables = self.state.plane.tables("snapshots", shard.model.shard)
-        infos = {row.snapshot_id: row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND)}
+        infos = {row.snapshot_id: row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan()}
         policy = some_policy(self.state.random)
         made_ms = [infos[snapshot_id].creation_time_ms for snapshot_id in incarnation.snapshots]
         now_ms = (

@@ -34,7 +34,6 @@ from services.storage.memory import MemoryStore
 from tests.simulation.errors import SweepError
 from tests.simulation.plane import SimulatedPlane
 
-FIRST, BEYOND = b"", b"\xff" * 9
 _NO_MORE_TABLES = 4
 _Page = tuple[int, int]
 """Sweep and page."""
@@ -122,12 +121,12 @@ class SweepWatch:
 
     def _look_at_sweeps(self, *, is_done: bool) -> None:
         tables = self.plane.tables("key_deletion", self.shard)
-        rows = [row for _, row in tables.table(SWEEP_TABLE).scan(FIRST, BEYOND)]
+        rows = [row for _, row in tables.table(SWEEP_TABLE).scan()]
         running = {row.sweep_id: row for row in rows if row.sweep_id}
         queued = {(row.bucket_id, row.snapshot_id): row for row in rows if not row.sweep_id}
         store = self.plane.processes["key_deletion", self.shard].store
         is_same = store is self._store
-        waiting = [(key, row) for key, row in tables.table(WAITING_TABLE).scan(FIRST, BEYOND) if row.is_sweep]
+        waiting = [(key, row) for key, row in tables.table(WAITING_TABLE).scan() if row.is_sweep]
         if is_same:
             self._check_ends(running)
             self._check_order(running, queued)
@@ -137,7 +136,7 @@ class SweepWatch:
                 self._check_progress(running, queued, is_found=bool(waiting))
         else:
             self._waits, self._head, self._passed = {}, None, 0
-            self._tasks = {key for key, _ in tables.table(TASK_TABLE).scan(FIRST, BEYOND)}
+            self._tasks = {key for key, _ in tables.table(TASK_TABLE).scan()}
         self._store, self._running, self._queued = store, running, queued
         self._looked_ms = self.plane.clock_of("key_deletion", self.shard).now_ms()
 
@@ -210,7 +209,7 @@ class SweepWatch:
     def _check_share(self, waiting: list[tuple[bytes, records.WaitingPurge]], *, is_held_up: bool) -> None:
         """What was found has one task in so many, unless it may not be judged or claimed yet."""
         tables = self.plane.tables("key_deletion", self.shard)
-        tasks = dict(tables.table(TASK_TABLE).scan(FIRST, BEYOND))
+        tasks = dict(tables.table(TASK_TABLE).scan())
         made = sum(key not in self._tasks and row.state == TaskState.CLAIMING for key, row in tasks.items())
         self._tasks |= set(tasks)
         head = min(((key, row_count([row.rows])) for key, row in waiting), default=None)

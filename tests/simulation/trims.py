@@ -22,8 +22,6 @@ from services.storage.tables import TablesReader
 from tests.simulation.faults import Address
 from tests.simulation.run_state import RunState, ShardRun
 
-FIRST, BEYOND = b"", b"\xff"
-
 
 class Trims:
     """Backs up and trims as often as a run says."""
@@ -118,6 +116,6 @@ class Trims:
 def read_to(store: MemoryStore, name: str) -> Mapping[str, int]:
     """By topic how far a service has read by its database, and from where it would look for what that lacks."""
     if name == "streaming":
-        rows = TablesReader(store).table(POSITIONS).scan(FIRST, BEYOND)
+        rows = TablesReader(store).table(POSITIONS).scan()
         return {topic.decode(): row.next_offset for topic, row in rows}
     return {topic: row.next_offset for topic, row in positions_of(store, name).items()}

@@ -15,13 +15,11 @@ from services.runtime.loop.outbox import OUTBOX
 from services.storage.tables import TablesReader
 from tests.simulation.plane import SimulatedPlane
 
-FIRST, BEYOND = b"", b"\xff" * 9
-
 
 def metadata_replies(plane: SimulatedPlane, shard: int) -> Iterator[MetadataReply]:
     """All that metadata has answered clients: what was sent, and what is written and still to be sent."""
     encoded = [record.value for record in plane.log.records(METADATA_REPLIES.name, shard)]
-    for _, row in plane.tables("metadata", shard).table(OUTBOX).scan(FIRST, BEYOND):
+    for _, row in plane.tables("metadata", shard).table(OUTBOX).scan():
         for run in row.runs:
             if run.topic == METADATA_REPLIES.name:
                 encoded += run.values
@@ -35,7 +33,7 @@ def metadata_replies(plane: SimulatedPlane, shard: int) -> Iterator[MetadataRepl
 def deleted_rows(plane: SimulatedPlane, shard: int) -> list[Undelete]:
     """Commands that bring each deleted row back to where it was, as far as its directory is still there."""
     tables = plane.tables("metadata", shard)
-    buckets = {row.object_id: row for _, row in tables.table(BUCKET_TABLE).scan(FIRST, BEYOND)}
+    buckets = {row.object_id: row for _, row in tables.table(BUCKET_TABLE).scan()}
     paths = {
         entry.object_id: f"{entry.path}/"
         for bucket in buckets.values()
@@ -44,12 +42,12 @@ def deleted_rows(plane: SimulatedPlane, shard: int) -> list[Undelete]:
         if entry.is_directory
     }
     found = []
-    for key, row in tables.table(DELETED_TABLE).scan(FIRST, BEYOND):
+    for key, row in tables.table(DELETED_TABLE).scan():
         identity = _identity(tables, key)
         path = paths.get(row.key.parent_id, "") + row.key.name
         name = (DeletedKind.KEY, row.key.object_id, row.key.birth, row.death)
         found.append(Undelete(identity.volume, identity.bucket, path, *name))
-    for key, deleted in tables.table(DELETED_DIRECTORY_TABLE).scan(FIRST, BEYOND):
+    for key, deleted in tables.table(DELETED_DIRECTORY_TABLE).scan():
         identity, directory = _identity(tables, key), deleted.directory
         path = paths.get(directory.parent_id, "") + directory.name
         name = (DeletedKind.DIRECTORY, directory.object_id, object_txn(directory.object_id), deleted.death)

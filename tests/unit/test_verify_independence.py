@@ -14,7 +14,8 @@ from tests.unit.test_audit_independence import ROOT, RULES, _imports
 RUN = "services.verifier.run"
 """Reads the log and hands it to the others; it decides nothing, and may use the log's errors and topics."""
 VERIFY = {f"services.verifier.{path.stem}" for path in (ROOT / "services" / "verifier").glob("[!_]*.py")}
-MAY_USE = {
+RECORDS = {f"schemas.records.{path.stem}" for path in (ROOT / "schemas" / "records").glob("[!_]*.py")}
+MAY_USE = RECORDS | {
     *("schemas.records", "schemas.signatures", "services.domain.ledger_rows"),
     *("services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
 }

@@ -19,7 +19,6 @@ from services.metadata.state.tables import COLLECTOR_TABLE
 from services.runtime.loop.service import Work
 from services.storage.tables import TablesReader
 
-_FIRST, _BEYOND = b"", b"\xff"
 MOST_TOLD = 100_000
 """Buckets that one message tells of; if it runs for fewer, all is not told again, and changes alone have to do."""
 NEVER_SET = CollectorRow(CollectorState.RUNNING, "", "", -1, 0)
@@ -28,7 +27,7 @@ NEVER_SET = CollectorRow(CollectorState.RUNNING, "", "", -1, 0)
 
 def read_collectors(tables: Work | TablesReader) -> dict[int, CollectorRow]:
     """All rows by bucket id."""
-    rows = tables.table(COLLECTOR_TABLE).scan(_FIRST, _BEYOND)
+    rows = tables.table(COLLECTOR_TABLE).scan()
     return {bucket_id_of_key(key): row for key, row in rows}
 
 

@@ -39,11 +39,9 @@ WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntries)
 _Logged = tuple[int, DeletedEntries]
 """A message and its offset."""
 
-FIRST, BEYOND = b"\x00" * 8, b"\xff" * 8
-
 
 def _key(number: int) -> bytes:
-    """Versions and offsets, in their order; below 2^63, so never ``BEYOND``."""
+    """Versions and offsets, in their order."""
     return number.to_bytes(8, "big")
 
 
@@ -67,7 +65,7 @@ class PureJudge:
     def restore(self, tables: TablesReader) -> None:
         """Follow the stored markers anew, and take up what waits."""
         self._chain.restore(tables)
-        rows = tables.table(WAITING_ENTRIES).scan(FIRST, BEYOND)
+        rows = tables.table(WAITING_ENTRIES).scan()
         self._waiting = deque((int.from_bytes(key, "big"), message) for key, message in rows)
         self._ready = []
 

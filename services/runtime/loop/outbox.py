@@ -26,7 +26,6 @@ OUTBOX = TableDefinition("outbox", OutboxRow)
 HELD_ROWS_AT_ONCE = 1
 """Each is acknowledged before the next one goes: of what a run has sent that was cut off, only its last unit of work
 may be incomplete."""
-_FIRST, _BEYOND = b"", b"\xff" * 8
 _topic_and_fingerprint = itemgetter(0, 1)
 _CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 
@@ -65,7 +64,7 @@ class Outbox:
         self._sent = []
         self._acknowledged = []
         self._held_messages = 0
-        for key, row in tables.table(OUTBOX).scan(_FIRST, _BEYOND):
+        for key, row in tables.table(OUTBOX).scan():
             self._next_number = int.from_bytes(key, "big") + 1
             if self.is_held:  # they may be of a shard's whole past: too many to keep in memory
                 self._held_messages += _count(row)
@@ -74,7 +73,7 @@ class Outbox:
 
     def take_held(self, tables: TablesReader) -> bool:
         """Have the oldest rows that were held back sent next; says whether there are any."""
-        self._waiting = deque(islice(tables.table(OUTBOX).scan(_FIRST, _BEYOND), HELD_ROWS_AT_ONCE))
+        self._waiting = deque(islice(tables.table(OUTBOX).scan(), HELD_ROWS_AT_ONCE))
         taken = sum(_count(row) for _, row in self._waiting)
         self._held_messages = max(0, self._held_messages - taken) if taken else 0
         return bool(self._waiting)

@@ -6,7 +6,7 @@ from schemas.records import GoneSnapshotRow, PendingSnapshot, SnapshotInfo
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.state.rows import row_key
-from services.snapshots.state.tables import BEYOND, FIRST, GONE_TABLE, ReadableTables
+from services.snapshots.state.tables import GONE_TABLE, ReadableTables
 
 _FOR_EVER_MS = 2**63 - 1
 
@@ -23,7 +23,7 @@ class GoneSnapshots:
         """Read all of them anew."""
         self._keys.clear()
         self._by_deletion.clear()
-        for key, row in tables.table(GONE_TABLE).scan(FIRST, BEYOND):
+        for key, row in tables.table(GONE_TABLE).scan():
             self._keys.add(key)
             self._by_deletion.set(key, row.deletion_time_ms)
 

@@ -20,7 +20,7 @@ from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import BEYOND, CONSUMER_TABLE, FIRST, TAG_TABLE, ReadableTables, label_key
+from services.snapshots.state.tables import CONSUMER_TABLE, TAG_TABLE, ReadableTables, label_key
 
 MAX_NOTE_LENGTH = 1_000
 Bucket = tuple[str, str]
@@ -42,9 +42,9 @@ class Holds:
         """Read all of them anew."""
         self._tags, self._consumers, self._tags_by_key = {}, {}, {}
         self._tags_by_end.clear()
-        for _, tag in tables.table(TAG_TABLE).scan(FIRST, BEYOND):
+        for _, tag in tables.table(TAG_TABLE).scan():
             self._remember(tag)
-        for _, consumer in tables.table(CONSUMER_TABLE).scan(FIRST, BEYOND):
+        for _, consumer in tables.table(CONSUMER_TABLE).scan():
             self._consumers.setdefault((consumer.volume, consumer.bucket), {})[consumer.consumer] = consumer
 
     def _remember(self, tag: TagRow) -> None:

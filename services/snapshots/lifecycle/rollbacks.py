@@ -30,7 +30,7 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import TaggedSnapshotError
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import BEYOND, FIRST, ROLLBACK_TABLE, ReadableTables, bucket_key
+from services.snapshots.state.tables import ROLLBACK_TABLE, ReadableTables, bucket_key
 
 _NAMESPACE = UUID("0d8f7b52-0ee4-5a83-b5a7-6fd6b8e4e7a1")
 
@@ -61,7 +61,7 @@ class Rollbacks:
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
-        self._tasks = {row.rollback_id: row for _, row in tables.table(ROLLBACK_TABLE).scan(FIRST, BEYOND)}
+        self._tasks = {row.rollback_id: row for _, row in tables.table(ROLLBACK_TABLE).scan()}
         self._left_open = frozenset(self._tasks)
         self._fence()
 

@@ -19,8 +19,6 @@ from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.tables import (
-    BEYOND,
-    FIRST,
     RETURNED_BARRIER_TABLE,
     SETTLE_TABLE,
     ReadableTables,
@@ -54,9 +52,9 @@ class Settling:
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all requests anew."""
-        self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan(FIRST, BEYOND)}
+        self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan()}
         self._returned_txns.clear()
-        for _, progress in tables.table(RETURNED_BARRIER_TABLE).scan(FIRST, BEYOND):
+        for _, progress in tables.table(RETURNED_BARRIER_TABLE).scan():
             barrier = progress.body
             if isinstance(barrier, Barrier):
                 self._returned_txns[barrier.barrier_id, barrier.origin] = progress.txn

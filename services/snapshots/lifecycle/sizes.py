@@ -13,8 +13,6 @@ from services.domain.table_keys import bucket_id_key, cell_key
 from services.runtime.loop.service import Work
 from services.snapshots.state.rows import SnapshotRows
 from services.snapshots.state.tables import (
-    BEYOND,
-    FIRST,
     SNAPSHOT_SIZE_TABLE,
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
@@ -94,7 +92,7 @@ class Sizes:
     def forget_purged(self, work: Work) -> None:
         """Remove sizes that came after their snapshot had gone. Only when settled: nothing is on its way then."""
         table = work.table(SNAPSHOT_SIZE_TABLE)
-        for key, size in list(table.scan(FIRST, BEYOND)):
+        for key, size in list(table.scan()):
             if self._rows.of(size.snapshot_id) is None:
                 table.delete(key)
 

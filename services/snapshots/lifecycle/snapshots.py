@@ -37,9 +37,7 @@ from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, in_order_of_takes, is_complete
 from services.snapshots.state.tables import (
-    BEYOND,
     DEEP_CLEAN_TABLE,
-    FIRST,
     PENDING_TABLE,
     SNAPSHOT_SIZE_TABLE,
     ReadableTables,
@@ -101,7 +99,7 @@ class Lifecycle:
 
     def restore(self, tables: ReadableTables) -> None:
         """Make the chains anew from the rows, and verify them."""
-        self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan(FIRST, BEYOND)}
+        self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan()}
         self._left_open = frozenset(self.pending)
         self.corruption = ""
         try:

@@ -10,9 +10,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import DeadLetterRow, DeadLetterState
 from services.domain.refusals import CommandError
 from services.snapshots.state.tables import (
-    BEYOND,
     DEAD_LETTER_TABLE,
-    FIRST,
     LETTER_TABLE,
     ReadableTables,
     dead_letter_key,
@@ -44,9 +42,9 @@ def list_letters(
     tables: ReadableTables, wanted: Wanted, start_after: int | None = None, limit: int = 1_000
 ) -> list[DeadLetterRow]:
     """Letters, newest first, older than the one numbered ``start_after``."""
-    start = FIRST if start_after is None else dead_letter_key(start_after) + b"\0"
+    start = b"" if start_after is None else dead_letter_key(start_after) + b"\0"
     found = []
-    for _, row in tables.table(DEAD_LETTER_TABLE).scan(start, BEYOND):
+    for _, row in tables.table(DEAD_LETTER_TABLE).scan(start):
         if wanted.has(row):
             found.append(row)
             if len(found) >= limit:
@@ -56,7 +54,7 @@ def list_letters(
 
 def count_letters(tables: ReadableTables, wanted: Wanted) -> list[DeadLetterCount]:
     """How many letters there are of each service, topic, error and state."""
-    rows = tables.table(DEAD_LETTER_TABLE).scan(FIRST, BEYOND)
+    rows = tables.table(DEAD_LETTER_TABLE).scan()
     counted = Counter((row.service, row.topic, row.error, row.state) for _, row in rows if wanted.has(row))
     return [DeadLetterCount(*kind, count) for kind, count in sorted(counted.items())]
 

@@ -14,8 +14,6 @@ from services.snapshots.lifecycle.chain_check import ChainCheck
 from services.snapshots.lifecycle.snapshots import corruption_of
 from services.snapshots.state.rows import SnapshotRows, in_order_of_takes, is_active, is_complete
 from services.snapshots.state.tables import (
-    BEYOND,
-    FIRST,
     GONE_TABLE,
     SNAPSHOT_INFO_TABLE,
     SPACE_PROGRESS_TABLE,
@@ -80,12 +78,9 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, gone: GoneSnap
 
 def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
     """The path chain of a bucket, or the global one of the shard when none is named; oldest first."""
-    if volume:
-        prefix = snapshot_key(volume, bucket, "")
-        start, end = prefix, prefix_end(prefix)
-    else:
-        start, end = FIRST, BEYOND
-    return in_order_of_takes(row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(start, end))
+    prefix = snapshot_key(volume, bucket, "")
+    table = tables.table(SNAPSHOT_INFO_TABLE)
+    return in_order_of_takes(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
 def verify(tables: ReadableTables) -> Verification:

@@ -48,7 +48,7 @@ from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import BEYOND, FIRST, RETENTION_TABLE, ReadableTables, bucket_key
+from services.snapshots.state.tables import RETENTION_TABLE, ReadableTables, bucket_key
 
 logger = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Retention:
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew."""
-        self._policies = dict(tables.table(RETENTION_TABLE).scan(FIRST, BEYOND))
+        self._policies = dict(tables.table(RETENTION_TABLE).scan())
         self._waiting.restore(tables)
         self._due.clear()
         for key, row in self._policies.items():

@@ -7,7 +7,7 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import BEYOND, EXPIRY_TABLE, FIRST, ReadableTables, expiry_key
+from services.snapshots.state.tables import EXPIRY_TABLE, ReadableTables, expiry_key
 
 
 class WaitingRequests:
@@ -25,7 +25,7 @@ class WaitingRequests:
     def restore(self, tables: ReadableTables) -> None:
         """Read all of them anew, once the snapshots are read."""
         self._waiting, self._waited_for, self._left = {}, {}, {}
-        for key, row in tables.table(EXPIRY_TABLE).scan(FIRST, BEYOND):
+        for key, row in tables.table(EXPIRY_TABLE).scan():
             self._remember(key, row)
 
     def unanswered(self) -> set[tuple[str, int]]:

@@ -11,7 +11,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import ClientRow, SnapshotCommand, SnapshotReply
 from schemas.topics import SNAPSHOTS_REPLIES
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import BEYOND, CLIENT_TABLE, FIRST, ReadableTables
+from services.snapshots.state.tables import CLIENT_TABLE, ReadableTables
 
 _NOT_YET = b""
 
@@ -27,7 +27,7 @@ class Answers:
 
     def restore(self, tables: ReadableTables, unanswered: set[tuple[str, int]]) -> None:
         """Start from the stored clients; ``unanswered`` are commands whose answer is still to come."""
-        times = [row.log_time_ms for _, row in tables.table(CLIENT_TABLE).scan(FIRST, BEYOND)]
+        times = [row.log_time_ms for _, row in tables.table(CLIENT_TABLE).scan()]
         self._log_time_ms = max(times, default=0)
         self._oldest_ms = min(times, default=self._log_time_ms)
         self._unanswered = unanswered
@@ -76,7 +76,7 @@ class Answers:
         table = work.table(CLIENT_TABLE)
         horizon_ms = self._log_time_ms - self._remembered_client_ms
         self._oldest_ms = self._log_time_ms
-        for key, row in list(table.scan(FIRST, BEYOND)):
+        for key, row in list(table.scan()):
             if row.log_time_ms >= horizon_ms:
                 self._oldest_ms = min(self._oldest_ms, row.log_time_ms)
             elif row.reply:

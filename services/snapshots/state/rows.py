@@ -8,7 +8,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import BEYOND, FIRST, SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
 
 
 def row_key(row: SnapshotInfo) -> bytes:
@@ -48,7 +48,7 @@ class SnapshotRows:
         self._keys.clear()
         self._buckets.clear()
         self._paths.clear()
-        for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(FIRST, BEYOND):
+        for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan():
             self._remember(row)
 
     def __len__(self) -> int:

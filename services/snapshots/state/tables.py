@@ -88,8 +88,6 @@ TABLES: tuple[TableDefinition[Any], ...] = (
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 MAX_NUMBER = 2**63 - 1
-FIRST, BEYOND = b"", b"\xff"
-"""Bounds of a whole table: keys are UTF-8 or digits, which never have the byte 0xff."""
 
 
 class ReadableTable(Protocol[V_co]):
@@ -99,7 +97,7 @@ class ReadableTable(Protocol[V_co]):
         """The row of a key, or None."""
         ...
 
-    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, V_co]]:
+    def scan(self, start: bytes = ..., end: bytes = ...) -> Iterator[tuple[bytes, V_co]]:
         """Every row with start <= key < end."""
         ...
 
