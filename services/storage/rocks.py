@@ -19,7 +19,7 @@ from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, RocksView, store_error
-from services.storage.store import Batch, StoreError
+from services.storage.store import Batch, StoreError, Told
 from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"
@@ -60,6 +60,10 @@ class RocksStore(RocksView):
         self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
         self._checkpoints.start()
         self._checkpoint_files = LinkedFiles()
+
+    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``; ``told`` hears of each stretch that RocksDB took more than ``SLOW_GAP_SECONDS`` to step over."""
+        return self._scan(family, start, end, told)
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """The values of some keys, in their order: RocksDB looks them up together."""

@@ -36,10 +36,6 @@ BLOCK_BYTES = 4 * 1024
 TABLE_FILE_BYTES = 16 * MEBIBYTE
 RUNS_BEFORE_COMPACTION = 8
 """Sorted runs of a family before some are merged: twice RocksDB's own, since most are small and all have filters."""
-REMOVALS_SIDE_BY_SIDE, OF_ROWS_SIDE_BY_SIDE = 5_000, 10_000
-"""A file with so many removals in a row of so many is merged at once with the files that it removes from. Until then a
-scan steps over both: over a million removed rows in up to half a second, and over 5,000 in two milliseconds.
-"""
 PREFIX_BYTES_PER_SEPARATOR = 8
 """RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
 
@@ -116,8 +112,6 @@ class RocksOptions:
         options.set_level_zero_file_num_compaction_trigger(RUNS_BEFORE_COMPACTION)
         options.set_write_buffer_size(self.memtables_bytes)
         options.set_arena_block_size(ARENA_BLOCK_BYTES)
-        if definition is not None and definition.is_emptied_in_stretches:
-            options.add_compact_on_deletion_collector_factory(OF_ROWS_SIDE_BY_SIDE, REMOVALS_SIDE_BY_SIDE, 0.0)
         if definition is not None and definition.prefix_separators:
             length = PREFIX_BYTES_PER_SEPARATOR * definition.prefix_separators
             options.set_prefix_extractor(SliceTransform.create_max_len_prefix(length))

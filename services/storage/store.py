@@ -6,13 +6,15 @@ for runs within one process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from services.domain.errors import InvariantError
 
 BEYOND = b"\xff" * 9
 """Behind every key: those that begin with a number have eight bytes of it."""
+Told = Callable[[bytes, bytes], None]
+"""Told of keys without a row: the first one, and the one behind the last."""
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per family what each key becomes; None removes it."""
 
@@ -49,6 +51,10 @@ class Store(Reader, Protocol):
 
         They are as they were when the first part was asked for, if nobody writes to these keys until the last is there.
         """
+        ...
+
+    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``; ``told`` hears of each stretch without a row that it took long to step over."""
         ...
 
     def write(self, batch: Batch) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from schemas.codec import codec
+from services.storage.empty_stretches import EmptyStretches
 from services.storage.store import BEYOND, Reader, Store
 
 V = TypeVar("V")
@@ -28,9 +30,9 @@ class TableDefinition(Generic[V]):
     """Keep decoded rows in memory: for tables of which the same rows are read again and again."""
     is_absence_cached: bool = True
     """Whether a key without a row is kept in memory too: not where most keys that are asked for are new."""
-    is_emptied_in_stretches: bool = False
-    """Whether rows go that lie side by side: a scan steps over what was removed until it is merged away, so it is
-    soon."""
+    remembers_empty_stretches: bool = False
+    """Whether scans of units of work start behind what was removed: for tables whose ranges are scanned until they are
+    empty."""
     prefix_separators: int = 0
     """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
 
@@ -161,10 +163,11 @@ class RowsRead:
 
 @dataclass(slots=True)
 class RowCache:
-    """Decoded committed rows of the cached tables. Lives as long as the store is open."""
+    """Decoded committed rows of the cached tables, and where others are empty. Lives as long as the store is open."""
 
     max_rows: int = 50_000
     _of_tables: dict[str, CachedRows] = field(default_factory=dict)
+    _empty: dict[str, EmptyStretches] = field(default_factory=dict)
 
     def of(self, table: str) -> CachedRows:
         """The rows of one table."""
@@ -172,6 +175,10 @@ class RowCache:
         if rows is None:
             rows = self._of_tables[table] = CachedRows(self.max_rows)
         return rows
+
+    def empty_stretches_of(self, table: str) -> EmptyStretches:
+        """Where one table is empty."""
+        return self._empty.setdefault(table, EmptyStretches())
 
 
 class _KeysInOrder:
@@ -241,6 +248,7 @@ class Table(Generic[V]):
         pending: dict[bytes, V | bytes | None],
         journal: list[_Change],
         cache: CachedRows | None,
+        empty: EmptyStretches | None,
         rows_read: RowsRead,
     ) -> None:
         self._name = definition.name
@@ -250,6 +258,7 @@ class Table(Generic[V]):
         self._pending = pending
         self._journal = journal
         self._cache = cache
+        self._empty = empty
         self._rows_read = rows_read
         self._keys = _KeysInOrder(pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
@@ -339,7 +348,8 @@ class Table(Generic[V]):
         waiting.reverse()
         rows_read = self._rows_read
         rows_read.count += len(waiting)
-        for key, raw in self._reader.scan(self._name, start, end):
+        scan = self._reader.scan if self._empty is None else partial(self._empty.scan, self._reader)
+        for key, raw in scan(self._name, start, end):
             rows_read.count += 1
             while waiting and waiting[-1] < key:
                 added = waiting.pop()
@@ -384,7 +394,8 @@ class UnitOfWork:
         if table is None:
             pending = self._pending[definition.name] = {}
             cache = self._cache.of(definition.name) if definition.is_cached else None
-            table = Table(definition, self._store, pending, self._journal, cache, self._rows_read)
+            empty = self._cache.empty_stretches_of(definition.name) if definition.remembers_empty_stretches else None
+            table = Table(definition, self._store, pending, self._journal, cache, empty, self._rows_read)
             self._tables[definition.name] = table
             self._definitions[definition.name] = definition
         return table
@@ -439,3 +450,5 @@ class UnitOfWork:
         for name, rows in self._pending.items():
             if self._definitions[name].is_cached:
                 self._cache.of(name).written(rows)
+            if self._definitions[name].remembers_empty_stretches:
+                self._cache.empty_stretches_of(name).written(rows)

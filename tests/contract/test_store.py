@@ -31,21 +31,20 @@ from hypothesis.stateful import (
 
 from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
+from services.storage import rocks_views
 from services.storage.memory import MemoryStore
 from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
 from services.storage.rocks_backups import RocksCopy
 from services.storage.rocks_checkpoints import Checkpoints
-from services.storage.rocks_options import MEBIBYTE, OF_ROWS_SIDE_BY_SIDE, RocksOptions
+from services.storage.rocks_options import MEBIBYTE, RocksOptions
 from services.storage.rocks_views import store_error
 from services.storage.store import Batch, Reader, Store, StoreError, prefix_end
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
-from tests.waiting import eventually
 
 FILES = TableDefinition("fileTable", KeyRow, prefix_separators=4)
 KEYS = TableDefinition("keyTable", KeyRow, prefix_separators=3)
 OUTBOX = TableDefinition("outbox", PositionRow)
-SWEPT = TableDefinition("swept", PositionRow, is_emptied_in_stretches=True)
-FAMILIES = (FILES, KEYS, OUTBOX, SWEPT)
+FAMILIES = (FILES, KEYS, OUTBOX)
 CHECKPOINTED = frozenset({"fileTable", "keyTable"})
 BEYOND = b"\xff" * 9
 
@@ -826,15 +825,20 @@ def test_a_look_up_reads_a_part_of_a_large_filter(tmp_path: Path) -> None:
     store.close()
 
 
-def test_rows_that_go_side_by_side_are_soon_merged_away(tmp_path: Path) -> None:
+def test_a_scan_tells_of_each_stretch_that_it_took_long_to_step_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = open_rocks(tmp_path)
-    swept = {b"/%09d" % number: os.urandom(20) for number in range(2 * OF_ROWS_SIDE_BY_SIDE)}
-    store.write({"swept": dict(swept)})
-    store.checkpoint("written out")
-    store.write({"swept": dict.fromkeys(swept)})
-    store.checkpoint("removed")
-    family = store._database.get_column_family("swept")
-    eventually(lambda: not family.property_int_value("rocksdb.total-sst-files-size"), patience_seconds=20)
+    keys = [b"/%03d" % number for number in range(100)]
+    store.write({"outbox": dict.fromkeys(keys, b"row")})
+    store.write({"outbox": dict.fromkeys(keys[10:60])})
+    told: list[tuple[bytes, bytes]] = []
+    assert len(list(store.scan_past_gaps("outbox", b"/", b"/09", lambda *gap: told.append(gap)))) == 40
+    assert told == []
+    monkeypatch.setattr(rocks_views, "SLOW_GAP_SECONDS", 0.0)
+    list(store.scan_past_gaps("outbox", b"/", b"/09", lambda *gap: told.append(gap)))
+    assert [gap for gap in told if any(gap[0] <= key < gap[1] for key in keys)] == [(b"/009\0", b"/060")]
+    assert (told[0], told[-1]) == ((b"/", b"/000"), (b"/089\0", b"/09"))
     store.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,8 @@ from services.metadata.state.space import SpaceChanges, cell_of
 from services.metadata.state.tables import SPACE_TABLE
 from services.runtime.loop.runner import Runner
 from services.runtime.loop.service import Work
-from services.storage import linked_files, rocks_options
+from services.storage import linked_files
+from services.storage.empty_stretches import EmptyStretches
 from services.storage.store import prefix_end
 from services.storage.tables import CachedRows, UnitOfWork
 from tests.faults.fault import Fault
@@ -48,7 +49,23 @@ def a_drop_forgets_the_cells_that_end_with_it(patch: pytest.MonkeyPatch) -> None
 
 def a_scan_steps_over_what_was_removed(patch: pytest.MonkeyPatch) -> None:
     """Each sweep of a range stepped over all rows that sweeps before it had removed there."""
-    patch.setattr(rocks_options, "REMOVALS_SIDE_BY_SIDE", _UNBOUNDED)
+    patch.setattr(EmptyStretches, "_remember", lambda *_: None)
+
+
+def a_stretch_outlives_a_row(patch: pytest.MonkeyPatch) -> None:
+    """A row that was written where a scan had found nothing was never found."""
+    patch.setattr(EmptyStretches, "written", lambda *_: None)
+
+
+def an_old_scan_says_what_is_empty(patch: pytest.MonkeyPatch) -> None:
+    """A scan from before a write remembered a stretch in which a row had been written since."""
+    original = EmptyStretches.written
+
+    def written(self: EmptyStretches, rows: Mapping[bytes, Any]) -> None:
+        original(self, rows)
+        self._writes -= 1
+
+    patch.setattr(EmptyStretches, "written", written)
 
 
 def every_checkpoint_is_listed_each_time(patch: pytest.MonkeyPatch) -> None:
@@ -169,8 +186,23 @@ _LOOP = "tests/unit/test_loop.py"
 FAULTS = (
     Fault(
         a_scan_steps_over_what_was_removed,
-        caught_by="tests/contract/test_store.py::test_rows_that_go_side_by_side_are_soon_merged_away",
-        message="it never came to be",
+        caught_by="tests/unit/test_empty_stretches.py::test_a_scan_begins_where_the_one_before_has_found_the_first_row",
+        message=r"assert \('fgh', b'a'\) == \('fgh', b'f'\)",
+    ),
+    Fault(
+        a_stretch_outlives_a_row,
+        caught_by="tests/unit/test_empty_stretches.py::test_a_row_that_is_put_into_a_stretch_is_found",
+        message=r"assert \('k', b'k'\) == \('dk', b'd'\)",
+    ),
+    Fault(
+        an_old_scan_says_what_is_empty,
+        caught_by="tests/unit/test_empty_stretches.py::test_a_scan_that_began_before_a_write_remembers_nothing",
+        message=r"assert \[b'b', b'h'\] == \[b'b', b'e', b'h'\]",
+    ),
+    Fault(
+        a_stretch_outlives_a_row,
+        caught_by="tests/property/test_unit_of_work.py::test_scans_find_whatever_earlier_scans_have_not",
+        message=r"assert \[.*\] == \[",
     ),
     Fault(
         a_drop_reads_the_whole_matrix,

@@ -17,6 +17,7 @@ from services.key_deletion.tables import sweep_key
 from services.metadata.collecting import sweeps as sent_pages
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.loop.service import Work
+from services.storage.empty_stretches import EmptyStretches
 from tests.simulation import silent_scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
@@ -101,7 +102,15 @@ def found_waits_behind_all_deletions(patch: Patch) -> None:
     patch.setattr(purges, "SWEEP_SHARE", 1 << 60)
 
 
+def a_stretch_outlives_a_row(patch: Patch) -> None:
+    """Where scans have found nothing they go on to look for nothing, whatever was written there since."""
+    patch.setattr(EmptyStretches, "written", lambda *_: None)
+
+
 SWEEPS_MUTANTS = {
+    "an empty stretch stays empty": Mutant(
+        a_stretch_outlives_a_row, FaultMix(), "flags", "flagged as clean with", runs=120
+    ),
     "a pause forgets what is left of a store": scripted(
         a_pause_forgets_what_is_left, silent_scripts.a_pause_and_an_older_drop, "flags", "left in its store"
     ),

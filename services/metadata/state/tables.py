@@ -49,8 +49,8 @@ V = TypeVar("V")
 
 
 def _swept(name: str, record: type[V]) -> TableDefinition[V]:
-    """A table of garbage rows, in the order of deaths: what a dropped snapshot held goes, and lies side by side."""
-    return TableDefinition(name, record, is_emptied_in_stretches=True, prefix_separators=3)
+    """A table of garbage rows: sweeps scan its ranges of deaths, from which rows go until nothing is left."""
+    return TableDefinition(name, record, remembers_empty_stretches=True, prefix_separators=3)
 
 
 VOLUME_TABLE = TableDefinition("volumeTable", records.VolumeRow, is_cached=True)
@@ -66,7 +66,7 @@ DELETED_DIRECTORY_TABLE = _swept("deletedDirectoryTable", records.DeletedDirecto
 SNAPSHOT_RENAMED_TABLE = _swept("snapshotRenamedTable", records.RenameRow)
 DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow)
 RECLAIM_TABLE = _swept("reclaimTable", records.ClaimedRow)
-CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow, is_emptied_in_stretches=True)
+CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
 SNAPSHOT_COUNT_TABLE = TableDefinition("snapshotCountTable", records.SnapshotCountRow)
@@ -76,7 +76,7 @@ ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
 ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 ORPHAN_SEARCH_TABLE = TableDefinition("orphanSearchTable", records.OrphanSearchRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
-UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow, is_emptied_in_stretches=True)
+UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow, remembers_empty_stretches=True)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
 RECLAIM_CLOCK_TABLE = TableDefinition("reclaimClockTable", records.ReclaimClockRow, is_cached=True)
