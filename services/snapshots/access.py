@@ -15,7 +15,7 @@ from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
+from services.runtime.parts.signers import DeniedError, Signers
 from services.snapshots.state.rows import SnapshotRows
 from services.snapshots.state.tables import SECRET_TABLE, ReadableTables
 
@@ -84,17 +84,9 @@ class Access:
         return chain[-1].owner if chain else None
 
     def set_secret(self, change: SetSecret, work: Work) -> None:
-        """Make known, change or take away what somebody signs commands with.
+        """Add, change or remove the secret of a user or a service.
 
         Raises:
             CommandError: it is refused.
         """
-        try:
-            row = self._signers.changed(change)
-        except SecretChangeError as error:
-            raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        if row is None:
-            work.table(SECRET_TABLE).delete(change.name.encode())
-        else:
-            work.table(SECRET_TABLE).put(change.name.encode(), row)
-        self._signers.apply(change.name, row)
+        self._signers.set_secret(change, work.table(SECRET_TABLE))

@@ -20,6 +20,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES
 from services.metadata.namespace import access
 from services.metadata.service import MetadataService
+from services.metadata.state.tables import SECRET_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, Signers
@@ -47,8 +48,7 @@ def test_everybody_is_let_in_by_a_table_without_an_administrator_and_by_nothing_
     signers = Signers()
     signers.restore(())
     assert not signers.is_on
-    row = signers.changed(ADMINISTRATOR)
-    signers.apply("root", row)
+    signers.set_secret(ADMINISTRATOR, Work(0, MemoryStore(), RowCache()).table(SECRET_TABLE))
     assert signers.is_on
 
 

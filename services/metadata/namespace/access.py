@@ -14,7 +14,7 @@ from services.domain.table_keys import volume_key
 from services.metadata.state.tables import SECRET_TABLE, VOLUME_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message
-from services.runtime.parts.signers import DeniedError, SecretChangeError, Signers
+from services.runtime.parts.signers import DeniedError, Signers
 
 _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
 
@@ -92,16 +92,6 @@ def require_administrator(signers: Signers, message: Message, command: MetadataC
 
 
 def set_secret(transaction: Transaction, change: SetSecret) -> Committed:
-    """Make known, change or take away what somebody signs commands with."""
-    table = transaction.work.table(SECRET_TABLE)
-    key = change.name.encode()
-    try:
-        row = transaction.signers.changed(change)
-    except SecretChangeError as error:
-        raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
-    if row is None:
-        table.delete(key)
-    else:
-        table.put(key, row)
-    transaction.signers.apply(change.name, row)
+    """Add, change or remove the secret of a user or a service."""
+    transaction.signers.set_secret(change, transaction.work.table(SECRET_TABLE))
     return Committed(0)

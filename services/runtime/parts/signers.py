@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from schemas.error_codes import ErrorCode
 from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, SnapshotCommand
 from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
 from services.domain.authorization import SIGNED_FOR_MS, is_timely, why_not_named
 from services.domain.errors import DeepcleanError
+from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message
+from services.storage.tables import Table
 
 Command = MetadataCommand | SnapshotCommand
 
 
 class DeniedError(DeepcleanError):
     """Who sent a command is not known, or may not do it. What was denied leaves no trace in the state."""
-
-
-class SecretChangeError(DeepcleanError):
-    """A secret cannot be set so; the message says why and what to do."""
 
 
 class Signers:
@@ -45,22 +44,36 @@ class Signers:
     def _look(self) -> None:
         self.is_on = any(row.role is SecretRole.ADMINISTRATOR for row in self._rows.values())
 
-    def changed(self, change: SetSecret) -> SecretRow | None:
-        """The row after a change, None when the name goes; ``apply`` takes it over.
+    def set_secret(self, change: SetSecret, table: Table[SecretRow]) -> None:
+        """Add, change or remove a secret, here and in the service's table.
 
         Raises:
-            SecretChangeError: it is refused.
+            CommandError: INVALID_REQUEST; why, and what to do.
         """
+        row = self._changed(change)
+        if row is None:
+            table.delete(change.name.encode())
+            self._rows.pop(change.name, None)
+        else:
+            table.put(change.name.encode(), row)
+            self._rows[change.name] = row
+        self._look()
+
+    def _changed(self, change: SetSecret) -> SecretRow | None:
+        """The row after a change; None when the name goes."""
         if reason := why_not_named(change.name, change.role):
-            raise SecretChangeError(reason)
+            raise CommandError(ErrorCode.INVALID_REQUEST, reason)
         before = self._rows.get(change.name)
         if self.is_on and not self._others_administer(change):
-            raise SecretChangeError(f"{change.name} is the last administrator: name another one first")
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"{change.name} is the last administrator: name another one first"
+            )
         if not change.secret:
             return None
         if not SHORTEST_SECRET <= len(change.secret) <= LONGEST_SECRET:
-            raise SecretChangeError(
-                f"a secret has {SHORTEST_SECRET} to {LONGEST_SECRET} bytes, this has {len(change.secret)}"
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"a secret has {SHORTEST_SECRET} to {LONGEST_SECRET} bytes, this has {len(change.secret)}",
             )
         is_same = before is not None and before.secret == change.secret
         previous = b"" if before is None or is_same else before.secret
@@ -70,14 +83,6 @@ class Signers:
         if change.secret and change.role is SecretRole.ADMINISTRATOR:
             return True
         return any(row.role is SecretRole.ADMINISTRATOR for name, row in self._rows.items() if name != change.name)
-
-    def apply(self, name: str, row: SecretRow | None) -> None:
-        """Take over what ``changed`` has said, once it is in the table."""
-        if row is None:
-            self._rows.pop(name, None)
-        else:
-            self._rows[name] = row
-        self._look()
 
     def require_service(self, message: Message, command: Command) -> None:
         """Refuse a command that its sender, a service, has not signed.
