@@ -811,22 +811,30 @@ class ShardModel:
         return sum(self.names.versions[number].size_bytes for number in view.numbers - others)
 
     def left_directories(self, incarnation: Incarnation) -> list[list[TakenView]]:
-        """The holders of each deleted directory whose row must still be there: held, or above one that is."""
-        left: list[list[TakenView]] = []
+        """The holders of each deleted directory whose row must still be there: held, or above one that is.
 
-        def visit(directory: _Directory) -> bool:
+        Above are also directories that died in the same command, one after the other (DeleteKeys).
+        """
+        left: list[list[TakenView]] = []
+        died = {(txn, self._thing(tree)) for txn, tree in incarnation.deleted_trees}
+        beneath: dict[tuple[int, Thing], list[_Directory]] = {}
+        for txn, tree in incarnation.deleted_trees:
+            beneath.setdefault((txn, self._thing(self._dead_places[self._thing(tree)][0])), []).append(tree)
+
+        def visit(txn: int, directory: _Directory) -> bool:
             thing = self._thing(directory)
             is_above = False
-            for child in directory.children.values():
-                if isinstance(child, _Directory) and visit(child):
+            for child in (*directory.children.values(), *beneath.get((txn, thing), ())):
+                if isinstance(child, _Directory) and visit(txn, child):
                     is_above = True
             found = [view for view in incarnation.snapshots.values() if thing in view.things]
             if found or is_above:
                 left.append(found)
             return bool(found or is_above)
 
-        for _, tree in incarnation.deleted_trees:
-            visit(tree)
+        for (txn, above), trees in beneath.items():
+            for tree in trees if (txn, above) not in died else ():
+                visit(txn, tree)
         return left
 
     def left_renames(self, incarnation: Incarnation) -> list[list[TakenView]]:

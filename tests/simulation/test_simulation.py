@@ -11,8 +11,13 @@ from dataclasses import asdict
 
 import pytest
 
+from schemas import records
+from schemas.records import BucketLayout
 from schemas.topics import SNAPSHOT_CHAIN
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE
+from tests.simulation.checks import rows
 from tests.simulation.faults import CHAIN_READERS, FaultMix
+from tests.simulation.scripts import BUCKET, Stage
 from tests.simulation.simulator import Simulation, simulate
 
 RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "300"))
@@ -84,6 +89,23 @@ def test_what_spark_is_made_to_read_again_is_not_trimmed_away(way: str, seed: in
         simulation.run(script)
         trimmed += simulation.state.trimmed
     assert trimmed
+
+
+def test_a_directory_waits_for_a_held_one_below_it_that_died_in_the_same_command(seed: int) -> None:
+    def script(simulation: Simulation) -> None:
+        stage = Stage(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+        stage.submit(records.MakeDirectory(stage.volume, BUCKET, "held"))
+        stage.request(records.CreateSnapshot, "snap-1")
+        stage.run()
+        stage.submit(records.MakeDirectory(stage.volume, BUCKET, "new"))
+        stage.submit(records.RenameDirectory(stage.volume, BUCKET, "held", "new/held"))
+        stage.submit(records.DeleteKeys(stage.volume, BUCKET, ("new/held", "new")))
+        stage.run()
+        left = rows(simulation.plane.tables("metadata", 0), DELETED_DIRECTORY_TABLE)
+        assert sorted(row.directory.name for row in left) == ["held", "new"]
+        simulation.state.waits = True
+
+    Simulation(seed, mix=FaultMix()).run(script)
 
 
 def test_a_seed_gives_the_same_run_again(seed: int) -> None:
