@@ -1,4 +1,4 @@
-"""The bench in about a minute: few rows over little, for a gate that tells what has moved and fails for nothing.
+"""The bench in about a minute: few rows over little, for a gate that tells what has moved, and fails for no figure.
 
 Its figures are only comparable with one another. What is small is dominated by starts and first batches, and machines
 differ: so what counts are the ratios to ceilings of the same run, and by how much those of several runs of one commit

@@ -25,6 +25,7 @@ from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.reclaim import ReclaimJob, ReclaimOptions
 from streaming.reclaiming.rule import CHAIN_COLUMNS, verdict
 from streaming.reclaiming.view_table import ViewTable
+from streaming.spark.child_job import end_with_standard_input
 from streaming.spark.session import SessionOptions, spark_session
 
 WARM_ROUNDS = 1
@@ -179,6 +180,7 @@ JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
 
 def main() -> None:
     """Measure what the command line says."""
+    end_with_standard_input()
     job, options = sys.argv[1], json.loads(sys.argv[2])
     with spark_session(SessionOptions(Path(options["jars_directory"]), name=f"deepclean-bench-{job}")) as session:
         print(json.dumps(JOBS[job](session, options)))

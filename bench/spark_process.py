@@ -14,6 +14,8 @@ from services.plane.machine.home import jars_directory
 from services.plane.machine.java import spark_java_home
 from services.runtime.process.child_job import ChildJobError, run_child_job
 
+LONGEST_SECONDS = 1_800.0
+
 
 def run_spark(conditions: Conditions, job: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Run one of the measurements of ``spark_jobs``, and return what it has measured."""
@@ -26,7 +28,10 @@ def run_spark(conditions: Conditions, job: str, options: Mapping[str, Any]) -> d
             directory / "spark.log",
             measured.update,
             environment={**os.environ, "JAVA_HOME": str(spark_java_home(conditions.java(), directory))},
+            timeout_seconds=LONGEST_SECONDS,
         )
     except ChildJobError as error:
         raise StackError(f"Spark could not measure {job}: it {error}") from error
+    if not measured:
+        raise StackError(f"Spark measured nothing of {job}: read {directory / 'spark.log'}")
     return measured

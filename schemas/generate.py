@@ -132,11 +132,10 @@ def _class(schema: Schema) -> str:
 
 
 def _field(field: Schema) -> str:
-    default = ""
+    default = _default(field["type"], field["default"]) if "default" in field else ""
     if field.get("is_secret"):
-        default = " = field(repr=False)"
-    elif "default" in field:
-        default = f" = {_default(field['type'], field['default'])}"
+        default = f"field(default={default}, repr=False)" if default else "field(repr=False)"
+    default = f" = {default}" if default else ""
     return f"    {field['name']}: {_hint(field['type'])}{default}\n{_docstring(field['doc'], '    ')}"
 
 
@@ -166,17 +165,17 @@ def _docstring(text: str, indent: str) -> str:
 
 def formatted(text: str) -> str:
     """A module's text as ``make lint`` wants it."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "records.py", "-"]
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FOLDER / "records.py"), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
     """Write the package anew."""
-    files = generated(folders())
+    files = {name: formatted(text) for name, text in generated(folders()).items()}
     shutil.rmtree(MODULES, ignore_errors=True)
     MODULES.mkdir()
     for name, text in files.items():
-        (MODULES / name).write_text(formatted(text), "utf-8")
+        (MODULES / name).write_text(text, "utf-8")
     print(f"{len(files)} files written to {MODULES.name}")
 
 

@@ -137,7 +137,7 @@ class MetadataService:
         self.freed.clear()
         self._orphans.clear()
         self._must_tell_collectors = True
-        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan(b"", b"\xff"))
+        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
         self._transaction = None
         self._dropped.clear()
         self.unneeded_changes = UnneededChanges(unneeded_changes(tables))

@@ -1,7 +1,7 @@
 """Where a table has no rows any more, as far as scans have seen: later scans jump over it.
 
 RocksDB steps over each removed row until it has compacted it away, again at every scan. Sweeps scan the same ranges of
-deaths until nothing is left in them: stepping over the rows of a dropped snapshot with a million versions took 0.3 to
+deaths until nothing is left in them: stepping over the rows of a dropped snapshot with a million versions took 0.2 to
 0.6 seconds of the writer's time, each time.
 """
 
@@ -32,14 +32,19 @@ class EmptyStretches:
         """Every committed row with start <= key < end, in the order of the keys."""
         writes = self._writes
 
-        def told(first: bytes, behind: bytes) -> None:
+        def found(first: bytes, behind: bytes) -> None:
             if writes == self._writes:  # else a row may lie there that the scan does not see
                 self._remember(first, behind)
 
         at = start
         while (at := self._behind(at)) < end:
             until = min((first for first in self._ends if at < first < end), default=end)
-            yield from store.scan_past_gaps(family, at, until, told)
+            is_empty = True
+            for row in store.scan_reporting_gaps(family, at, until, found):
+                is_empty = False
+                yield row
+            if is_empty and until < end:
+                found(at, until)  # the stretches on both sides of a row that has gone become one
             at = until
 
     def written(self, rows: Mapping[bytes, Any]) -> None:

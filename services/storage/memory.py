@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from services.storage.store import Batch, Told
+from services.storage.store import Batch, GapFound
 
 
 class MemoryFamily:
@@ -72,11 +72,13 @@ class MemoryStore(MemoryReader):
         self._checkpoints: dict[str, dict[str, MemoryFamily]] = {}
         self._checkpointed = checkpointed
 
-    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
+    def scan_reporting_gaps(
+        self, family: str, start: bytes, end: bytes, found: GapFound
+    ) -> Iterator[tuple[bytes, bytes]]:
         """As ``scan``. Nothing takes long here; told of what lies in front of the first row, as on disk it may be."""
         rows = self.scan(family, start, end)
         first = next(rows, None)
-        told(start, end if first is None else first[0])
+        found(start, end if first is None else first[0])
         if first is not None:
             yield first
             yield from rows

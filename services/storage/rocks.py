@@ -18,8 +18,8 @@ from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
-from services.storage.rocks_views import PinnedView, RocksView, store_error
-from services.storage.store import Batch, StoreError, Told
+from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, store_error
+from services.storage.store import Batch, GapFound, StoreError
 from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"
@@ -61,9 +61,14 @@ class RocksStore(RocksView):
         self._checkpoints.start()
         self._checkpoint_files = LinkedFiles()
 
-    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``; ``told`` hears of each stretch that RocksDB took more than ``SLOW_GAP_SECONDS`` to step over."""
-        return self._scan(family, start, end, told)
+    def scan_reporting_gaps(
+        self, family: str, start: bytes, end: bytes, found: GapFound
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``; ``found`` hears of each stretch that took more than ``SLOW_GAP_SECONDS`` to step over."""
+        rows = self._rows_of(family)
+        if rows is None or start >= end:
+            return iter(())
+        return self._rows_from(ReportingCursor(self.path, rows, start, end, found))
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """The values of some keys, in their order: RocksDB looks them up together."""

@@ -17,12 +17,12 @@ from weakref import WeakSet
 from rocksdict import DbClosedError, Rdict, RdictIter
 
 from services.storage.rocks_options import scan_options, total_order
-from services.storage.store import StoreError, Told
+from services.storage.store import GapFound, StoreError
 
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512
 SLOW_GAP_SECONDS = 0.001
-"""Some thousand removed rows: RocksDB steps over a million in 0.2 to 0.5 seconds."""
+"""Some thousand removed rows: RocksDB steps over a million in 0.2 to 0.6 seconds."""
 _NOT_FOUND = "key not found"
 """What rocksdict's Snapshot says of a key that is not there: it has no error of its own for that, and no get."""
 
@@ -54,15 +54,10 @@ def _closed(path: Path) -> StoreError:
 class Cursor:
     """An iterator over a range that its view can take away, since an open one keeps the database open."""
 
-    __slots__ = ("__weakref__", "_bounds", "_iterator", "_last", "_path", "_seconds", "_start", "_told")
+    __slots__ = ("__weakref__", "_bounds", "_iterator", "_path")
 
-    def __init__(self, path: Path, family: Rdict, start: bytes, end: bytes, told: Told | None = None) -> None:
+    def __init__(self, path: Path, family: Rdict, start: bytes, end: bytes) -> None:
         self._path = path
-        self._told = told
-        self._start = start
-        self._last: bytes | None = None
-        """The key of the row before the one where the iterator is."""
-        began = perf_counter()
         options = scan_options(end)
         self._bounds = (options, end)  # RocksDB reads the upper bound from this very object
         try:
@@ -71,41 +66,72 @@ class Cursor:
         except Exception as error:
             raise store_error(path, "read", error) from error
         self._iterator: RdictIter | None = iterator
-        self._seconds = perf_counter() - began
-        """How long the iterator took to get where it is."""
 
     def next_rows(self, limit: int) -> list[Row]:
         """The next rows, at most so many; fewer mean that the range ends here."""
         iterator = self._iterator
         if iterator is None:
             raise _closed(self._path)
-        rows: list[Row] = []
-        began = perf_counter()
         try:
-            while len(rows) < limit:
-                if not iterator.valid():
-                    iterator.status()  # a broken block also ends an iterator: it must not look like the end
-                    self._stepped_over(self._bounds[1])
-                    break
-                key = iterator.key()
-                if self._seconds > SLOW_GAP_SECONDS:
-                    self._stepped_over(key)
-                rows.append((key, iterator.value()))
-                iterator.next()
-                self._last, began, before = key, perf_counter(), began
-                self._seconds = began - before
+            return self._read(iterator, limit)
         except Exception as error:
             raise store_error(self._path, "read", error) from error
-        return rows
 
-    def _stepped_over(self, key: bytes) -> None:
-        """The iterator is at a key, or at the end, and has found none since the row before."""
-        if self._told is not None and self._seconds > SLOW_GAP_SECONDS:
-            self._told(self._start if self._last is None else self._last + b"\0", key)
+    def _read(self, iterator: RdictIter, limit: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < limit:
+            if not iterator.valid():
+                iterator.status()  # a broken block also ends an iterator: it must not look like the end
+                break
+            rows.append((iterator.key(), iterator.value()))
+            iterator.next()
+        return rows
 
     def close(self) -> None:
         """Let go of the database."""
         self._iterator = None
+
+
+class ReportingCursor(Cursor):
+    """A cursor that reports each stretch of keys without rows that took long to get past."""
+
+    __slots__ = ("_after", "_found", "_gaps", "_seconds")
+
+    def __init__(self, path: Path, family: Rdict, start: bytes, end: bytes, found: GapFound) -> None:
+        began = perf_counter()
+        super().__init__(path, family, start, end)
+        self._seconds = perf_counter() - began
+        """How long the iterator took to get where it is."""
+        self._after = start
+        """No row is between this key and the one where the iterator is."""
+        self._found = found
+        self._gaps: list[tuple[bytes, bytes]] = []
+
+    def next_rows(self, limit: int) -> list[Row]:
+        """As of every cursor."""
+        rows = super().next_rows(limit)
+        for gap in self._gaps:
+            self._found(*gap)
+        self._gaps.clear()
+        return rows
+
+    def _read(self, iterator: RdictIter, limit: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < limit:
+            is_row = iterator.valid()
+            if not is_row:
+                iterator.status()
+            key = iterator.key() if is_row else self._bounds[1]
+            if self._seconds > SLOW_GAP_SECONDS:
+                self._gaps.append((self._after, key))
+            if not is_row:
+                break
+            rows.append((key, iterator.value()))
+            self._after = key + b"\0"
+            began = perf_counter()
+            iterator.next()
+            self._seconds = perf_counter() - began
+        return rows
 
 
 class RocksView:
@@ -132,13 +158,12 @@ class RocksView:
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         """Every row with start <= key < end, in the order of the keys' bytes."""
-        return self._scan(family, start, end)
-
-    def _scan(self, family: str, start: bytes, end: bytes, told: Told | None = None) -> Iterator[Row]:
         rows = self._rows_of(family)
         if rows is None or start >= end:
             return iter(())
-        cursor = Cursor(self.path, rows, start, end, told)
+        return self._rows_from(Cursor(self.path, rows, start, end))
+
+    def _rows_from(self, cursor: Cursor) -> Iterator[Row]:
         self._cursors.add(cursor)
         return self._all_rows(cursor)
 

@@ -13,8 +13,8 @@ from services.domain.errors import InvariantError
 
 BEYOND = b"\xff" * 9
 """Behind every key: those that begin with a number have eight bytes of it."""
-Told = Callable[[bytes, bytes], None]
-"""Told of keys without a row: the first one, and the one behind the last."""
+GapFound = Callable[[bytes, bytes], None]
+"""GapFound of keys without a row: the first one, and the one behind the last."""
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per family what each key becomes; None removes it."""
 
@@ -53,8 +53,10 @@ class Store(Reader, Protocol):
         """
         ...
 
-    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``; ``told`` hears of each stretch without a row that it took long to step over."""
+    def scan_reporting_gaps(
+        self, family: str, start: bytes, end: bytes, found: GapFound
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """As ``scan``; ``found`` hears of each stretch without a row that it took long to step over."""
         ...
 
     def write(self, batch: Batch) -> None:

@@ -31,8 +31,8 @@ class TableDefinition(Generic[V]):
     is_absence_cached: bool = True
     """Whether a key without a row is kept in memory too: not where most keys that are asked for are new."""
     remembers_empty_stretches: bool = False
-    """Whether scans of units of work start behind what was removed: for tables whose ranges are scanned until they are
-    empty."""
+    """Whether scans of units of work jump over stretches of removed rows: for tables whose ranges are scanned until
+    they are empty."""
     prefix_separators: int = 0
     """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count, islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import PositionRow
+from services.storage import rocks_views
 from services.storage.memory import MemoryStore
-from services.storage.store import Told
+from services.storage.rocks import RocksStore
+from services.storage.rocks_views import Row
+from services.storage.store import GapFound, Store
 from services.storage.tables import RowCache, TableDefinition, UnitOfWork
 
 TABLE = TableDefinition("table", PositionRow)
@@ -59,34 +63,57 @@ def test_scans_are_those_of_a_map(table: TableDefinition[PositionRow], steps: li
 class TellingStore(MemoryStore):
     """Tells of what lies in front of each row, as RocksDB does where it takes long."""
 
-    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
+    def scan_reporting_gaps(self, family: str, start: bytes, end: bytes, found: GapFound) -> Iterator[Row]:
         for key, row in self.scan(family, start, end):
-            told(start, key)
+            found(start, key)
             yield key, row
             start = key + b"\0"
-        told(start, end)
+        found(start, end)
 
 
-UNITS = st.tuples(st.sets(KEYS, max_size=3), st.sets(KEYS, max_size=3), KEYS, KEYS)
+UNITS = st.tuples(st.sets(KEYS, max_size=3), st.sets(KEYS, max_size=3), KEYS, KEYS, st.integers(0, 9))
+Units = list[tuple[set[bytes], set[bytes], bytes, bytes, int]]
+
+
+def _see_all_that_is_there(store: Store, prefix: bytes, units: Units) -> None:
+    """Each unit puts rows, removes rows and is written; then the next one scans a range, perhaps not to its end."""
+    cache, rows = RowCache(), set[bytes]()
+    for put, removed, start, end, most in units:
+        work = UnitOfWork(store, cache)
+        for key in put:
+            work.table(SWEPT).put(prefix + key, _row(1))
+        for key in removed:
+            work.table(SWEPT).delete(prefix + key)
+        work.write()
+        rows = (rows | put) - removed
+        scan = UnitOfWork(store, cache).table(SWEPT).scan(prefix + start, prefix + end)
+        found = [key.removeprefix(prefix) for key, _ in islice(scan, most)]
+        assert found == sorted(key for key in rows if start <= key < end)[:most]
 
 
 @pytest.mark.parametrize("make_store", [MemoryStore, TellingStore])
 @given(units=st.lists(UNITS, max_size=20))
-def test_scans_find_whatever_earlier_scans_have_not(
-    make_store: Callable[[], MemoryStore], units: list[tuple[set[bytes], set[bytes], bytes, bytes]]
-) -> None:
-    """Each unit puts rows, removes rows and is written; then the next one scans a range."""
-    store, cache, rows = make_store(), RowCache(), set[bytes]()
-    for put, removed, start, end in units:
-        work = UnitOfWork(store, cache)
-        for key in put:
-            work.table(SWEPT).put(key, _row(1))
-        for key in removed:
-            work.table(SWEPT).delete(key)
-        work.write()
-        rows = (rows | put) - removed
-        found = [key for key, _ in UnitOfWork(store, cache).table(SWEPT).scan(start, end)]
-        assert found == sorted(key for key in rows if start <= key < end)
+def test_scans_find_whatever_earlier_scans_have_not(make_store: Callable[[], MemoryStore], units: Units) -> None:
+    _see_all_that_is_there(make_store(), b"", units)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocksStore]:
+    """A database that tells of what lies in front of each row."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rocks_views, "SLOW_GAP_SECONDS", 0.0)
+        store = RocksStore(tmp_path_factory.mktemp("disk") / "db", [SWEPT])
+        yield store
+        store.close()
+
+
+EXAMPLES = count()
+
+
+@settings(max_examples=30, deadline=None)
+@given(units=st.lists(UNITS, max_size=20))
+def test_scans_find_it_on_disk_too(disk: RocksStore, units: Units) -> None:
+    _see_all_that_is_there(disk, b"%08d" % next(EXAMPLES), units)
 
 
 @given(st.sets(KEYS, min_size=1), KEYS, KEYS)

@@ -90,7 +90,8 @@ class Disturbances:
         shard = self.state.shards[address[1]]
         if address[0] == "metadata":
             shard.replayed_until = max(shard.replayed_until, self.state.metadata_position(shard))
-        self.state.batch_ends.pop(address, None)  # Spark does not begin where it has ended since
+        if address in self.state.batch_ends:  # where Spark begins if it dies before its next batch has ended
+            self.state.batch_ends[address] = copy.clone()
         self.state.restores += 1
         self.state.start(address, store=copy)
 
@@ -108,7 +109,8 @@ class Disturbances:
         topic_id = self.state.plane.log.topic_ids([topic])[topic]
         row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
         process.store.write({POSITIONS.name: {topic.encode(): row}})
-        self.state.batch_ends.pop(address, None)  # nor does Spark begin where it has ended before
+        if address in self.state.batch_ends:  # where Spark begins if it dies before its next batch has ended
+            self.state.batch_ends[address] = process.store.clone()
         self.state.restores += 1
         self.state.start(address)
 

@@ -1,4 +1,4 @@
-"""Scans begin behind what was removed, and never behind a row that is there."""
+"""Scans jump over what was removed, and never over a row that is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from schemas.records import PositionRow
 from services.storage.empty_stretches import MAX_STRETCHES, EmptyStretches
 from services.storage.memory import MemoryStore
-from services.storage.store import Told
+from services.storage.rocks_views import Row
+from services.storage.store import GapFound
 from services.storage.tables import RowCache, TableDefinition, UnitOfWork
 
 SWEPT = TableDefinition("swept", PositionRow, remembers_empty_stretches=True)
@@ -31,11 +32,11 @@ class SlowStore(WatchedStore):
         super().__init__()
         self.begins: list[bytes] = []
 
-    def scan_past_gaps(self, family: str, start: bytes, end: bytes, told: Told) -> Iterator[tuple[bytes, bytes]]:
+    def scan_reporting_gaps(self, family: str, start: bytes, end: bytes, found: GapFound) -> Iterator[Row]:
         self.begins.append(start)
         for key, row in self.scan(family, start, end):
             if key[0] - start[0] > 3:
-                told(start, key)
+                found(start, key)
             yield key, row
             start = key + b"\0"
 

@@ -293,7 +293,8 @@ class DiffJobs:
                 end()
 
         def told(line: Mapping[str, Any]) -> None:
-            running.rows_seen = int(line["progress"])
+            if "progress" in line:
+                running.rows_seen = int(line["progress"])
 
         assert isinstance(self._store, RocksStore)  # noqa: S101  else no diff is too large
         output = self._directory / f"{job.job_id}.parts"

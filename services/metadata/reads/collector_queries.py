@@ -66,7 +66,7 @@ def collector_status(
 def _left_behind(tables: TablesReader, volume: str, bucket: str) -> dict[int, BucketIdentity]:
     """Deleted buckets of a name of which something waits, or is claimed: they can be held back by their ids."""
     found = {}
-    for key, identity in tables.table(BUCKET_ID_TABLE).scan(b"", b"\xff"):
+    for key, identity in tables.table(BUCKET_ID_TABLE).scan():
         if identity.is_deleted and (identity.volume, identity.bucket) == (volume, bucket):
             account = tables.table(ACCOUNT_TABLE).get(key) or _NO_ACCOUNT
             pending = cell_of(tables.table(SPACE_TABLE).get(cell_key(identity.bucket_id, *NOBODY)))

@@ -314,7 +314,7 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
     if state.claims_stopped:
         own[WHOLE_SHARD] = CollectorState.STOPPED
     everything = own.get(WHOLE_SHARD, CollectorState.RUNNING)
-    for key, cell in tables.table(SPACE_TABLE).scan(b"", b"\xff"):
+    for key, cell in tables.table(SPACE_TABLE).scan():
         cells += 1
         if cell.first_holder:
             held_bytes += cell.bytes
@@ -325,8 +325,8 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
             if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectorState.RUNNING))):
                 held_back_bytes += cell.bytes
                 held_back_versions += cell.versions
-    shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan(b"", b"\xff")]
-    accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan(b"", b"\xff")]
+    shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan()]
+    accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan()]
     return ShardBacklog(
         txn=state.txn,
         held_bytes=held_bytes,
@@ -339,7 +339,7 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         freed_versions=sum(account.freed_versions for account in accounts),
         refused_rows=state.refused_rows,
         chain_version=state.chain_version,
-        live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan(b"", b"\xff")),
+        live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan()),
         cells=cells,
         held_back_bytes=held_back_bytes,
         held_back_versions=held_back_versions,

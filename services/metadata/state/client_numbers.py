@@ -37,7 +37,7 @@ class ClientNumbers:
         for client in [one for one, (_, heard_ms, _) in self._changed.items() if heard_ms < oldest_ms]:
             del self._changed[client]
         table = work.table(CLIENT_TABLE)
-        for client, row in list(table.scan(b"", b"\xff")):
+        for client, row in list(table.scan()):
             if row.log_time_ms < oldest_ms and client not in self._changed:
                 table.delete(client)
 

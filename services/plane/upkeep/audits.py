@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -35,7 +36,7 @@ from services.runtime.process.child_job import ChildJobError, run_child_job
 
 DIRECTORY = "audits"
 Progress = Callable[[int, str], None]
-"""Told percents, and what is done now."""
+"""GapFound percents, and what is done now."""
 
 
 class AuditError(DeepcleanError):
@@ -135,8 +136,9 @@ class Auditor:
         ]
         environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
 
-        def told(line: Mapping[str, object]) -> None:
-            progress(int(str(line["progress"])), "reading and comparing")
+        def told(line: Mapping[str, Any]) -> None:
+            if "progress" in line:
+                progress(int(line["progress"]), "reading and comparing")
 
         progress(4, "starting Spark")
         try:

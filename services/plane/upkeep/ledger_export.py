@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from schemas.credentials import FILE_VARIABLE
 from schemas.topics import CLIENTS
@@ -43,15 +44,18 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
     environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}
     if security := plane_security(home):
         environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
-    written = ExportedLedger(0, 0)
+    written: ExportedLedger | None = None
 
-    def told(line: Mapping[str, int]) -> None:
+    def told(line: Mapping[str, Any]) -> None:
         nonlocal written
-        written = ExportedLedger(line["exported"], line["unreadable"])
+        if "exported" in line:
+            written = ExportedLedger(int(line["exported"]), int(line["unreadable"]))
 
     with tempfile.TemporaryDirectory(prefix="deepclean-export-") as scratch:
         try:
             run_child_job(command, Path(scratch) / "spark.log", told, environment=environment)
         except ChildJobError as error:
             raise ExportError(f"the export job {error}") from error
+    if written is None:
+        raise ExportError("the export job did not say what it has written: this is a defect, report it")
     return written

@@ -341,7 +341,7 @@ def _require_accepted(record: LogRecord, store: Store) -> None:
 def _why_refused(record: LogRecord, store: Store) -> str:
     """Why metadata would put the command aside, as its own secrets say; empty when it would not."""
     signers = Signers()
-    signers.restore(row for _, row in TablesReader(store).table(SECRET_TABLE).scan(b"", b"\xff"))
+    signers.restore(row for _, row in TablesReader(store).table(SECRET_TABLE).scan())
     if not signers.is_on:
         return ""
     command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
@@ -366,7 +366,7 @@ def _judges_numbers(home: Path, shard: int) -> Highest:
         if service != METADATA and has_database(directory):
             store = open_database(directory, service)
             try:
-                for _, row in TablesReader(store).table(CHAIN_TABLE).scan(b"", b"\xff"):
+                for _, row in TablesReader(store).table(CHAIN_TABLE).scan():
                     found = found.and_of(numbers_of(row.record))
             finally:
                 store.close()

@@ -30,7 +30,6 @@ from services.domain.errors import PositionError
 from services.log.port import Log, Sink
 from services.log.reads import all_records, records_between
 from services.runtime.loop.changelog_table import (
-    ALL_KEYS,
     CHANGELOG,
     CHANGELOG_KEY,
     ChangelogWriter,
@@ -40,7 +39,7 @@ from services.runtime.loop.changelog_table import (
 from services.runtime.loop.changelog_units import (
     BEGINNING,
     Base,
-    Told,
+    GapFound,
     Unit,
     decoded,
     digest_of,
@@ -166,7 +165,7 @@ class Changelog:
 
     def _number_without_row(self, store: Store) -> int:
         """0 for a database that has never taken anything in; else what stands for all that was never told."""
-        positions = TablesReader(store).table(POSITIONS).scan(*ALL_KEYS)
+        positions = TablesReader(store).table(POSITIONS).scan()
         return _UNTOLD if any(row.next_offset for _, row in positions) else 0
 
     def _begin(self, store: Store, sink: Sink) -> int:
@@ -185,12 +184,12 @@ class Changelog:
 
     def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
         """Changes that wait in the outbox, and the fingerprints of their schema."""
-        for _, row in TablesReader(store).table(OUTBOX).scan(*ALL_KEYS):
+        for _, row in TablesReader(store).table(OUTBOX).scan():
             for run in row.runs:
                 if run.topic == self.topic.name:
                     yield from ((value, run.fingerprint) for value in run.values)
 
-    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[Told]) -> Iterator[Unit]:
+    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[GapFound]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = base_of(row), row.digest if row else b""
         seen = base.number
@@ -223,7 +222,7 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _told(self, row: ChangelogRow | None, waiting: Iterable[Told] = ()) -> Iterator[Told]:
+    def _told(self, row: ChangelogRow | None, waiting: Iterable[GapFound] = ()) -> Iterator[GapFound]:
         """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
         base, end = base_of(row), self._log.end_offset(self.topic.name, self._shard)
         records = records_between(self._log, self.topic.name, self._shard, base.offset, end)

@@ -6,12 +6,11 @@ from schemas.codec import codec
 from schemas.records import ChangelogRow, OutboxRow
 from services.runtime.loop.changelog_units import Base, Unit
 from services.runtime.loop.outbox import OUTBOX, row_key
-from services.storage.store import Store
+from services.storage.store import BEYOND, Store
 from services.storage.tables import TableDefinition, TablesReader
 
 CHANGELOG = TableDefinition("changelog", ChangelogRow)
 CHANGELOG_KEY = b"changelog"
-ALL_KEYS = b"", b"\xff" * 9
 WRITTEN_AT_ONCE_BYTES = 8 * 1024 * 1024
 
 
@@ -55,7 +54,7 @@ class ChangelogWriter:
         """With what the last unit said in place of all that waited to be sent."""
         if self._last is None:
             return
-        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, *ALL_KEYS)}
+        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", BEYOND)}
         if self._last.messages:
             outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
         last = self._last

@@ -1,4 +1,7 @@
-"""Runs a job in a process of its own, such as Spark's, that ends with this one and tells what it does meanwhile."""
+"""Runs a job in a process of its own, such as Spark's, and hears from it meanwhile.
+
+A job that watches its standard input ends with this process: the pipe is closed when either of them dies.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,19 +27,20 @@ class ChildJobError(DeepcleanError):
 def run_child_job(
     command: Sequence[str],
     log_file: Path,
-    told: Callable[[Any], None],
+    told: Callable[[Mapping[str, Any]], None],
     *,
     environment: Mapping[str, str] | None = None,
     started: Callable[[Callable[[], None]], None] = lambda _: None,
+    timeout_seconds: float | None = None,
 ) -> None:
-    """Run a job to its end; it can watch its standard input, which is closed when this process dies.
+    """Run a job to its end.
 
-    ``told`` is given each line of JSON that the job prints; a ValueError, KeyError or TypeError of it counts as a line
-    that some library has printed. ``started`` is given what ends the job early. What the job writes on its standard
-    error is in ``log_file`` afterwards.
+    ``told`` is given each JSON object that the job prints on a line of its own; other lines are a library's.
+    ``started`` is given what ends the job early. What the job writes on its standard error is in ``log_file``
+    afterwards.
 
     Raises:
-        ChildJobError: its status was not 0.
+        ChildJobError: its status was not 0, or it took longer than ``timeout_seconds``.
     """
     with log_file.open("wb") as log:
         process = subprocess.Popen(
@@ -46,22 +51,35 @@ def run_child_job(
             stderr=log,
             start_new_session=True,
         )
+    limit = threading.Timer(timeout_seconds or threading.TIMEOUT_MAX, _end, [process])
+    limit.daemon = True
+    limit.start()
     try:
         started(lambda: _end(process))
         assert process.stdout is not None  # noqa: S101  it was asked for
         for line in process.stdout:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                told(json.loads(line))
+            said = _object(line)
+            if said is not None:
+                told(said)
         status = process.wait()
     finally:
+        limit.cancel()
         _end(process)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
         process.wait()
     if status != 0:
-        said = log_file.read_text(errors="replace")[-LAST_CHARACTERS:].strip()
-        raise ChildJobError(f"ended with status {status}; it said last: {said or 'nothing'}")
+        last = log_file.read_text(errors="replace")[-LAST_CHARACTERS:].strip()
+        raise ChildJobError(f"ended with status {status}; it said last: {last or 'nothing'}")
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
