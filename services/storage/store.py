@@ -14,7 +14,7 @@ from services.domain.errors import InvariantError
 BEYOND = b"\xff" * 9
 """Behind every key: those that begin with a number have eight bytes of it."""
 GapFound = Callable[[bytes, bytes], None]
-"""GapFound of keys without a row: the first one, and the one behind the last."""
+"""Told of keys without a row: the first one, and the one behind the last."""
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per family what each key becomes; None removes it."""
 

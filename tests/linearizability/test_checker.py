@@ -25,7 +25,7 @@ from tests.linearizability.history import (
 )
 
 OK = Outcome()
-GapFound = tuple[int, int | None, Call, Outcome | None]
+Told = tuple[int, int | None, Call, Outcome | None]
 """When a call began, when it was answered, the call, the answer."""
 
 
@@ -34,7 +34,7 @@ def keys(*pairs: str) -> Keys:
     return frozenset((path, tag) for path, _, tag in (pair.partition("=") for pair in pairs))
 
 
-def impossible(*told: GapFound) -> int | None:
+def impossible(*told: Told) -> int | None:
     """The number of the first call that cannot be explained."""
     history = History(
         [Operation(number, number, call, begun, end, seen) for number, (begun, end, call, seen) in enumerate(told)]
@@ -43,7 +43,7 @@ def impossible(*told: GapFound) -> int | None:
     return None if found is None else next(n for n, one in enumerate(told) if one[1] == found.operation.returned)
 
 
-EXPLAINED: dict[str, tuple[GapFound, ...]] = {
+EXPLAINED: dict[str, tuple[Told, ...]] = {
     "one after the other": ((0, 1, Put("a", "1"), OK), (2, 3, Stat("a"), Outcome(seen=keys("a=1")))),
     "a read during a put sees it": ((0, 3, Put("a", "1"), OK), (1, 2, Stat("a"), Outcome(seen=keys("a=1")))),
     "a read during a put does not see it": ((0, 3, Put("a", "1"), OK), (1, 2, Stat("a"), Outcome("KEY_NOT_FOUND"))),
@@ -75,7 +75,7 @@ EXPLAINED: dict[str, tuple[GapFound, ...]] = {
         (6, 7, ListKeys(), Outcome(seen=keys("b=1"))),
     ),
 }
-NOT_EXPLAINED: dict[str, tuple[int, tuple[GapFound, ...]]] = {
+NOT_EXPLAINED: dict[str, tuple[int, tuple[Told, ...]]] = {
     "a lost put": (1, ((0, 1, Put("a", "1"), OK), (2, 3, Stat("a"), Outcome("KEY_NOT_FOUND")))),
     "a stale read": (
         2,

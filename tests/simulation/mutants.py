@@ -33,7 +33,7 @@ from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABL
 from services.plane.in_memory.judge import PureJudge
 from services.runtime.loop import changelog, changelog_units, runner
 from services.runtime.loop.changelog import Changelog
-from services.runtime.loop.changelog_units import Base, GapFound
+from services.runtime.loop.changelog_units import Base, Told
 from services.runtime.loop.outbox import OUTBOX, Added, Outbox
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.service import Message, OutgoingMessage, Work
@@ -165,7 +165,7 @@ def any_beginning_counts(patch: Patch) -> None:
     """The beginning of a start that is over supersedes the one that is under way, when it arrives late."""
     original = changelog_units.in_force
 
-    def in_force(base: Base, changes: Iterable[GapFound]) -> Iterator[GapFound]:
+    def in_force(base: Base, changes: Iterable[Told]) -> Iterator[Told]:
         seen_all = (
             (replace(one, number=offset) if one.part < 0 else one, value, offset) for one, value, offset in changes
         )

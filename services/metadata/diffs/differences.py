@@ -33,7 +33,7 @@ from services.storage.tables import TablesReader
 AFTER_ALL = 1 << 62
 """An ordinal that no snapshot reaches."""
 Seen = Callable[[int], None]
-"""GapFound how many more rows were looked at: for progress, and to stop by raising."""
+"""Told how many more rows were looked at: for progress, and to stop by raising."""
 
 
 def _nobody_looks(count: int) -> None:

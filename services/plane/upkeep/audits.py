@@ -36,7 +36,7 @@ from services.runtime.process.child_job import ChildJobError, run_child_job
 
 DIRECTORY = "audits"
 Progress = Callable[[int, str], None]
-"""GapFound percents, and what is done now."""
+"""Told percents, and what is done now."""
 
 
 class AuditError(DeepcleanError):

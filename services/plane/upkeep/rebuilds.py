@@ -27,7 +27,7 @@ from services.plane.upkeep.shard_databases import (
 )
 
 Tell = Callable[[str], None]
-"""GapFound one line for each comparison."""
+"""Told one line for each comparison."""
 Progress = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 """Opened while commands are applied; what it gives is told the offset of the next command, and the offset to reach."""
 

@@ -39,7 +39,7 @@ from services.runtime.loop.changelog_table import (
 from services.runtime.loop.changelog_units import (
     BEGINNING,
     Base,
-    GapFound,
+    Told,
     Unit,
     decoded,
     digest_of,
@@ -189,7 +189,7 @@ class Changelog:
                 if run.topic == self.topic.name:
                     yield from ((value, run.fingerprint) for value in run.values)
 
-    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[GapFound]) -> Iterator[Unit]:
+    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[Told]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = base_of(row), row.digest if row else b""
         seen = base.number
@@ -222,7 +222,7 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _told(self, row: ChangelogRow | None, waiting: Iterable[GapFound] = ()) -> Iterator[GapFound]:
+    def _told(self, row: ChangelogRow | None, waiting: Iterable[Told] = ()) -> Iterator[Told]:
         """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
         base, end = base_of(row), self._log.end_offset(self.topic.name, self._shard)
         records = records_between(self._log, self.topic.name, self._shard, base.offset, end)

@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 _ITEM_BYTES = 32
 """What a row or a message takes in a part beside its bytes and names, at most."""
 
-GapFound = tuple[StateChange, bytes, int]
+Told = tuple[StateChange, bytes, int]
 """A change, the bytes that told it, which are what a digest is over, and its offset."""
 
 logger = structlog.get_logger(__name__)
@@ -95,7 +95,7 @@ def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterab
     yield StateChange(start, unit.number, unit.previous, index, True, tuple(taken[0]), tuple(taken[1]))
 
 
-def decoded(records: Iterable[LogRecord]) -> Iterator[GapFound]:
+def decoded(records: Iterable[LogRecord]) -> Iterator[Told]:
     """What the topic holds that can be read."""
     decode = codec(StateChange).decode_message
     for record in records:
@@ -105,7 +105,7 @@ def decoded(records: Iterable[LogRecord]) -> Iterator[GapFound]:
             logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
 
 
-def up_to(start: str, changes: Iterable[GapFound]) -> Iterator[GapFound]:
+def up_to(start: str, changes: Iterable[Told]) -> Iterator[Told]:
     """What was told up to the beginning of a start.
 
     Raises:
@@ -118,7 +118,7 @@ def up_to(start: str, changes: Iterable[GapFound]) -> Iterator[GapFound]:
     raise RetryableError("the beginning of this start is not in its changelog, or came too late: it is tried again")
 
 
-def in_force(base: Base, changes: Iterable[GapFound]) -> Iterator[GapFound]:
+def in_force(base: Base, changes: Iterable[Told]) -> Iterator[Told]:
     """Beginnings that count, and what was told by the start that is under way; by any as long as none is known."""
     start, begun_at = base.start, base.offset
     for told in changes:
@@ -132,7 +132,7 @@ def in_force(base: Base, changes: Iterable[GapFound]) -> Iterator[GapFound]:
         yield told
 
 
-def whole_units(changes: Iterable[GapFound]) -> Iterator[Unit]:
+def whole_units(changes: Iterable[Told]) -> Iterator[Unit]:
     """Units that are there with all parts. One that was cut off begins again, or never existed."""
     unit, values = Unit(0), list[bytes]()
     for change, value, _ in changes:
