@@ -22,11 +22,8 @@ from services.metadata.state.tables import (
     TRANSACTION_INFO_TABLE,
 )
 from services.storage.digest import RowsDigest, digest_names, digest_rows
-from services.storage.store import Reader
+from services.storage.store import BEYOND, Reader
 from services.storage.tables import TablesReader
-
-FIRST_KEY, BEYOND_KEYS = b"", b"\xff"
-"""Around every key of every table: they begin with a slash, a mark or the UTF-8 of an id."""
 
 
 class CheckpointedReader(Reader, Protocol):
@@ -97,7 +94,7 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
             f"or restore a backup"
         ) from error
     try:
-        found = [(table, digest_rows(checkpoint.scan(table, FIRST_KEY, BEYOND_KEYS))) for table in sorted(CHECKPOINTED)]
+        found = [(table, digest_rows(checkpoint.scan(table, b"", BEYOND))) for table in sorted(CHECKPOINTED)]
     finally:
         checkpoint.close()
     return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
@@ -105,10 +102,10 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
 
 def _rows(reader: Reader, table: str) -> Iterator[tuple[bytes, bytes]]:
     if table != CHANGED_TABLE.name:
-        yield from reader.scan(table, FIRST_KEY, BEYOND_KEYS)
+        yield from reader.scan(table, b"", BEYOND)
         return
-    start = FIRST_KEY
+    start = b""
     for unneeded, end in unneeded_changes(TablesReader(reader)).values():
         yield from reader.scan(table, start, unneeded)
         start = end
-    yield from reader.scan(table, start, BEYOND_KEYS)
+    yield from reader.scan(table, start, BEYOND)
