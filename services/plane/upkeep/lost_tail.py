@@ -163,7 +163,7 @@ def _markers(log: Log, store: Store, shard: int) -> Iterator[tuple[bytes, bytes 
     topic = SNAPSHOT_CHAIN.name
     for record in all_records(log, topic, shard):
         yield record.value, record.fingerprint
-    for _, row in TablesReader(store).table(OUTBOX).scan(b"", b"\xff" * 9):
+    for _, row in TablesReader(store).table(OUTBOX).scan():
         for run in row.runs:
             if run.topic == topic:
                 yield from ((value, run.fingerprint) for value in run.values)
