@@ -19,7 +19,7 @@ from typing import Any
 from bench.bulk import VOLUME, CommandMaker, made_places
 from bench.passing_log import PassingLog
 from schemas.codec import codec
-from schemas.records import BucketLayout, DropSnapshot, MetadataCommand, TakeSnapshot
+from schemas.records import BucketLayout, DropSnapshot, MetadataCommand, CaptureSnapshot
 from schemas.topics import METADATA_COMMANDS, Topic
 from services.client.plane import NamespaceCommand
 from services.log.clock import VirtualClock
@@ -94,7 +94,7 @@ class LoadedShard:
 
     def snapshot(self, snapshot_id: str, bucket: str) -> None:
         """Take a snapshot."""
-        self.append_from("snapshots", [TakeSnapshot(VOLUME, bucket, snapshot_id)])
+        self.append_from("snapshots", [CaptureSnapshot(VOLUME, bucket, snapshot_id)])
         self.step()
 
     def drop(self, snapshot_id: str) -> None:

@@ -12,7 +12,7 @@ from bench.figures import Ceiling, Figure, Target
 from bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, questions
 from bench.spark_process import run_spark
 from schemas.codec import codec
-from schemas.records import ChainTake, DeletedEntries, DeletedKind, SnapshotChainRecord
+from schemas.records import ChainCapture, DeletedEntries, DeletedKind, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.row_columns import DeletedEntry, entries_by_columns
 from services.metadata.state.sent_entries import MAX_ROWS_PER_MESSAGE
@@ -77,7 +77,7 @@ def _write(broker: EmbeddedBroker, count: int) -> None:
     encode_marker, encode = codec(SnapshotChainRecord).encode, codec(DeletedEntries).encode
     markers = [
         SnapshotChainRecord(
-            number, number - 1, ChainTake(BUCKET_ID, f"snapshot-{number}", number, number * TXNS_PER_SNAPSHOT)
+            number, number - 1, ChainCapture(BUCKET_ID, f"snapshot-{number}", number, number * TXNS_PER_SNAPSHOT)
         )
         for number in range(1, SNAPSHOTS + 1)
     ]

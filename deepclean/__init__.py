@@ -16,7 +16,7 @@ from pathlib import Path
 
 from schemas.credentials import KafkaCredentials
 from services.client.errors import (
-    AnswerGoneError,
+    AnswerExpiredError,
     NotDeliveredError,
     PlaneError,
     PlaneTimeoutError,
@@ -30,7 +30,7 @@ from services.domain.errors import DeepcleanError
 from services.log.signing import Signer
 
 __all__ = [
-    "AnswerGoneError",
+    "AnswerExpiredError",
     "DeepcleanError",
     "KafkaCredentials",
     "KafkaPlane",

@@ -12,7 +12,7 @@ from schemas.records import (
     BreakerCause,
     BreakerLimits,
     BreakerTrip,
-    CollectorState,
+    CollectionState,
     DeadLetterRow,
     DeadLetterState,
     DeletedKind,
@@ -126,7 +126,7 @@ class ShadowHour:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorStatus:
+class CollectionStatus:
     """What the collector does for a bucket, or for all of a shard, and what waits because of it."""
 
     volume: str
@@ -136,9 +136,9 @@ class CollectorStatus:
     """Whether the bucket was deleted; what it has left behind still waits."""
     bucket_id: int
     """objectID, by which one of several buckets of a name can be held back; 0 for all of the shard."""
-    state: CollectorState
+    state: CollectionState
     """As it was set for this bucket, or for all of the shard."""
-    effective_state: CollectorState
+    effective_state: CollectionState
     """Of both the stricter one."""
     reason: str
     changed_by: str
@@ -166,11 +166,11 @@ class CollectorStatus:
     shadow: tuple[ShadowHour, ...] = ()
     """What would have been claimed in each hour of the last two weeks, while in the shadow, and still waits."""
 
-    def since_ms(self, state: CollectorState) -> int:
+    def since_ms(self, state: CollectionState) -> int:
         """Log time at which a state of it began: of a trip and of a stop theirs, else that of the last change."""
-        if state is CollectorState.STOPPED:
+        if state is CollectionState.STOPPED:
             return self.stopped_ms
-        return self.trip.at_ms if self.trip and state is CollectorState.TRIPPED else self.changed_ms
+        return self.trip.at_ms if self.trip and state is CollectionState.TRIPPED else self.changed_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +278,13 @@ class ShardBacklog:
     """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
     cells: int
     """Cells of the space matrices."""
-    held_back_bytes: int
+    suspended_bytes: int
     """What of the pending bytes waits because the collector may not claim."""
-    held_back_versions: int
+    suspended_versions: int
     shadow_bytes: int
     """What was counted in the shadow and still waits: what would have been claimed."""
     shadow_versions: int
-    collectors: dict[CollectorState, int]
+    collection_states: dict[CollectionState, int]
     """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
     trips: dict[BreakerCause, int]
     """Buckets whose breaker has tripped, by why."""

@@ -48,7 +48,7 @@ SNAPSHOT_CHAIN = Topic(
 )
 SPACE = Topic("gc.space", records.SpaceUpdate, ("metadata",), ("snapshots",))
 PURGE_KEYS = Topic("gc.purge-keys", records.PurgeKeys, ("streaming",), ("key_deletion",))
-PURGE_DIRECTORIES = Topic("gc.purge-directories", records.PurgeDirectory, ("streaming",), ("directory_deletion",))
+PURGE_DIRECTORIES = Topic("gc.purge-directories", records.DirectoryVerdict, ("streaming",), ("directory_deletion",))
 SWEEP_RESULTS = Topic("gc.sweep-results", records.SweepResult, ("streaming",), ("key_deletion",))
 SCM_COMMANDS = Topic("scm.commands", records.ScmCommand, ("metadata", "key_deletion"), ("mock_scm",))
 SCM_REPLIES = Topic("scm.replies", records.ScmReply, ("mock_scm",), ("key_deletion",))

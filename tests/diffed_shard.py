@@ -18,7 +18,7 @@ from schemas.records import (
     PutKey,
     RenameDirectory,
     RenameKey,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
@@ -53,7 +53,7 @@ class DiffedShard:
         self.step()
 
     def snapshot(self, snapshot_id: str) -> None:
-        self._append(MetadataCommand(0, "", 0, TakeSnapshot("vol", "bucket", snapshot_id), "snapshots"))
+        self._append(MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket", snapshot_id), "snapshots"))
         self.step()
 
     def _append(self, command: MetadataCommand) -> None:

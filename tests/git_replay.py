@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from services.workloads.git_history import GitHistory
-from services.workloads.judge.outcome_check import VersionLedger
+from services.workloads.judge.outcome_check import ExpectedVersions
 from services.workloads.workload import Operation, parse_line, to_json
 from tests.git_builder import directories_of, git, listed_by_git
 
 
-def play(history: GitHistory) -> tuple[VersionLedger, list[Operation]]:
+def play(history: GitHistory) -> tuple[ExpectedVersions, list[Operation]]:
     """Play all operations, each by way of its line; one that a plane would refuse raises."""
-    ledger = VersionLedger(history.volume, history.bucket)
+    ledger = ExpectedVersions(history.volume, history.bucket)
     operations = []
     for operation in history.operations():
         assert parse_line(to_json(operation), 0) == operation

@@ -28,7 +28,7 @@ from schemas.records import (
     MetadataCommand,
     PutKey,
     RenameKey,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, TOPICS
 from services.cli.main import app
@@ -69,7 +69,7 @@ def history(keys: int, snapshots: int) -> Iterator[MetadataCommand]:
             yield client(DeleteKey("vol", bucket, _name(key + 1)))
             yield client(PutKey("vol", bucket, _name(key + 1), 1))
             yield client(RenameKey("vol", bucket, _name(key), f"moved-{key}"))
-        yield MetadataCommand(0, "", 0, TakeSnapshot("vol", bucket, f"snapshot-{part:04}"), "snapshots")
+        yield MetadataCommand(0, "", 0, CaptureSnapshot("vol", bucket, f"snapshot-{part:04}"), "snapshots")
         if part % 11 == 10:
             yield MetadataCommand(0, "", 0, DropSnapshot(f"snapshot-{part - 5:04}"), "snapshots")
 

@@ -33,7 +33,7 @@ from schemas.records import (
     MetadataProgress,
     PutKey,
     RowsClaimed,
-    TakeSnapshot,
+    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
@@ -70,7 +70,7 @@ def history(keys: int, snapshots: int) -> Iterator[MetadataCommand]:
             yield _client(PutKey("vol", bucket, _name(key), 4_096))
         for key in range(first, end, 3):
             yield _client(DeleteKey("vol", bucket, _name(key)))
-        yield MetadataCommand(0, "", 0, TakeSnapshot("vol", bucket, f"snapshot-{part:04}"), "snapshots")
+        yield MetadataCommand(0, "", 0, CaptureSnapshot("vol", bucket, f"snapshot-{part:04}"), "snapshots")
         for key in range(first + 1, end, 3):
             yield _client(DeleteKey("vol", bucket, _name(key)))
         if part % 2:

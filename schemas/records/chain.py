@@ -22,7 +22,7 @@ class ChainDrop:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainTake:
+class ChainCapture:
     """Marker of a snapshot that was taken."""
 
     bucket_id: int
@@ -85,5 +85,5 @@ class SnapshotChainRecord:
     """Chain version after this record."""
     predecessor_version: int
     """Chain version before it; equal to version for a full chain."""
-    body: ChainTake | ChainDrop | FullChain
+    body: ChainCapture | ChainDrop | FullChain
     """What changed."""

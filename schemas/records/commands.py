@@ -10,7 +10,7 @@ from schemas.records.shared import (
     Barrier,
     BlockRun,
     BucketLayout,
-    CollectorState,
+    CollectionState,
     DeletedKind,
     RowName,
     RowNames,
@@ -223,7 +223,7 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeDirectories:
+class RemoveDirectories:
     """Remove the rows of expanded, childless directories that nobody holds. Sent by directory_deletion."""
 
     chain_version: int
@@ -332,7 +332,7 @@ class RollbackPage:
 
 
 @dataclass(frozen=True, slots=True)
-class SetCollector:
+class SetCollection:
     """Say what the collector does for one bucket, or for all of a shard. Its owner sends it, or an administrator;
     what an administrator has said only an administrator takes back.
     """
@@ -341,7 +341,7 @@ class SetCollector:
     """Volume; empty for all of the shard, which is for administrators."""
     bucket: str
     """Bucket; empty for all of the shard."""
-    state: CollectorState
+    state: CollectionState
     """RUNNING, SHADOW or PAUSED; TRIPPED is for the breaker alone, STOPPED for StopClaims."""
     reason: str
     """Why, for people."""
@@ -408,7 +408,7 @@ class SweepPage:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class CaptureSnapshot:
     """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
 
     volume: str
@@ -495,13 +495,13 @@ class MetadataCommand:
         | DeleteDirectory
         | RenameDirectory
         | Undelete
-        | TakeSnapshot
+        | CaptureSnapshot
         | DropSnapshot
         | RollbackPage
         | ClaimRows
         | FinishRows
         | ExpandDirectory
-        | PurgeDirectories
+        | RemoveDirectories
         | SweepPage
         | GrantContainer
         | StopClaims
@@ -510,7 +510,7 @@ class MetadataCommand:
         | RequeueOrphans
         | AcceptLostTail
         | SetSecret
-        | SetCollector
+        | SetCollection
         | SetBreaker
         | ResetBreaker
         | DeleteKeys

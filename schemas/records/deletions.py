@@ -86,7 +86,7 @@ class SweptParts:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeDirectory:
+class DirectoryVerdict:
     """Deleted directories with their verdicts: each is to be expanded. Topic gc.purge-directories, written by
     streaming, read by directory_deletion.
     """

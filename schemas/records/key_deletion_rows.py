@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from schemas.records.chain import SnapshotChainRecord
 from schemas.records.deletions import SweptParts
-from schemas.records.progress import BucketCollector
+from schemas.records.progress import BucketCollection
 from schemas.records.shared import BlockGroups, RowNames
 
 
@@ -21,10 +21,10 @@ class ChainRow:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownCollectorsRow:
-    """collectorTable of the services that follow metadata: what they know of the collector."""
+class KnownCollectionsRow:
+    """collectionTable of the services that follow metadata: what they know of the collector."""
 
-    states: tuple[BucketCollector, ...]
+    states: tuple[BucketCollection, ...]
     """Each bucket for which it does not simply run."""
     heard_txn: int
     """txn of the newest change that was heard of; what is older is a repeat."""
@@ -51,8 +51,8 @@ class OpenSweepPage:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreRow:
-    """storeTable: the store of one live snapshot. It is clean when sweepTable has no sweep of it."""
+class GarbageRangeRow:
+    """garbageRangeTable: the store of one live snapshot. It is clean when sweepTable has no sweep of it."""
 
     snapshot_id: str
     """Id of the snapshot."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.records.commands import BreakerLimits, RequeueOrphans
-from schemas.records.shared import BlockRun, BreakerCause, BucketLayout, CollectorState, SecretRole
+from schemas.records.shared import BlockRun, BreakerCause, BucketLayout, CollectionState, SecretRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ClientRow:
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """untakenTable, overTable, unexpandedTable, countTable: a number."""
+    """uncapturedTable, droppedIdTable, unexpandedTable, countTable: a number."""
 
     count: int
     """How many."""
@@ -340,7 +340,7 @@ class RollbackRow:
     """Where the next page goes on; empty for the beginning."""
     died: int
     """Keys and directories that left the active namespace."""
-    revived: int
+    restored: int
     """Keys and directories that came back."""
 
 
@@ -455,10 +455,10 @@ class VolumeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorRow:
-    """collectorTable: what the collector does for one bucket, or for all of the shard."""
+class CollectionRow:
+    """collectionTable: what the collector does for one bucket, or for all of the shard."""
 
-    state: CollectorState
+    state: CollectionState
     """As it was set for this bucket, or for all."""
     reason: str
     """Why, for people."""

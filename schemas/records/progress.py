@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from schemas.records.shared import (
     Barrier,
     BlockGroups,
-    CollectorState,
+    CollectionState,
     ExpansionOutcome,
-    PurgeOutcome,
+    RemovalOutcome,
     RollbackOutcome,
     RowNames,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class BucketCollector:
+class BucketCollection:
     """What the collector does for one bucket, or for all of the shard."""
 
     bucket_id: int
     """objectID of the bucket; 0 for all of the shard."""
-    state: CollectorState
+    state: CollectionState
     """What it does, as far as this bucket alone, or the shard alone, decides."""
 
 
 @dataclass(frozen=True, slots=True)
-class PurgedDirectory:
-    """Outcome for one row of PurgeDirectories."""
+class DirectoryRemoval:
+    """Outcome for one row of RemoveDirectories."""
 
     bucket_id: int
     """objectID of the bucket."""
@@ -39,7 +39,7 @@ class PurgedDirectory:
     """Death of the row."""
     parent_id: int
     """objectID of the parent; 0 when the row was gone."""
-    outcome: PurgeOutcome
+    outcome: RemovalOutcome
     """What became of the row."""
 
 
@@ -75,7 +75,7 @@ class RollbackPageDone:
     """Why it was refused; empty otherwise."""
     died: int
     """Keys and directories that left the active namespace, over all pages."""
-    revived: int
+    restored: int
     """Keys and directories that came back, over all pages."""
 
 
@@ -93,7 +93,7 @@ class RowsClaimed:
     """Rows that are not there any more: nothing to do."""
     refused: tuple[RowNames, ...]
     """Rows that exist and are held: a defect of an earlier judge; they are kept."""
-    held_back: tuple[RowNames, ...]
+    suspended: tuple[RowNames, ...]
     """Rows that nobody holds and that the collector may not claim at present: they stay where they are, and are
     swept when it may.
     """
@@ -118,8 +118,8 @@ class SnapshotDropped:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotTaken:
-    """Answer to TakeSnapshot."""
+class SnapshotCaptured:
+    """Answer to CaptureSnapshot."""
 
     snapshot_id: str
     """From the command."""
@@ -164,12 +164,12 @@ class SweepPageSent:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorChanged:
+class CollectionChanged:
     """The collector does something else from this txn on, for some buckets or for all of the shard; or all that it
     does is told again.
     """
 
-    states: tuple[BucketCollector, ...]
+    states: tuple[BucketCollection, ...]
     """What has changed; when all is told, each bucket for which it does not simply run."""
     txn: int
     """txn of the change; when all is told, the txn at which it is so."""
@@ -180,10 +180,10 @@ class CollectorChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoriesPurged:
-    """Answer to PurgeDirectories."""
+class DirectoriesRemoved:
+    """Answer to RemoveDirectories."""
 
-    rows: tuple[PurgedDirectory, ...]
+    rows: tuple[DirectoryRemoval, ...]
     """One outcome a row, in the order of the command."""
 
 
@@ -197,12 +197,12 @@ class MetadataProgress:
         RowsClaimed
         | RowsFinished
         | DirectoryExpanded
-        | DirectoriesPurged
+        | DirectoriesRemoved
         | SweepPageSent
-        | SnapshotTaken
+        | SnapshotCaptured
         | SnapshotDropped
         | RollbackPageDone
         | Barrier
-        | CollectorChanged
+        | CollectionChanged
     )
     """What happened."""

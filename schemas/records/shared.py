@@ -20,7 +20,7 @@ class Barrier:
     """Things met so far that are still to be done, or were done since the barrier before."""
     origin: str
     """Service whose branch returns with this barrier; empty on the way out."""
-    collector_txn: int = 0
+    collection_txn: int = 0
     """txn of the last change of what the collector does that the sender knows of: who has not heard of metadata's
     yet has something to do, and whoever returns an older one is told all of it again.
     """
@@ -90,7 +90,7 @@ class BucketLayout(StrEnum):
     LEGACY = "LEGACY"
 
 
-class CollectorState(StrEnum):
+class CollectionState(StrEnum):
     """What the collector does for a bucket or a shard, from the loosest to the strictest; of a bucket's own and its
     shard's the stricter one counts.
     """
@@ -127,7 +127,7 @@ class ExpansionOutcome(StrEnum):
     GONE = "GONE"
 
 
-class PurgeOutcome(StrEnum):
+class RemovalOutcome(StrEnum):
     """What became of a directory's own row."""
 
     PURGED = "PURGED"
@@ -135,7 +135,7 @@ class PurgeOutcome(StrEnum):
     HAS_CHILDREN = "HAS_CHILDREN"
     HELD = "HELD"
     GONE = "GONE"
-    HELD_BACK = "HELD_BACK"
+    SUSPENDED = "SUSPENDED"
 
 
 class RollbackOutcome(StrEnum):

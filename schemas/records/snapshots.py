@@ -253,7 +253,7 @@ class SnapshotInfo:
     """False while a directory that died before it is unexpanded."""
     is_exclusive_exact: bool = True
     """False while a directory that died after it is unexpanded."""
-    is_purged: bool = False
+    is_removed: bool = False
     """True in the last message about a snapshot that has gone."""
     chain_version_of_reset: int = 0
     """Chain version at which the clean flags were last reset."""

@@ -78,8 +78,8 @@ class ExpiryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GoneSnapshotRow:
-    """goneTable: the last snapshot of a name, after it has gone."""
+class DroppedSnapshotRow:
+    """droppedSnapshotTable: the last snapshot of a name, after it has gone."""
 
     snapshot_id: str
     """Its id."""

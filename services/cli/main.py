@@ -85,7 +85,7 @@ SUB_COMMANDS = (
     ),
     SubCommand(
         "explain",
-        "services.cli.collector.explain:explain",
+        "services.cli.collection.explain:explain",
         "Say who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what lets it go.",
     ),
     SubCommand(
@@ -117,18 +117,18 @@ SUB_COMMANDS = (
     ),
     SubCommand(
         "retention",
-        "services.cli.collector.retention:app",
+        "services.cli.collection.retention:app",
         "Say which snapshots of a bucket expire, see what would go, and let it go.",
     ),
-    SubCommand("tag", "services.cli.collector.tag:app", "Hold snapshots under names."),
+    SubCommand("tag", "services.cli.collection.tag:app", "Hold snapshots under names."),
     SubCommand(
         "consumer",
-        "services.cli.collector.consumer:app",
+        "services.cli.collection.consumer:app",
         "Say which snapshots a named reader has still to read.",
     ),
     SubCommand(
         "space",
-        "services.cli.collector.space:app",
+        "services.cli.collection.space:app",
         "Show where the bytes of VOLUME/BUCKET are and what its snapshots share; say what deleting some would free.",
     ),
     SubCommand(
@@ -144,12 +144,12 @@ SUB_COMMANDS = (
     SubCommand("deleted", "services.cli.store.deleted:app", "See what was deleted and can still be brought back."),
     SubCommand(
         "gc",
-        "services.cli.collector.gc:app",
+        "services.cli.collection.gc:app",
         "Hold the collector back, for one bucket or for everything, and let it go on.",
     ),
     SubCommand(
         "breaker",
-        "services.cli.collector.breaker:app",
+        "services.cli.collection.breaker:app",
         "Hold a bucket back by itself when far more of it is to be freed than usual, until a person has looked.",
     ),
     SubCommand(

@@ -26,7 +26,7 @@ class UnreachableError(DeepcleanError):
     """A service or the broker does not answer, or what answers is something else."""
 
 
-class AnswerGoneError(DeepcleanError):
+class AnswerExpiredError(DeepcleanError):
     """An answer was fetched before, or left lying for too long."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from schemas.answers import (
     BucketSpace,
-    CollectorStatus,
+    CollectionStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -54,7 +54,7 @@ from schemas.records import (
     RetentionRow,
     RollBackBucket,
     SetBreaker,
-    SetCollector,
+    SetCollection,
     SetConsumer,
     SetRetention,
     SetSecret,
@@ -91,7 +91,7 @@ NamespaceCommand = (
     | Undelete
     | RequeueOrphans
     | SetSecret
-    | SetCollector
+    | SetCollection
     | SetBreaker
     | ResetBreaker
 )
@@ -160,7 +160,7 @@ class MetadataReads(Protocol):
         """Where the bytes of a bucket are, with a page of its cells, behind ``<first holder>:<last holder>``."""
         ...
 
-    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+    def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from schemas.records import PurgeOutcome
+from schemas.records import RemovalOutcome
 from services.directory_deletion.tree_state import TreeState
 from services.domain.reclaimability import Verdict
 
@@ -32,11 +32,11 @@ class DirectoryDeletionMetrics:
             "Sub-directories moved by expansions.",
             registry=registry,
         )
-        self.purges = Counter(
-            "deepclean_directory_deletion_purges_total", "Rows to purge, by outcome.", ["outcome"], registry=registry
+        self.removals = Counter(
+            "deepclean_directory_deletion_removals_total", "Rows to purge, by outcome.", ["outcome"], registry=registry
         )
-        self.purges_refused = Counter(
-            "deepclean_directory_deletion_purges_refused_total",
+        self.removals_refused = Counter(
+            "deepclean_directory_deletion_removals_refused_total",
             "Rows that metadata would not purge because they are held: must stay 0.",
             registry=registry,
         )
@@ -54,7 +54,7 @@ class DirectoryDeletionMetrics:
         )
         for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
             self.rows_judged.labels(verdict)
-        for outcome in PurgeOutcome:
-            self.purges.labels(outcome.value.lower())
+        for outcome in RemovalOutcome:
+            self.removals.labels(outcome.value.lower())
         for state in TreeState:
             self.asked_again.labels(state.value.lower())

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     Barrier,
-    CollectorChanged,
-    DirectoriesPurged,
+    CollectionChanged,
+    DirectoriesRemoved,
     DirectoryExpanded,
     MetadataCommand,
     MetadataProgress,
-    PurgeDirectory,
+    DirectoryVerdict,
     SnapshotChainRecord,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SNAPSHOT_CHAIN
@@ -25,7 +25,7 @@ from services.domain.errors import ChainBrokenError, InvariantError
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, take_done
 
 
@@ -41,30 +41,30 @@ class DirectoryDeletionService(RememberingService):
     ) -> None:
         metrics = metrics or DirectoryDeletionMetrics(CollectorRegistry())
         self._chain = ChainFollower()
-        self._collector = CollectorFollower()
-        self._trees = Trees(settings or DirectoryDeletionSettings(), metrics, self._collector)
+        self._collection = CollectionFollower()
+        self._trees = Trees(settings or DirectoryDeletionSettings(), metrics, self._collection)
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
         """Read from the tables everything that is kept in memory."""
         self._chain.restore(tables)
-        self._collector.restore(tables)
+        self._collection.restore(tables)
         self._trees.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
         """Take in one message."""
-        self._take_in(message.record, work)
+        self._receive(message.record, work)
 
-    def _take_in(self, record: object, work: Work) -> None:
+    def _receive(self, record: object, work: Work) -> None:
         if isinstance(record, SnapshotChainRecord):
             self._follow(record, work)
-        elif isinstance(record, PurgeDirectory):
+        elif isinstance(record, DirectoryVerdict):
             for judged in record.directories:
-                self._trees.take_in(judged, record.chain_version, work)
+                self._trees.receive(judged, record.chain_version, work)
             if record.barrier is not None:
                 self._pass_barrier(record.barrier, work)
         elif isinstance(record, MetadataProgress):
-            self._take_progress(record.body, work)
+            self._on_progress(record.body, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
         """A marker that cannot be followed stops the service: put aside it would leave a gap."""
@@ -75,23 +75,23 @@ class DirectoryDeletionService(RememberingService):
         except Exception as error:
             raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
 
-    def _take_progress(self, body: object, work: Work) -> None:
+    def _on_progress(self, body: object, work: Work) -> None:
         if isinstance(body, DirectoryExpanded):
             self._trees.expanded(body, work)
-        elif isinstance(body, DirectoriesPurged):
-            for purged in body.rows:
-                self._trees.purged(purged, work)
-        elif isinstance(body, CollectorChanged):
+        elif isinstance(body, DirectoriesRemoved):
+            for removed in body.rows:
+                self._trees.removed(removed, work)
+        elif isinstance(body, CollectionChanged):
             count_done(work)
-            followed = self._collector.follow(body, work)
+            followed = self._collection.follow(body, work)
             if followed.is_changed:
-                self._trees.collector_changed(followed.different, work)
+                self._trees.collection_changed(followed.different, work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
         """End pauses, and send the barrier on behind all that went to metadata."""
-        left = self._trees.work + take_done(work) + self._collector.is_behind(barrier)
+        left = self._trees.work + take_done(work) + self._collection.is_behind(barrier)
         passed = replace(
-            barrier, work=barrier.work + left, origin=self.name, collector_txn=self._collector.complete_txn
+            barrier, work=barrier.work + left, origin=self.name, collection_txn=self._collection.complete_txn
         )
         self._trees.make_due(barrier.passed_txn, work)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))

@@ -17,10 +17,10 @@ class DirectoryDeletionSettings:
     the claims in metadata's log, about a second. Full pages are half a million files, six seconds for metadata, and
     a client's command may wait behind them.
     """
-    max_purge_rows: int = 1_000
+    max_removal_rows: int = 1_000
     """Rows of one command to purge."""
-    max_purge_bytes: int = 1 << 20
-    max_purging_rows: int = 32_000
+    max_removal_bytes: int = 1 << 20
+    max_removing_rows: int = 32_000
     """Rows in flight over all commands to purge."""
     first_blocked_ms: int = 60_000
     """A directory with a child row left is tried when that child goes; and, as a net, after this pause, doubled."""

@@ -5,7 +5,7 @@ table        key                         value
 ============ =========================== =========================================================
 treeTable    /bucketId/death/objectId    a deleted directory on its way
 chainTable   see ``StoredChain``         the chain: its version, its buckets, its live snapshots
-collectorTable #KNOWN                    what is known of the collector: all buckets that it does not just run for
+collectionTable #KNOWN                    what is known of the collector: all buckets that it does not just run for
 countTable   done                        what was done since the last barrier
 ============ =========================== =========================================================
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from schemas import records
 from services.runtime.loop.service import Work
-from services.runtime.parts.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.counts import COUNT_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
@@ -28,7 +28,7 @@ Tables = Work | TablesReader
 
 TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
 
-TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COLLECTOR_TABLE, COUNT_TABLE)
+TABLES: tuple[TableDefinition[Any], ...] = (TREE_TABLE, CHAIN_TABLE, COLLECTION_TABLE, COUNT_TABLE)
 
 _64_BITS = (1 << 64) - 1
 

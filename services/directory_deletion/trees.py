@@ -28,9 +28,9 @@ from schemas.records import (
     ExpansionOutcome,
     JudgedDirectory,
     MetadataCommand,
-    PurgedDirectory,
-    PurgeDirectories,
-    PurgeOutcome,
+    DirectoryRemoval,
+    RemoveDirectories,
+    RemovalOutcome,
     RowName,
     TreeRow,
 )
@@ -40,12 +40,12 @@ from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TREE_TABLE, Tables, tree_row_key
 from services.directory_deletion.tree_state import TreeState
 from services.domain.chain_view import ChainView, ChainViewError
-from services.domain.collector import WHOLE_SHARD, may_claim, may_expand
+from services.domain.collection import WHOLE_SHARD, may_claim, may_expand
 from services.domain.durations import backoff_ms
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
 from services.runtime.loop.service import Work
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.parts.undo_window import UndoWindow
@@ -55,7 +55,7 @@ logger = structlog.get_logger(__name__)
 
 MAX_NAME_BYTES = 41
 """The most that a row's name takes in a message, as numbers of 64 bits are written."""
-_CLAIMED_NEXT = (TreeState.EXPANDED, TreeState.BLOCKED, TreeState.HELD_BACK)
+_CLAIMED_NEXT = (TreeState.EXPANDED, TreeState.BLOCKED, TreeState.SUSPENDED)
 _OBJECT_ID_DIGITS = 16
 """At the end of a key; what is before them is bucket and death."""
 
@@ -65,9 +65,9 @@ def _key(row: TreeRow) -> bytes:
 
 
 def _is_work(row: TreeRow) -> bool:
-    """A row that is BLOCKED or HELD_BACK, or is tried only in case that it is not any more, is nothing to wait for."""
+    """A row that is BLOCKED or SUSPENDED, or is tried only in case that it is not any more, is nothing to wait for."""
     return row.state in (TreeState.WAITING, TreeState.EXPANDING) or (
-        row.state not in (TreeState.BLOCKED, TreeState.HELD_BACK) and row.attempt == 1
+        row.state not in (TreeState.BLOCKED, TreeState.SUSPENDED) and row.attempt == 1
     )
 
 
@@ -75,17 +75,17 @@ class Trees:
     """All deleted directories of the shard that are on their way."""
 
     def __init__(
-        self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics, collector: CollectorFollower
+        self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics, collection: CollectionFollower
     ) -> None:
         self._settings = settings
-        self._collector = collector
+        self._collection = collection
         self._metrics = metrics
         self._states: Counter[str] = Counter()
         self._work = 0
         self._to_expand: DueQueue[bytes] = DueQueue()
-        self._to_purge: DueQueue[bytes] = DueQueue()
+        self._to_remove: DueQueue[bytes] = DueQueue()
         self._blocked: DueQueue[bytes] = DueQueue()
-        self._held_back: DueQueue[bytes] = DueQueue()
+        self._suspended: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
@@ -94,10 +94,10 @@ class Trees:
         self._queues: dict[str, DueQueue[bytes]] = {
             TreeState.WAITING: self._to_expand,
             TreeState.EXPANDING: self._timeouts,
-            TreeState.EXPANDED: self._to_purge,
-            TreeState.PURGING: self._timeouts,
+            TreeState.EXPANDED: self._to_remove,
+            TreeState.REMOVING: self._timeouts,
             TreeState.BLOCKED: self._blocked,
-            TreeState.HELD_BACK: self._held_back,
+            TreeState.SUSPENDED: self._suspended,
         }
 
     @property
@@ -118,7 +118,7 @@ class Trees:
         for _, row in tables.table(TREE_TABLE).scan():
             self._enlist(row)
 
-    def collector_changed(self, bucket_ids: Collection[int], work: Work) -> None:
+    def collection_changed(self, bucket_ids: Collection[int], work: Work) -> None:
         """More is known of what the collector may do for some buckets: their rows go where they belong now.
 
         What metadata has held back for no reason known here may have one now, or not be held back any more, whatever
@@ -128,13 +128,13 @@ class Trees:
         ranges = [()] if WHOLE_SHARD in bucket_ids else [(prefix, prefix_end(prefix)) for prefix in prefixes]
         for bounds in ranges:
             for key, row in work.table(TREE_TABLE).scan(*bounds):
-                self._enlist_anew(key, row)
-        for key in [*self._held_back.members(), *self._unscheduled]:
+                self._enlist_again(key, row)
+        for key in [*self._suspended.members(), *self._unscheduled]:
             waiting = work.table(TREE_TABLE).get(key)
-            if waiting is not None and waiting.state == TreeState.HELD_BACK:
+            if waiting is not None and waiting.state == TreeState.SUSPENDED:
                 self._step(waiting, TreeState.EXPANDED, work, attempt=1)
 
-    def take_in(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
+    def receive(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
         """A directory that the first judge has seen, for the first time or again."""
         key = tree_row_key(judged.bucket_id, judged.death, judged.object_id)
         row = work.table(TREE_TABLE).get(key)
@@ -176,41 +176,41 @@ class Trees:
             # Gone, or held by a snapshot: when that is dropped a sweep brings the row again.
             self._forget(row, work)
 
-    def purged(self, answer: PurgedDirectory, work: Work) -> None:
+    def removed(self, answer: DirectoryRemoval, work: Work) -> None:
         """Metadata has said what became of a row; a parent that waits for it is tried at once."""
-        self._metrics.purges.labels(answer.outcome.value.lower()).inc()
-        if answer.outcome is PurgeOutcome.PURGED:
+        self._metrics.removals.labels(answer.outcome.value.lower()).inc()
+        if answer.outcome is RemovalOutcome.REMOVED:
             self._wake(tree_row_key(answer.bucket_id, answer.death, answer.parent_id), work)
         row = work.table(TREE_TABLE).get(tree_row_key(answer.bucket_id, answer.death, answer.object_id))
         if row is None:
             return
-        if answer.outcome is PurgeOutcome.HAS_CHILDREN:
-            if row.state == TreeState.PURGING:
+        if answer.outcome is RemovalOutcome.HAS_CHILDREN:
+            if row.state == TreeState.REMOVING:
                 if _is_work(row):
                     count_done(work)
                 self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
             return
-        if answer.outcome is PurgeOutcome.HELD_BACK:
-            self._purge_held_back(row, work)
+        if answer.outcome is RemovalOutcome.SUSPENDED:
+            self._suspend(row, work)
             return
         count_done(work)
-        if answer.outcome is PurgeOutcome.UNEXPANDED:
+        if answer.outcome is RemovalOutcome.UNEXPANDED:
             self._step(row, TreeState.WAITING, work, attempt=1)
             return
-        if answer.outcome is PurgeOutcome.GONE:
+        if answer.outcome is RemovalOutcome.MISSING:
             # Purged before, unheard, and who its parent was is not known any more: it died with it.
             self._unheard_deaths.add(tree_row_key(answer.bucket_id, answer.death, 0)[:-_OBJECT_ID_DIGITS])
-        if answer.outcome is PurgeOutcome.HELD:
-            self._metrics.purges_refused.inc()
+        if answer.outcome is RemovalOutcome.HELD:
+            self._metrics.removals_refused.inc()
             logger.error("purge refused, the directory is held: kept", row=row)
         self._forget(row, work)
 
-    def _purge_held_back(self, row: TreeRow, work: Work) -> None:
+    def _suspend(self, row: TreeRow, work: Work) -> None:
         """Nothing more is to be done before the collector may do more; or before it is known here that it may not."""
         if _is_work(row):
             count_done(work)
-        if may_claim(self._collector.of(row.bucket_id)):
-            self._step(row, TreeState.HELD_BACK, work, attempt=row.attempt + 1)
+        if may_claim(self._collection.of(row.bucket_id)):
+            self._step(row, TreeState.SUSPENDED, work, attempt=row.attempt + 1)
         else:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
 
@@ -242,7 +242,7 @@ class Trees:
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
         self._wake_unheard(work)
-        for paused in (self._blocked, self._held_back):
+        for paused in (self._blocked, self._suspended):
             self._try_again(paused, now_ms, work)
         while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
             waiting = self._to_expand.pop_due(now_ms)
@@ -252,7 +252,7 @@ class Trees:
             if row is not None:
                 self._window.ended(row.death, work)
                 self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
-        while self._purge_some(view, now_ms, work):
+        while self._remove_some(view, now_ms, work):
             pass
 
     def report(self, shard: str) -> None:
@@ -267,13 +267,13 @@ class Trees:
         self._send(page, work)
         self._step(row, TreeState.EXPANDING, work, due_ms=due_ms)
 
-    def _purge_some(self, view: ChainView, now_ms: int, work: Work) -> bool:
+    def _remove_some(self, view: ChainView, now_ms: int, work: Work) -> bool:
         """One command to purge; says whether there may be another one."""
-        in_flight = self._states[TreeState.PURGING]
+        in_flight = self._states[TreeState.REMOVING]
         rows: list[TreeRow] = []
-        max_rows = max(1, min(self._settings.max_purge_rows, self._settings.max_purge_bytes // MAX_NAME_BYTES))
-        while len(rows) < max_rows and in_flight + len(rows) < self._settings.max_purging_rows:
-            key = self._to_purge.pop_due(view.version)
+        max_rows = max(1, min(self._settings.max_removal_rows, self._settings.max_removal_bytes // MAX_NAME_BYTES))
+        while len(rows) < max_rows and in_flight + len(rows) < self._settings.max_removing_rows:
+            key = self._to_remove.pop_due(view.version)
             if key is None:
                 break
             row = work.table(TREE_TABLE).get(key)
@@ -284,9 +284,9 @@ class Trees:
         # A child is mostly younger than its parent: purged before it, it does not block it.
         rows.sort(key=lambda row: row.object_id, reverse=True)
         names = tuple(RowName(DeletedKind.DIRECTORY, r.bucket_id, r.object_id, r.birth, r.death) for r in rows)
-        self._send(PurgeDirectories(view.version, names), work)
+        self._send(RemoveDirectories(view.version, names), work)
         for row in rows:
-            self._step(row, TreeState.PURGING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
+            self._step(row, TreeState.REMOVING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
         return len(rows) == max_rows
 
     def _try_again(self, paused: DueQueue[bytes], now_ms: int, work: Work) -> None:
@@ -315,7 +315,7 @@ class Trees:
         parent = work.table(TREE_TABLE).get(parent_key)
         if parent is not None and parent.state == TreeState.BLOCKED:
             self._step(parent, TreeState.EXPANDED, work, attempt=1)
-        elif parent is not None and parent.state == TreeState.PURGING:
+        elif parent is not None and parent.state == TreeState.REMOVING:
             # It was a mere try, behind which settling does not wait; from now on it has to succeed.
             self._put(parent, replace(parent, attempt=1), work)
 
@@ -347,11 +347,11 @@ class Trees:
         if row.state == TreeState.WAITING:
             # First come, first served: sweeps bring the same held ones again and again, ahead of all others by key.
             pause_ms = 0 if self._window.is_over(row.death) else self._window.window_ms
-        elif row.state in (TreeState.BLOCKED, TreeState.HELD_BACK):
+        elif row.state in (TreeState.BLOCKED, TreeState.SUSPENDED):
             pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
         self._put(row, replace(row, due_ms=now_ms + pause_ms), work)
 
-    def _send(self, body: ExpandDirectory | PurgeDirectories, work: Work) -> None:
+    def _send(self, body: ExpandDirectory | RemoveDirectories, work: Work) -> None:
         command = MetadataCommand(work.shard, "", 0, body, sender="directory_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
 
@@ -371,28 +371,28 @@ class Trees:
         self._delist(row)
         work.table(TREE_TABLE).delete(_key(row))
 
-    def _is_held_back(self, row: TreeRow) -> bool:
+    def _is_suspended(self, row: TreeRow) -> bool:
         """Whether a directory stays as it is until the collector may do more."""
-        if self._collector.is_running:
+        if self._collection.is_running:
             return False
-        state = self._collector.of(row.bucket_id)
+        state = self._collection.of(row.bucket_id)
         if row.state == TreeState.WAITING:
             return not may_expand(state)
         return row.state in _CLAIMED_NEXT and not may_claim(state)
 
     def _enlist(self, row: TreeRow) -> None:
         self._states[row.state] += 1
-        if self._is_held_back(row):
+        if self._is_suspended(row):
             return
         self._work += _is_work(row)
         if row.state == TreeState.EXPANDED:
-            self._to_purge.set(_key(row), row.chain_version)
+            self._to_remove.set(_key(row), row.chain_version)
         elif row.due_ms == UNSET:
             self._unscheduled[_key(row)] = None
         else:
             self._queues[row.state].set(_key(row), row.due_ms)
 
-    def _enlist_anew(self, key: bytes, row: TreeRow) -> None:
+    def _enlist_again(self, key: bytes, row: TreeRow) -> None:
         """As ``_delist`` and ``_enlist``, for a row that was put where it is by what the collector might do before."""
         queue = self._queues[row.state]
         if key in queue or key in self._unscheduled:
@@ -404,7 +404,7 @@ class Trees:
 
     def _delist(self, row: TreeRow) -> None:
         self._states[row.state] -= 1
-        if self._is_held_back(row):
+        if self._is_suspended(row):
             return
         self._work -= _is_work(row)
         self._queues[row.state].discard(_key(row))

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
+from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainCapture, FullChain, SnapshotChainRecord
 from services.domain.full_chain import FullChainParts
 from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
@@ -122,7 +122,7 @@ class _BucketChain:
         return txns[place - 1], txns[place] if place < len(txns) else self.newest_txn
 
 
-_NEVER_TAKEN = _BucketChain()
+_NO_SNAPSHOTS = _BucketChain()
 
 
 @dataclass
@@ -144,7 +144,7 @@ class ChainView:
             ChainOrderError: the marker contradicts those before it.
         """
         version, predecessor, body = marker.version, marker.predecessor_version, marker.body
-        if isinstance(body, ChainTake):
+        if isinstance(body, ChainCapture):
             is_new = self.take(version, predecessor, body.bucket_id, body.snapshot_id, body.ordinal, body.txn)
             return (body.bucket_id,) if is_new else None
         if isinstance(body, ChainDrop):
@@ -182,7 +182,7 @@ class ChainView:
         """
         if not self._is_next(version, predecessor_version):
             return False
-        chain = self._buckets.get(bucket_id, _NEVER_TAKEN)
+        chain = self._buckets.get(bucket_id, _NO_SNAPSHOTS)
         ordinal = chain.by_id.get(snapshot_id)
         if ordinal is None:
             raise ChainOrderError(
@@ -219,7 +219,7 @@ class ChainView:
         self.version = version
         return True
 
-    def is_told_whole_by(self, marker: SnapshotChainRecord) -> bool:
+    def is_confirmed_by_full_chain(self, marker: SnapshotChainRecord) -> bool:
         """Whether a marker that comes now says, with the parts before it, the whole chain up to this view's version."""
         if not isinstance(marker.body, FullChain) or marker.version != self.version:
             return False
@@ -274,17 +274,17 @@ class ChainView:
         """``judge`` for the rows of a message; None where it raises an error, which it then tells.
 
         What follows from bucket and n alone is asked for once, and the rule itself stands here in full: a call for each
-        row costs several times what the row does. A row between the bounds has 0 <= previous <= last_taken < death.
+        row costs several times what the row does. A row between the bounds has 0 <= previous <= last_captured < death.
         """
         reclaimable, exclusive, shared = Verdict.RECLAIMABLE, Verdict.EXCLUSIVE_TO_PREVIOUS, Verdict.SHARED
         verdicts: list[Verdict | None] = []
         of_bucket = of_before = -1
-        before_previous, previous, last_taken, next_taken = _NO_DEATH
+        before_previous, previous, last_captured, next_captured = _NO_DEATH
         for bucket_id, birth, death, before in zip(bucket_ids, births, deaths, snapshots_before_death, strict=True):
             if before != of_before or bucket_id != of_bucket:
                 of_bucket, of_before = bucket_id, before
-                before_previous, previous, last_taken, next_taken = self._bounds(bucket_id, before)
-            if not last_taken < death < next_taken:
+                before_previous, previous, last_captured, next_captured = self._bounds(bucket_id, before)
+            if not last_captured < death < next_captured:
                 verdicts.append(None)
             elif birth > previous:
                 verdicts.append(reclaimable if birth < death else None)
@@ -363,16 +363,16 @@ class ChainView:
 
     def _check_agrees(self, version: int, chains: dict[int, _BucketChain]) -> None:
         for bucket_id in chains.keys() | self._buckets.keys():
-            if chains.get(bucket_id, _NEVER_TAKEN) != self._chain(bucket_id):
+            if chains.get(bucket_id, _NO_SNAPSHOTS) != self._chain(bucket_id):
                 raise ChainOrderError(
                     f"the full chain {version} and the markers up to it differ in bucket {bucket_id}; judge nothing, "
                     f"and compare both with metadata's list"
                 )
 
     def _check_death(self, bucket_id: int, death: Txn, snapshots_before_death: int) -> None:
-        last_taken, next_taken = self._chain(bucket_id).around(snapshots_before_death)
-        is_after_last = snapshots_before_death == 0 or last_taken < death
-        if not (is_after_last and death < next_taken):
+        last_captured, next_captured = self._chain(bucket_id).around(snapshots_before_death)
+        is_after_last = snapshots_before_death == 0 or last_captured < death
+        if not (is_after_last and death < next_captured):
             raise LifetimeError(
                 f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
                 f"keep the row, and compare it with metadata's list"
@@ -388,4 +388,4 @@ class ChainView:
         return chain
 
     def _chain(self, bucket_id: int) -> _BucketChain:
-        return self._buckets.get(bucket_id, _NEVER_TAKEN)
+        return self._buckets.get(bucket_id, _NO_SNAPSHOTS)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from schemas.records import (
     DeletedKind,
     JudgedDirectory,
-    PurgeDirectory,
+    DirectoryVerdict,
     PurgeKeys,
     SweepResult,
     SweptParts,
@@ -52,7 +52,7 @@ class JudgedBatch:
     """All that is to be sent about a list of entries."""
 
     purge_keys: list[PurgeKeys] = field(default_factory=list)
-    purge_directories: list[PurgeDirectory] = field(default_factory=list)
+    directory_verdicts: list[DirectoryVerdict] = field(default_factory=list)
     sweep_results: list[SweepResult] = field(default_factory=list)
     refused: list[RefusedEntry] = field(default_factory=list)
 
@@ -95,7 +95,7 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
             befores = tuple(before for _, before in some)
             batch.purge_keys.append(PurgeKeys(view.version, names, befores, None, is_sweep))
     for judged in _slices(directories):
-        batch.purge_directories.append(PurgeDirectory(view.version, judged))
+        batch.directory_verdicts.append(DirectoryVerdict(view.version, judged))
     for (sweep_id, sweep_page), part in parts.items():
         batch.sweep_results.append(_sweep_result(sweep_id, sweep_page, part, view.version))
     return batch

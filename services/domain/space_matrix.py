@@ -73,7 +73,7 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return (live[first], live[beyond - 1]) if first < beyond else NOBODY
 
 
-def heirs_after_drop(touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]) -> dict[Holders, Holders]:
+def merged_cells_after_drop(touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]) -> dict[Holders, Holders]:
     """Of runs that begin or end with a snapshot, by whom what they hold is held when that one is dropped.
 
     Raises:
@@ -107,7 +107,7 @@ def merged_after_drop(
     """
     touched = [holder for holder, cell in cells.items() if dropped in holder and not cell.is_empty]
     changed: dict[Holders, SpaceCell] = {}
-    for holder, heir in heirs_after_drop(touched, dropped, live_before).items():
+    for holder, heir in merged_cells_after_drop(touched, dropped, live_before).items():
         changed[holder] = EMPTY
         changed[heir] = cells.get(heir, EMPTY) + cells[holder]
     return changed

@@ -17,15 +17,15 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
     place, so that a request leaves one row at most. It does not take the place of a later round, which others wait for.
     """
     table = work.table(BARRIER_TABLE)
-    twin_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
-    own_key, twin_key = barrier_key(topic, barrier.barrier_id), barrier_key(twin_topic, barrier.barrier_id)
-    own, twin = table.get(own_key), table.get(twin_key)
+    counterpart_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
+    own_key, counterpart_key = barrier_key(topic, barrier.barrier_id), barrier_key(counterpart_topic, barrier.barrier_id)
+    own, twin = table.get(own_key), table.get(counterpart_key)
     if any(known is not None and known.round > barrier.round for known in (own, twin)):
         return None
     if twin is None or twin.round < barrier.round:
         table.put(own_key, barrier)
         return None
     table.delete(own_key)
-    table.delete(twin_key)
+    table.delete(counterpart_key)
     passed_txn = min(barrier.passed_txn, twin.passed_txn)  # a round that was asked again has passed metadata twice
     return replace(barrier, work=max(barrier.work, twin.work), passed_txn=passed_txn)

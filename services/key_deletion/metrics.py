@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from schemas.records import CollectorState
+from schemas.records import CollectionState
 from services.domain.reclaimability import Verdict
 from services.key_deletion.task_state import TaskState
 
 UNJUDGEABLE = "unjudgeable"
-CLAIM_OUTCOMES = ("claimed", "removed", "gone", "refused", "held_back")
+CLAIM_OUTCOMES = ("claimed", "removed", "missing", "refused", "suspended")
 GROUP_OUTCOMES = ("confirmed", "failed")
 SWEEP_OUTCOMES = ("clean", "found", "timed_out")
 
@@ -30,8 +30,8 @@ class KeyDeletionMetrics:
             ["outcome"],
             registry=registry,
         )
-        self.rows_held_back = Counter(
-            "deepclean_key_deletion_rows_held_back_total",
+        self.rows_suspended = Counter(
+            "deepclean_key_deletion_rows_suspended_total",
             "Rows that were not claimed because the collector may not, by what it does; they are swept when it may.",
             ["state"],
             registry=registry,
@@ -63,7 +63,7 @@ class KeyDeletionMetrics:
             registry=registry,
         )
         self.flags = Counter(
-            "deepclean_key_deletion_stores_flagged_total", "Stores reported as deep clean.", registry=registry
+            "deepclean_key_deletion_garbage_ranges_flagged_total", "Stores reported as deep clean.", registry=registry
         )
         self.tasks = Gauge(
             "deepclean_key_deletion_tasks",
@@ -89,8 +89,8 @@ class KeyDeletionMetrics:
             ["shard"],
             registry=registry,
         )
-        self.purges_held_back = Gauge(
-            "deepclean_key_deletion_purges_held_back",
+        self.purges_throttled = Gauge(
+            "deepclean_key_deletion_purges_throttled",
             "Purges that wait for the hours or the rate of the settings, by reason.",
             ["shard", "reason"],
             registry=registry,
@@ -109,9 +109,9 @@ class KeyDeletionMetrics:
             self.rows_judged.labels(verdict)
         for outcome in CLAIM_OUTCOMES:
             self.rows_claimed.labels(outcome)
-        for held_back in CollectorState:
-            if held_back is not CollectorState.RUNNING:
-                self.rows_held_back.labels(held_back.value.lower())
+        for suspended in CollectionState:
+            if suspended is not CollectionState.RUNNING:
+                self.rows_suspended.labels(suspended.value.lower())
         for outcome in GROUP_OUTCOMES:
             self.groups.labels(outcome)
         for outcome in SWEEP_OUTCOMES:

@@ -15,7 +15,7 @@ from services.domain.purge_hours import purge_hours
 from services.key_deletion.settings import KeyDeletionSettings
 
 
-class HeldBackBy(StrEnum):
+class ThrottledBy(StrEnum):
     """Why purges that could be judged are not."""
 
     HOURS = "hours"
@@ -32,14 +32,14 @@ class Pace:
         self._claimed_bytes = 0
         self._next_by_rows_ms = self._next_by_bytes_ms = 0
 
-    def held_back_by(self, now_ms: int, claims_on_their_way: int = 0) -> HeldBackBy | None:
+    def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
         """What forbids to start a task now; None when nothing does."""
         self._wait_for_claimed(now_ms)
         if not self._hours.are_open(now_ms):
-            return HeldBackBy.HOURS
-        is_answer_awaited = self._bytes_per_second and claims_on_their_way
+            return ThrottledBy.HOURS
+        is_answer_awaited = self._bytes_per_second and claims_in_progress
         return (
-            HeldBackBy.RATE
+            ThrottledBy.RATE
             if is_answer_awaited or now_ms < max(self._next_by_rows_ms, self._next_by_bytes_ms)
             else None
         )

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from schemas.records import CollectorState, PurgeKeys, RowName, RowNames, WaitingPurge
+from schemas.records import CollectionState, PurgeKeys, RowName, RowNames, WaitingPurge
 from services.domain.chain_view import ChainView, ChainViewError
-from services.domain.collector import may_ask
+from services.domain.collection import may_ask
 from services.domain.errors import InvalidMessageError
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import (
@@ -40,7 +40,7 @@ from services.key_deletion.tables import (
     number_of_key,
 )
 from services.runtime.loop.service import Work
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, next_number
 from services.runtime.parts.due import UNSET
 from services.runtime.parts.undo_window import UndoWindow
@@ -82,10 +82,10 @@ class WaitingPurges:
     """The queues of purges, behind those whose rows may still be brought back."""
 
     def __init__(
-        self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collector: CollectorFollower | None = None
+        self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collection: CollectionFollower | None = None
     ) -> None:
         self._metrics = metrics
-        self._collector = collector or CollectorFollower()
+        self._collection = collection or CollectionFollower()
         self._deleted = _Queue()
         self._swept = _Queue()
         self._window = UndoWindow(undo_window_ms)
@@ -214,7 +214,7 @@ class WaitingPurges:
         """
         judged, befores = names_between(purge.rows, 0, max_rows), purge.snapshots_before_death[:max_rows]
         verdicts = view.judge_columns(judged.bucket_ids, judged.births, judged.deaths, befores)
-        if not self._collector.is_running or verdicts.count(Verdict.RECLAIMABLE) < len(verdicts):
+        if not self._collection.is_running or verdicts.count(Verdict.RECLAIMABLE) < len(verdicts):
             judged = self._sort_out(judged, befores, verdicts, view)
         self._metrics.rows_judged.labels(Verdict.RECLAIMABLE.value).inc(len(judged.object_ids))
         return judged
@@ -225,10 +225,10 @@ class WaitingPurges:
         """The rows that nobody holds and the collector may claim; counts the others, and says what should not be."""
         reclaimable = []
         counted: Counter[str] = Counter()
-        held_back: Counter[CollectorState] = Counter()
+        suspended: Counter[CollectionState] = Counter()
         for row, before, verdict in zip(rows(judged), befores, verdicts, strict=True):
-            if not self._collector.is_running and not may_ask(state := self._collector.of(row[0])):
-                held_back[state] += 1
+            if not self._collection.is_running and not may_ask(state := self._collection.of(row[0])):
+                suspended[state] += 1
             elif verdict is Verdict.RECLAIMABLE:
                 reclaimable.append(row)
             elif verdict is None:
@@ -244,8 +244,8 @@ class WaitingPurges:
                 logger.error(
                     "first judge let a held row pass: kept", row=RowName(judged.kind, *row), verdict=verdict.value
                 )
-        for state, number in held_back.items():
-            self._metrics.rows_held_back.labels(state.value.lower()).inc(number)
+        for state, number in suspended.items():
+            self._metrics.rows_suspended.labels(state.value.lower()).inc(number)
         for value, number in counted.items():
             self._metrics.rows_judged.labels(value).inc(number)
         return names_of_kind(judged.kind, reclaimable)

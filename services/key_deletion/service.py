@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from schemas.records import (
     Barrier,
     BlocksDeleted,
-    CollectorChanged,
+    CollectionChanged,
     MetadataCommand,
     MetadataProgress,
     PurgeKeys,
@@ -40,17 +40,17 @@ from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.pace import HeldBackBy, Pace
+from services.key_deletion.pace import ThrottledBy, Pace
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.stores import Stores
+from services.key_deletion.garbage_ranges import Stores
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, take_done
 
 
@@ -67,41 +67,41 @@ class KeyDeletionService(RememberingService):
         self._settings = settings
         self._metrics = metrics
         self._chain = ChainFollower()
-        self._collector = CollectorFollower()
-        self._purges = WaitingPurges(metrics, settings.undo_window_ms, self._collector)
+        self._collection = CollectionFollower()
+        self._purges = WaitingPurges(metrics, settings.undo_window_ms, self._collection)
         self._tasks = Tasks(settings, metrics)
         self._pace = Pace(settings)
-        self._held_back_by: HeldBackBy | None = None
-        self._reported_held_back_by: HeldBackBy | None = None
+        self._throttled_by: ThrottledBy | None = None
+        self._reported_throttled_by: ThrottledBy | None = None
         self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
-        self._stores = Stores(self._sweeps, settings, metrics, self._collector)
+        self._stores = Stores(self._sweeps, settings, metrics, self._collection)
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
         """Read from the tables everything that is kept in memory."""
-        for part in (self._chain, self._collector, self._purges, self._tasks, self._sweeps, self._stores):
+        for part in (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._stores):
             part.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
         """Take in one message."""
-        self._take_in(message.topic, message.record, work)
+        self._receive(message.topic, message.record, work)
 
-    def _take_in(self, topic: Topic, record: object, work: Work) -> None:
+    def _receive(self, topic: Topic, record: object, work: Work) -> None:
         if isinstance(record, SnapshotChainRecord):
             self._follow(record, work)
         elif isinstance(record, PurgeKeys):
             if any(columns(record.rows)):
                 self._purges.append(record, work)
                 count_done(work)
-            self._take_barrier(record.barrier, topic, work)
+            self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, SweepResult):
             if record.barrier is None:
                 self._end_sweep(self._sweeps.judged(record, work), work)
-            self._take_barrier(record.barrier, topic, work)
+            self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, ScmReply):
-            self._take_scm_reply(record.body, work)
+            self._on_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
-            self._take_progress(record.body, record.txn, work)
+            self._on_progress(record.body, record.txn, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
         """A marker that cannot be followed stops the service: put aside it would leave a gap."""
@@ -117,27 +117,27 @@ class KeyDeletionService(RememberingService):
         if ended is not None:
             self._stores.swept(ended, work)
 
-    def _take_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
+    def _on_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
         if isinstance(body, BlocksDeleted):
             self._tasks.deleted(body, work)
             return
         left = body.work + self._work(work)
-        returned = replace(body, work=left, origin=self.name, collector_txn=self._collector.complete_txn)
+        returned = replace(body, work=left, origin=self.name, collection_txn=self._collection.complete_txn)
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, returned, sender=self.name, wants_reply=False))
 
-    def _take_progress(self, body: object, txn: int, work: Work) -> None:
+    def _on_progress(self, body: object, txn: int, work: Work) -> None:
         if isinstance(body, RowsClaimed):
             self._pace.claimed(self._tasks.claimed(body, work))
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
             self._end_sweep(self._sweeps.page_sent(body, txn, work), work)
-        elif isinstance(body, CollectorChanged):
+        elif isinstance(body, CollectionChanged):
             count_done(work)
-            for bucket_id in self._collector.follow(body, work).looser:
+            for bucket_id in self._collection.follow(body, work).looser:
                 self._stores.sweep_again(bucket_id, work)
 
-    def _take_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
+    def _on_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
         """Once both twins are here: end pauses, and pass the barrier on to SCM behind all that went there."""
         both = joined(barrier, topic, work) if barrier is not None else None
         if both is None:
@@ -145,7 +145,7 @@ class KeyDeletionService(RememberingService):
         self._purges.make_due(both.passed_txn, work)
         self._tasks.make_due(work)
         self._sweeps.make_due()
-        left = self._work(work) + self._collector.is_behind(both)
+        left = self._work(work) + self._collection.is_behind(both)
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + left)))
 
     def _work(self, work: Work) -> int:
@@ -162,13 +162,13 @@ class KeyDeletionService(RememberingService):
         self._tasks.tick(now_ms, work)
         self._purges.tick(now_ms, work)
         view = self._chain.view
-        self._held_back_by = None
+        self._throttled_by = None
         while self._tasks.has_room and len(self._purges):
-            held_back_by = self._pace.held_back_by(now_ms, self._tasks.claiming)
-            if held_back_by is not None and not self._purges.are_pressing:
-                self._held_back_by = held_back_by
+            throttled_by = self._pace.throttled_by(now_ms, self._tasks.claiming)
+            if throttled_by is not None and not self._purges.are_pressing:
+                self._throttled_by = throttled_by
                 break
-            found = self._purges.take(view, self._tasks.max_rows, work, only_pressing=held_back_by is not None)
+            found = self._purges.take(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
             if found is None:
                 break
             if row_count(found.rows):
@@ -185,14 +185,14 @@ class KeyDeletionService(RememberingService):
         """
         if self._purges.is_sweep_waiting:
             return 0
-        is_all_claimed = self._held_back_by is None and self._tasks.has_room
+        is_all_claimed = self._throttled_by is None and self._tasks.has_room
         return self._settings.max_sweep_pages_in_flight if is_all_claimed else 1
 
     def end_batch(self, work: Work) -> None:
         """Report."""
-        if work.is_changed() or self._held_back_by is not self._reported_held_back_by or not self._is_reported:
+        if work.is_changed() or self._throttled_by is not self._reported_throttled_by or not self._is_reported:
             self._is_reported = True
-            self._reported_held_back_by = self._held_back_by
+            self._reported_throttled_by = self._throttled_by
             shard = str(work.shard)
             self._report_purges(shard)
             self._tasks.report(shard)
@@ -201,7 +201,7 @@ class KeyDeletionService(RememberingService):
     def _report_purges(self, shard: str) -> None:
         """Those that are held back on purpose apart from those that wait for something that has to come."""
         ready = len(self._purges) - self._purges.in_undo_window
-        self._metrics.waiting_purges.labels(shard).set(0 if self._held_back_by else ready)
+        self._metrics.waiting_purges.labels(shard).set(0 if self._throttled_by else ready)
         self._metrics.purges_in_undo_window.labels(shard).set(self._purges.in_undo_window)
-        for reason in HeldBackBy:
-            self._metrics.purges_held_back.labels(shard, reason.value).set(ready * (reason is self._held_back_by))
+        for reason in ThrottledBy:
+            self._metrics.purges_throttled.labels(shard, reason.value).set(ready * (reason is self._throttled_by))

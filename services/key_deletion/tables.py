@@ -6,11 +6,11 @@ table          key                     value
 taskTable    task                    a batch of rows on its way
 waitingTable number, in order        a purge that may not be judged yet, or has no room
 chainTable   see ``StoredChain``     the chain: its version, its buckets, its live snapshots
-storeTable   snapshot id             a live snapshot's store; it is clean when no sweep is of it
+garbageRangeTable   snapshot id             a live snapshot's store; it is clean when no sweep is of it
 sweepTable   /bucketId/snapshot id/n a store's sweep, on its way under a number; 0 for the one that is queued,
                                      no id for the active store
 barrierTable   topic/barrier id        a barrier that waits for its twin from the other topic
-collectorTable #KNOWN                  what is known of the collector: all buckets that it does not just run for
+collectionTable #KNOWN                  what is known of the collector: all buckets that it does not just run for
 countTable   name                    the numbers given out, and what was done since the last barrier
 ============== ======================= ==============================================================
 
@@ -24,7 +24,7 @@ from typing import Any
 from schemas import records
 from schemas.topics import Topic
 from services.runtime.loop.service import Work
-from services.runtime.parts.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.counts import COUNT_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
@@ -34,7 +34,7 @@ Tables = Work | TablesReader
 
 TASK_TABLE = TableDefinition("taskTable", records.TaskRow, is_cached=True)
 WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
-STORE_TABLE = TableDefinition("storeTable", records.StoreRow)
+GARBAGE_RANGE_TABLE = TableDefinition("garbageRangeTable", records.GarbageRangeRow)
 SWEEP_TABLE = TableDefinition("sweepTable", records.SweepRow)
 BARRIER_TABLE = TableDefinition("barrierTable", records.Barrier)
 
@@ -42,10 +42,10 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     TASK_TABLE,
     WAITING_TABLE,
     CHAIN_TABLE,
-    STORE_TABLE,
+    GARBAGE_RANGE_TABLE,
     SWEEP_TABLE,
     BARRIER_TABLE,
-    COLLECTOR_TABLE,
+    COLLECTION_TABLE,
     COUNT_TABLE,
 )
 

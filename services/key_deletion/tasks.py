@@ -127,9 +127,9 @@ class Tasks:
         for outcome, found in (
             ("claimed", (names_of_groups(answer.groups),)),
             ("removed", answer.removed),
-            ("gone", answer.gone),
+            ("missing", answer.missing),
             ("refused", answer.refused),
-            ("held_back", answer.held_back),  # left alone from here on: the end of the pause has them swept
+            ("suspended", answer.suspended),  # left alone from here on: the end of the pause has them swept
         ):
             self._metrics.rows_claimed.labels(outcome).inc(row_count(found))
         for name in row_names(answer.refused):
@@ -302,9 +302,9 @@ def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
     check_lengths(*group_columns(answer.groups))
     claimed = names_of_groups(answer.groups)
     # Mostly all were claimed, in the order of the claim: then the comparison costs next to nothing.
-    if row.rows == (claimed,) and not (answer.removed or answer.gone or answer.refused or answer.held_back):
+    if row.rows == (claimed,) and not (answer.removed or answer.missing or answer.refused or answer.suspended):
         return True
-    named = row_names((claimed, *answer.removed, *answer.gone, *answer.refused, *answer.held_back))
+    named = row_names((claimed, *answer.removed, *answer.missing, *answer.refused, *answer.suspended))
     if len(named) == row_count(row.rows) and set(named) == set(row_names(row.rows)):
         return True
     logger.error("answer to another claim under the number of this one: ignored", task=answer.task)

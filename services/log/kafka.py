@@ -193,7 +193,7 @@ class KafkaLog:
         deadline = time.monotonic() + self._answer_seconds
         while True:
             try:
-                return self._told_offset(topic, partition, which)
+                return self._listed_offset(topic, partition, which)
             except RetryableError as error:
                 # A client keeps the epochs of leaders for minutes; a broker that was started again refuses old ones.
                 self._admin = self._new_admin()
@@ -201,7 +201,7 @@ class KafkaLog:
                     raise
             self._pause.wait(LEADER_SECONDS)
 
-    def _told_offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+    def _listed_offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         place, admin = TopicPartition(topic, partition), self._admin
         doing = f"asking for the ends of {topic}, partition {partition}"
         answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
@@ -381,7 +381,7 @@ class KafkaSink:
         try:
             self._produce(topic, partition, value, headers)
         except KafkaException as error:
-            self._start_anew()
+            self._start_again()
             raise translate(error.args[0], f"sending to {topic}, partition {partition}") from error
 
     def _produce(self, topic: str, partition: int, value: bytes, headers: Headers) -> None:
@@ -405,7 +405,7 @@ class KafkaSink:
         if not waiting and not self._failures:
             return
         failures = list(self._failures)
-        self._start_anew()
+        self._start_again()
         if failures:
             raise translate(failures[0], f"sending to {self._bootstrap_servers}")
         raise RetryableError(
@@ -413,7 +413,7 @@ class KafkaSink:
             f"{self._flush_seconds:g} seconds: see that it runs; they are sent again"
         )
 
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         """A new producer: in the old one what failed and what waits would go out of order, or never (fatal errors)."""
         self.close()
         self._failures = []

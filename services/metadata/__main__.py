@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from services.log.port import Log
 from services.metadata.after_write import remove_unneeded
-from services.metadata.checkpoints.take_drop import remove_unused_checkpoints
+from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.diffs.api import DiffJobsOfShards, diff_routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.reads.http_api import routes

@@ -16,7 +16,7 @@ from operator import attrgetter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.answers import DiffJob, DiffStatus, ShardBacklog
-from schemas.records import BreakerCause, CollectorState
+from schemas.records import BreakerCause, CollectionState
 from services.domain.errors import DeepcleanError
 from services.domain.purge_hours import purge_hours
 from services.metadata.reads.queries import shard_backlog
@@ -33,7 +33,7 @@ _BYTES: dict[str, Callable[[ShardBacklog], int]] = {
     "claimed": lambda sums: sums.claimed_bytes,
 }
 _RECLAIMABLE: dict[str, Callable[[ShardBacklog], int]] = {
-    "waiting": lambda sums: sums.pending_versions - sums.held_back_versions,
+    "waiting": lambda sums: sums.pending_versions - sums.suspended_versions,
     "claimed": lambda sums: sums.claimed_versions,
     "freed": lambda sums: sums.freed_versions,
 }
@@ -60,14 +60,14 @@ class MetadataMetrics:
             registry=registry,
         )
 
-        self.held_back_bytes = Gauge(
-            "deepclean_metadata_held_back_bytes",
+        self.suspended_bytes = Gauge(
+            "deepclean_metadata_suspended_bytes",
             "Bytes that nobody holds and that wait because the collector may not claim.",
             ["shard"],
             registry=registry,
         )
-        self.held_back_versions = Gauge(
-            "deepclean_metadata_held_back_versions",
+        self.suspended_versions = Gauge(
+            "deepclean_metadata_suspended_versions",
             "Versions that nobody holds and that wait because the collector may not claim.",
             ["shard"],
             registry=registry,
@@ -84,8 +84,8 @@ class MetadataMetrics:
             ["shard"],
             registry=registry,
         )
-        self.collectors = Gauge(
-            "deepclean_metadata_collectors",
+        self.collection_states = Gauge(
+            "deepclean_metadata_collection_states",
             "Buckets, and the shard as one more, for which something was said of the collector, by what it does.",
             ["shard", "state"],
             registry=registry,
@@ -132,17 +132,17 @@ class MetadataMetrics:
             sums = _ShardSums(stores, shard)
             for state, bytes_of in _BYTES.items():
                 self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
-            for gauge, held_back in (
+            for gauge, suspended in (
                 (self.refused_rows, attrgetter("refused_rows")),
-                (self.held_back_bytes, attrgetter("held_back_bytes")),
-                (self.held_back_versions, attrgetter("held_back_versions")),
+                (self.suspended_bytes, attrgetter("suspended_bytes")),
+                (self.suspended_versions, attrgetter("suspended_versions")),
                 (self.shadow_bytes, attrgetter("shadow_bytes")),
                 (self.shadow_versions, attrgetter("shadow_versions")),
             ):
-                gauge.labels(str(shard)).set_function(partial(sums.value, held_back))
-            for collector in CollectorState:
-                count = self.collectors.labels(str(shard), collector.value.lower())
-                count.set_function(partial(sums.value, partial(_collectors, collector)))
+                gauge.labels(str(shard)).set_function(partial(sums.value, suspended))
+            for state in CollectionState:
+                count = self.collection_states.labels(str(shard), state.value.lower())
+                count.set_function(partial(sums.value, partial(_collection_states, state)))
             for name, versions_of in _RECLAIMABLE.items():
                 versions = self.reclaimable_versions.labels(str(shard), name)
                 versions.set_function(partial(sums.value, versions_of))
@@ -160,8 +160,8 @@ def _observe(histogram: Histogram, seconds: float, count: int) -> None:
     histogram._buckets[place].inc(count)
 
 
-def _collectors(state: CollectorState, sums: ShardBacklog) -> int:
-    return sums.collectors.get(state, 0)
+def _collection_states(state: CollectionState, sums: ShardBacklog) -> int:
+    return sums.collection_states.get(state, 0)
 
 
 def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:

@@ -25,13 +25,13 @@ from services.domain.durations import HOUR_MS
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
-from services.metadata.checkpoints import lost_tail, rollback, take_drop
-from services.metadata.collecting import breaker, claims, collector_commands, expansion, orphans, sweeps, undelete
+from services.metadata.checkpoints import lost_tail, rollback, capture_drop
+from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
 from services.metadata.state.batch_sums import PresentTxn
 from services.metadata.state.changed_rows import UnneededChanges, note_changes, unneeded_changes
 from services.metadata.state.client_numbers import ClientNumbers
-from services.metadata.state.collectors import Collectors
+from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.directory_paths import DirectoryPaths
 from services.metadata.state.figures import BucketFigures
 from services.metadata.state.orphan_search import OrphanSearch
@@ -61,24 +61,24 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
     records.Undelete: undelete.undelete,
     records.RequeueOrphans: orphans.requeue_orphans,
     records.SetSecret: access.set_secret,
-    records.SetCollector: collector_commands.set_collector,
+    records.SetCollection: collection_commands.set_collection,
     records.SetBreaker: breaker.set_breaker,
     records.ResetBreaker: breaker.reset_breaker,
 }
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered as a client's are, and yet come from one sender alone."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
-    records.TakeSnapshot: ("snapshots", take_drop.take_snapshot),
-    records.DropSnapshot: ("snapshots", take_drop.drop_snapshot),
+    records.CaptureSnapshot: ("snapshots", capture_drop.capture_snapshot),
+    records.DropSnapshot: ("snapshots", capture_drop.drop_snapshot),
     records.RollbackPage: ("snapshots", rollback.rollback_page),
     records.ClaimRows: ("key_deletion", claims.claim_rows),
     records.FinishRows: ("key_deletion", claims.finish_rows),
     records.SweepPage: ("key_deletion", sweeps.sweep_page),
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
-    records.PurgeDirectories: ("directory_deletion", expansion.purge_directories),
+    records.RemoveDirectories: ("directory_deletion", expansion.remove_directories),
 }
 _ALWAYS_ANSWERED = frozenset(
-    {records.Undelete, records.SetCollector, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans}
+    {records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans}
 )
 """Whoever reads the log again cannot tell without the answer what came of it."""
 _PERSON = ""
@@ -90,7 +90,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
-_ALONE = frozenset({records.TakeSnapshot, records.DropSnapshot, records.AcceptLostTail})
+_ALONE = frozenset({records.CaptureSnapshot, records.DropSnapshot, records.AcceptLostTail})
 
 
 class MetadataService:
@@ -112,9 +112,9 @@ class MetadataService:
         self._directories = DirectoryPaths(self._present)
         self._clients = ClientNumbers()
         self._signers = Signers()
-        self._collectors = Collectors()
+        self._collection_states = CollectionStates()
         self._orphans = OrphanSearch()
-        self._must_tell_collectors = True
+        self._must_send_collection_states = True
         self._transaction: Transaction | None = None
         self._dropped: list[str] = []
         self.freed = FreedVersions()
@@ -133,10 +133,10 @@ class MetadataService:
         self._entries.clear()
         self._directories.clear()
         self._clients.clear()
-        self._collectors.clear()
+        self._collection_states.clear()
         self.freed.clear()
         self._orphans.clear()
-        self._must_tell_collectors = True
+        self._must_send_collection_states = True
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
         self._transaction = None
         self._dropped.clear()
@@ -178,8 +178,8 @@ class MetadataService:
         if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
             self._clients.forget(work, log_time_ms)
             self._orphans.forget_idle(work, log_time_ms)
-            if self._collectors.newest_txn(work):
-                self._tell_collectors(work)
+            if self._collection_states.newest_txn(work):
+                self._send_collection_states(work)
         self._counters.log_time_ms = log_time_ms
 
     def _new_transaction(self, work: Work) -> Transaction:
@@ -196,7 +196,7 @@ class MetadataService:
             self._entries,
             self._directories,
             self._signers,
-            self._collectors,
+            self._collection_states,
             self.freed,
             self._orphans,
         )
@@ -273,13 +273,13 @@ class MetadataService:
     def _applied(self, transaction: Transaction) -> None:
         """The present command has done what it does to the tables."""
         self._counters.txn = transaction.txn
-        self._tell_changes(transaction)
+        self._send_changes(transaction)
         self._orphans.look_at_message(transaction.work)
 
-    def _tell_changes(self, transaction: Transaction) -> None:
+    def _send_changes(self, transaction: Transaction) -> None:
         """Tell the services that claim and purge what the present command has changed for them."""
         breaker.trip_where_figures_disagree(transaction)
-        self._collectors.tell(transaction.work, transaction.txn)
+        self._collection_states.tell(transaction.work, transaction.txn)
 
     def _undo(self) -> None:
         """The present command was not applied: what it has noted is taken off again."""
@@ -288,7 +288,7 @@ class MetadataService:
         self._written.undo_message()
         self._entries.undo_message()
         self._directories.undo_message()
-        self._collectors.clear()
+        self._collection_states.clear()
         self._orphans.clear()
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -304,7 +304,7 @@ class MetadataService:
             # The loop undoes the tables; what is in memory must not stay ahead of them.
             self._counters = counters_before
             self._snapshots.clear()
-            self._collectors.clear()
+            self._collection_states.clear()
             raise
 
     def _answer_service(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -338,13 +338,13 @@ class MetadataService:
         elif isinstance(body, records.GrantContainer):
             self._counters.container_id = max(self._counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
-            collector_commands.stop_claims(transaction, body)
-            self._collectors.tell(transaction.work, transaction.txn)
+            collection_commands.stop_claims(transaction, body)
+            self._collection_states.tell(transaction.work, transaction.txn)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
-            self._tell_collectors(transaction.work)
+            self._send_collection_states(transaction.work)
         else:
-            take_drop.publish_full_chain(transaction)
+            capture_drop.publish_full_chain(transaction)
 
     def _count_once(self, command: MetadataCommand, transaction: Transaction) -> None:
         """A person's signed command is carried out once, whoever sends it again."""
@@ -360,24 +360,24 @@ class MetadataService:
         """
         work = transaction.work
         self._space.barrier()
-        newest_txn = self._collectors.newest_txn(work)
-        if barrier.collector_txn < newest_txn:
-            self._tell_collectors(work)
-        passed = replace(barrier, collector_txn=newest_txn)
+        newest_txn = self._collection_states.newest_txn(work)
+        if barrier.collection_txn < newest_txn:
+            self._send_collection_states(work)
+        passed = replace(barrier, collection_txn=newest_txn)
         if barrier.origin:
             work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, passed))
         else:
             self._entries.add_barrier(replace(passed, passed_txn=self._counters.txn))
 
-    def _tell_collectors(self, work: Work) -> None:
-        self._collectors.tell_all(work, self._counters.txn, self._counters.claims_stopped)
+    def _send_collection_states(self, work: Work) -> None:
+        self._collection_states.send_all(work, self._counters.txn, self._counters.claims_stopped)
 
     def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 what time does is a command in the log
         """After a start all that the collector does is told again."""
-        if self._must_tell_collectors:
-            self._must_tell_collectors = False
-            if self._collectors.newest_txn(work):  # otherwise there is nothing that anybody could have missed
-                self._tell_collectors(work)
+        if self._must_send_collection_states:
+            self._must_send_collection_states = False
+            if self._collection_states.newest_txn(work):  # otherwise there is nothing that anybody could have missed
+                self._send_collection_states(work)
 
     def end_batch(self, work: Work) -> None:
         """Write and send the changed figures, and save the counters."""

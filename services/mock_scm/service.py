@@ -79,13 +79,13 @@ class MockScmService(RememberingService):
         """Carry out one command."""
         body = message.record.body
         if isinstance(body, BlocksWritten):
-            self._take_in(body, work)
+            self._receive(body, work)
         elif isinstance(body, DeleteBlocks):
-            self._take_deletion(body, message.timestamp_ms, work)
+            self._on_delete_blocks(body, message.timestamp_ms, work)
         else:
             self._pass_barrier(body, work)
 
-    def _take_in(self, written: BlocksWritten, work: Work) -> None:
+    def _receive(self, written: BlocksWritten, work: Work) -> None:
         new_bytes, container_id = inventory.add_written(written, self._settings.container_size_bytes, work)
         self._metrics.written_bytes.inc(new_bytes)
         if container_id is not None:
@@ -101,7 +101,7 @@ class MockScmService(RememberingService):
             if row is not None:
                 self._delete(row.command, work)
 
-    def _take_deletion(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
+    def _on_delete_blocks(self, command: DeleteBlocks, timestamp_ms: int, work: Work) -> None:
         if command.task < 0 or command.attempt < 0:
             raise InvalidMessageError(f"task {command.task}, attempt {command.attempt}: neither is below 0")
         inventory.check_groups(command.groups)

@@ -37,7 +37,7 @@ class DeadLetters:
     def __init__(self, metrics: SnapshotsMetrics) -> None:
         self._metrics = metrics
 
-    def take_in(self, message: Message, letter: DeadLetter, work: Work) -> None:
+    def receive(self, message: Message, letter: DeadLetter, work: Work) -> None:
         """Keep a letter, unless it is known: then its service has repeated itself."""
         places = work.table(DEAD_LETTER_PLACE_TABLE)
         place = dead_letter_place_key(letter)

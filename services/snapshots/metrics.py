@@ -46,13 +46,13 @@ class SnapshotsMetrics:
             "Commands of clients that had been taken in before and changed nothing.",
             registry=registry,
         )
-        self.purges = Counter(
-            "deepclean_snapshots_purges_total",
+        self.removals = Counter(
+            "deepclean_snapshots_removals_total",
             "Deleted snapshots whose row is gone.",
             registry=registry,
         )
-        self.undone_takes = Counter(
-            "deepclean_snapshots_undone_takes_total",
+        self.undone_creates = Counter(
+            "deepclean_snapshots_undone_creates_total",
             "Takes that were followed by a drop, since the create had ended with an error.",
             registry=registry,
         )

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from schemas.error_codes import ErrorCode
 from schemas.records import (
     Barrier,
-    CollectorChanged,
+    CollectionChanged,
     CreateSnapshot,
     CreateTag,
     DeleteConsumer,
@@ -27,7 +27,7 @@ from schemas.records import (
     SnapshotCommand,
     SnapshotDropped,
     SnapshotReply,
-    SnapshotTaken,
+    SnapshotCaptured,
     SpaceUpdate,
     StopClaims,
     UnsetRetention,
@@ -41,18 +41,18 @@ from schemas.topics import (
     SNAPSHOTS_REPLIES,
     SPACE,
 )
-from services.domain.collector import may_claim
+from services.domain.collection import may_claim
 from services.domain.dead_letters import shortened
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.snapshots.access import Access
 from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.lifecycle.chain_check import ChainCheck
-from services.snapshots.lifecycle.gone import GoneSnapshots
+from services.snapshots.lifecycle.dropped_snapshots import DroppedSnapshots
 from services.snapshots.lifecycle.holds import Holds
 from services.snapshots.lifecycle.requests import Requests
 from services.snapshots.lifecycle.rollbacks import Rollbacks
@@ -100,11 +100,11 @@ class SnapshotsService(RememberingService):
         settings = settings or SnapshotsSettings()
         metrics = self._metrics = metrics or SnapshotsMetrics(CollectorRegistry())
         self._rows = SnapshotRows()
-        self._collector = CollectorFollower()
+        self._collection = CollectionFollower()
         self._access = Access(self._rows)
         self._sizes = Sizes(self._rows)
         self._answers = Answers(settings.remembered_client_ms)
-        self._settling = Settling(self._answers, self._own_work, metrics, self._collector)
+        self._settling = Settling(self._answers, self._own_work, metrics, self._collection)
         self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
         self._holds = Holds(self._rows, settings)
         self._requests = Requests(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
@@ -112,8 +112,8 @@ class SnapshotsService(RememberingService):
             self._rows, self._lifecycle, self._requests, self._holds, self._answers, settings, metrics
         )
         self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
-        self._gone = GoneSnapshots(settings.max_gone_snapshots)
-        self._lifecycle.listeners = [self._gone, self._retention]
+        self._dropped_snapshots = DroppedSnapshots(settings.max_dropped_snapshots)
+        self._lifecycle.listeners = [self._dropped_snapshots, self._retention]
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
@@ -133,7 +133,7 @@ class SnapshotsService(RememberingService):
     def read_memory(self, tables: ReadableTables) -> None:
         """Read from the tables everything that is kept in memory."""
         self._rows.restore(tables)
-        self._collector.restore(tables)
+        self._collection.restore(tables)
         self._access.restore(tables)
         self._sizes.restore(tables)
         self._settling.restore(tables)
@@ -141,7 +141,7 @@ class SnapshotsService(RememberingService):
         self._holds.restore(tables)
         self._retention.restore(tables)
         self._rollbacks.restore(tables)
-        self._gone.restore(tables)
+        self._dropped_snapshots.restore(tables)
         unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
         unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
@@ -161,7 +161,7 @@ class SnapshotsService(RememberingService):
                 self._retention.forget_bucket(place, record, work)
                 self._holds.forget_bucket(place, record, work)
         elif message.topic is DEAD_LETTERS:
-            self._dead_letters.take_in(message, record, work)
+            self._dead_letters.receive(message, record, work)
         else:
             self._chain_check.follow(record, work)
 
@@ -259,7 +259,7 @@ class SnapshotsService(RememberingService):
 
     def _apply_progress(self, progress: MetadataProgress, log_time_ms: int, work: Work) -> None:
         body = progress.body
-        if isinstance(body, SnapshotTaken):
+        if isinstance(body, SnapshotCaptured):
             self._lifecycle.snapshot_taken(progress, body, log_time_ms, work)
         elif isinstance(body, SnapshotDropped):
             self._lifecycle.snapshot_dropped(progress, body, work)
@@ -268,8 +268,8 @@ class SnapshotsService(RememberingService):
                 self._settling.work_was_done(work)
         elif isinstance(body, Barrier):
             self._settling.barrier_returned(progress, body, work)
-        elif isinstance(body, CollectorChanged):
-            self._collector.follow(body, work)
+        elif isinstance(body, CollectionChanged):
+            self._collection.follow(body, work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
         """What retention does by the clock; after a start, what the state of the chain asks for.
@@ -302,7 +302,7 @@ class SnapshotsService(RememberingService):
         for row in self._rows.take_changed():
             work.send(SNAPSHOTS_INFO, row)
         if self._settling.end_rounds(self._sizes.complete_txn, work):
-            self._sizes.forget_purged(work)
+            self._sizes.forget_removed(work)
             self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
@@ -319,7 +319,7 @@ class SnapshotsService(RememberingService):
         return sum(
             is_active(row)
             and not (row.has_deep_cleaned_keys and row.has_deep_cleaned_directories)
-            and may_claim(self._collector.of(row.bucket_id))
+            and may_claim(self._collection.of(row.bucket_id))
             for row in self._rows
         )
 

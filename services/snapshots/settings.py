@@ -24,5 +24,5 @@ class SnapshotsSettings:
     """Buckets of one shard with a retention policy."""
     max_rollback_page_entries: int = 2_000
     """Rows that metadata looks at for one page of a rollback: other commands wait for no longer than that takes."""
-    max_gone_snapshots: int = 10_000
+    max_dropped_snapshots: int = 10_000
     """Snapshots of one shard that are remembered after they have gone, the last ones."""

@@ -33,7 +33,7 @@ from services.domain.names import (
 from services.domain.table_keys import local_id, local_id_shard, local_id_txn, object_id, object_txn
 from services.verifier.history import Asked, Claim, Entry, History, Moment, Version
 from services.verifier.report import Finding, FindingKind
-from services.verifier.strangers import COLLECTOR_COMMANDS, Secrets, Signed
+from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -58,7 +58,7 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
 }
 """What steers the shard, and who may send it."""
 
-_BY_ANSWER = (records.Undelete, records.RequeueOrphans, *COLLECTOR_COMMANDS)
+_BY_ANSWER = (records.Undelete, records.RequeueOrphans, *COLLECTION_COMMANDS)
 """Commands of which the answer says whether they were refused."""
 
 Answers = Callable[[int], MetadataReply | None]
@@ -69,7 +69,7 @@ class _RefusedError(Exception):
     """The command does nothing and gets no txn."""
 
 
-class _PutAsideError(Exception):
+class _DeadLetteredError(Exception):
     """The message is a dead letter."""
 
 
@@ -126,7 +126,7 @@ class LogReplay:
         self._by_id: dict[int, _Bucket] = {}
         self._ids_of_names: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._snapshots: dict[str, _Bucket] = {}
-        self._untaken: set[str] = set()
+        self._uncaptured: set[str] = set()
         """Snapshots that were dropped before they were taken: they never will be."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
@@ -149,14 +149,14 @@ class LogReplay:
             records.SetSecret: self._set_secret,
         }
         self._service_commands: Mapping[type[Any], tuple[str, Callable[[Any], None]]] = {
-            records.TakeSnapshot: ("snapshots", self._take),
+            records.CaptureSnapshot: ("snapshots", self._take),
             records.DropSnapshot: ("snapshots", self._drop),
             records.RollbackPage: ("snapshots", self._rollback_page),
             records.ClaimRows: ("key_deletion", self._claim),
             records.FinishRows: ("key_deletion", self._finish),
             records.SweepPage: ("key_deletion", self._nothing),
             records.ExpandDirectory: ("directory_deletion", self._nothing),
-            records.PurgeDirectories: ("directory_deletion", self._nothing),
+            records.RemoveDirectories: ("directory_deletion", self._nothing),
         }
 
     def apply(self, offset: int, signed: Signed | None) -> None:
@@ -176,7 +176,7 @@ class LogReplay:
                 self._apply_client_command(signed)
             else:
                 self._apply_internal_command(signed)
-        except _PutAsideError:
+        except _DeadLetteredError:
             return
         self._log_time_ms = self._time_ms
         if self._time_ms // HOUR_MS != before_ms // HOUR_MS:
@@ -187,7 +187,7 @@ class LogReplay:
         command = signed.command
         is_audit = command.sender == "audit" or not isinstance(command.body, records.RequeueOrphans)
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH or not is_audit:
-            raise _PutAsideError
+            raise _DeadLetteredError
         if self._secrets.are_asked_for and not self._secrets.allow_client(signed):
             return
         if command.number and not self._is_new(command):
@@ -209,7 +209,7 @@ class LogReplay:
         elif isinstance(command.body, records.RequeueOrphans):
             self._requeue_orphans(command, command.body)
         else:
-            self._tell_collector(command)
+            self._send_collection(command)
 
     def _is_new(self, command: MetadataCommand) -> bool:
         """Whether a client's command is none that it has sent before."""
@@ -223,16 +223,16 @@ class LogReplay:
         is_allowed = not self._secrets.are_asked_for or self._secrets.allow_internal(signed)
         is_in_place = not isinstance(body, records.AcceptLostTail) or body.offset == self._now.offset
         if not is_in_place or not is_allowed or command.shard != self._shard:
-            raise _PutAsideError
+            raise _DeadLetteredError
         if type(body) in self._service_commands:
             sender, carry_out = self._service_commands[type(body)]
             if command.sender != sender:
-                raise _PutAsideError
+                raise _DeadLetteredError
             carry_out(body)
             self.txn = self._now.txn
         elif type(body) in _STEERING:
             if command.sender not in _STEERING[type(body)] or (command.user and not self._is_new(command)):
-                raise _PutAsideError
+                raise _DeadLetteredError
             self._steer(body)
         else:
             raise UnknownCommandError(f"offset {self._now.offset} holds a {type(body).__name__}")
@@ -471,7 +471,7 @@ class LogReplay:
 
     # What may be claimed, and when
 
-    def _tell_collector(self, command: MetadataCommand) -> None:
+    def _send_collection(self, command: MetadataCommand) -> None:
         """Whether something is paused is not asked here, but the command may have got a txn."""
         body: Any = command.body
         answer = self._answers(self._now.txn)
@@ -560,11 +560,11 @@ class LogReplay:
 
     # Snapshots
 
-    def _take(self, body: records.TakeSnapshot) -> None:
+    def _take(self, body: records.CaptureSnapshot) -> None:
         if not is_snapshot_id(body.snapshot_id):
-            raise _PutAsideError
+            raise _DeadLetteredError
         bucket = self._buckets.get((body.volume, body.bucket))
-        is_over = body.snapshot_id in self._snapshots or body.snapshot_id in self._untaken
+        is_over = body.snapshot_id in self._snapshots or body.snapshot_id in self._uncaptured
         is_too_late = body.requested_ms and abs(self._time_ms - body.requested_ms) > DAY_MS
         if is_over or is_too_late or bucket is None or bucket.fence:
             return
@@ -580,11 +580,11 @@ class LogReplay:
     def _drop(self, body: records.DropSnapshot) -> None:
         bucket = self._snapshots.get(body.snapshot_id)
         if bucket is None:
-            self._untaken.add(body.snapshot_id)
+            self._uncaptured.add(body.snapshot_id)
         if bucket is None or body.snapshot_id not in bucket.ids:
             return
         if bucket.fence == body.snapshot_id:
-            raise _PutAsideError
+            raise _DeadLetteredError
         place = bucket.ids.index(body.snapshot_id)
         del bucket.offsets[place], bucket.txns[place], bucket.ids[place]
         self._chain_version += 1
@@ -668,4 +668,4 @@ def _require(is_so: bool) -> None:
 def _check_whole(rows: tuple[RowNames, ...]) -> None:
     for names in rows:
         if len({len(names.bucket_ids), len(names.object_ids), len(names.births), len(names.deaths)}) > 1:
-            raise _PutAsideError
+            raise _DeadLetteredError

@@ -25,7 +25,7 @@ from services.log.reads import records_between
 from services.verifier.history import History
 from services.verifier.replay import LogReplay, UnknownCommandError
 from services.verifier.report import VerifyReport
-from services.verifier.strangers import Signed
+from services.verifier.unauthorized_commands import Signed
 from services.verifier.verify import Verification
 
 RECORDS_PER_REPORT = 20_000
@@ -43,7 +43,7 @@ class _Progress:
     ended: dict[str, int] = field(default_factory=dict)
     went_on: dict[str, int] = field(default_factory=dict)
 
-    def take_in(self, message: MetadataProgress | None) -> None:
+    def receive(self, message: MetadataProgress | None) -> None:
         if message is None:
             return
         self.txn = max(self.txn, message.txn)
@@ -119,7 +119,7 @@ def verify_shard(
             _replay(log, report, history, _rollback_ends(log, shard, progress), tell)
             verification = Verification(report, history)
             for record, message in _messages(log, LEDGER, shard, 0, ledger_end):
-                verification.take_in(message, record.offset)
+                verification.receive(message, record.offset)
             verification.end(min(progress.txn, report.txn))
         finally:
             history.close()
@@ -156,7 +156,7 @@ def _read_progress(log: Log, shard: int) -> _Progress:
     name = METADATA_PROGRESS.name
     ends = log.first_offset(name, shard), log.end_offset(name, shard)
     for _, message in _messages(log, METADATA_PROGRESS, shard, *ends):
-        progress.take_in(message)
+        progress.receive(message)
     return progress
 
 

@@ -19,7 +19,7 @@ class Verification:
         self._history = history
         self._newest_finish = 0
 
-    def take_in(self, message: LedgerRows | None, offset: int) -> None:
+    def receive(self, message: LedgerRows | None, offset: int) -> None:
         """Compare the next message; None for one that cannot be read. A message that comes again says the same."""
         try:
             rows = [] if message is None else list(ledger_rows(message))

@@ -19,7 +19,7 @@ from services.client.tasks.space_pages import all_cells
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.workloads.closing import Closing, choose_closing, closing_operations
 from services.workloads.judge.diff_check import flattened, listed_difference
-from services.workloads.judge.outcome_check import CheckResult, ListedKey, ListingTruth, OutcomeCheck, VersionLedger
+from services.workloads.judge.outcome_check import CheckResult, ListedKey, ListingTruth, OutcomeCheck, ExpectedVersions
 from services.workloads.replay import Replay, list_everything
 from services.workloads.source import WorkloadSource
 from services.workloads.workload import Operation
@@ -89,16 +89,16 @@ class HistoryRun:
     plane: Plane
     source: WorkloadSource
     source_name: str
-    make_truth: Callable[[VersionLedger, Closing], ListingTruth]
+    make_truth: Callable[[ExpectedVersions, Closing], ListingTruth]
     on_stage: Callable[[str], None] = lambda _stage: None
     on_commits: Callable[[int, int], None] = lambda _commits, _operations: None
-    _ledger: VersionLedger = field(init=False)
+    _ledger: ExpectedVersions = field(init=False)
     _replay: Replay = field(init=False)
     _refused: list[str] = field(init=False, default_factory=list)
     _wrong_diffs: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._ledger = VersionLedger(self.source.volume, self.source.bucket)
+        self._ledger = ExpectedVersions(self.source.volume, self.source.bucket)
         self._replay = Replay(self.plane)
 
     def run(self) -> HistoryReport:

@@ -140,10 +140,10 @@ class Replay:
             self.refusals += 1
             return {"error": error.code}
 
-    def hold(self, volume: str, bucket: str, state: records.CollectorState) -> None:
+    def hold(self, volume: str, bucket: str, state: records.CollectionState) -> None:
         """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
         names = _physical_names(volume, bucket)
-        self._order(volume, records.SetCollector(*names, state, "as the workload was told"))
+        self._order(volume, records.SetCollection(*names, state, "as the workload was told"))
 
     def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
         """Limit what of a bucket may be claimed within an hour, or take its limits away."""
@@ -153,12 +153,12 @@ class Replay:
     def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
         """Let a bucket go on if its breaker has tripped; says why it had."""
         names = _physical_names(volume, bucket)
-        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        lines = self.plane.metadata(self._shards[volume]).collection(*names)
         trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
         self._order(volume, records.ResetBreaker(*names, "as the workload was told"))
         return trip
 
-    def _order(self, volume: str, command: records.SetCollector | records.SetBreaker | records.ResetBreaker) -> None:
+    def _order(self, volume: str, command: records.SetCollection | records.SetBreaker | records.ResetBreaker) -> None:
         shard = self._shards[volume]
         self.plane.answer(shard, self.plane.submit(shard, command))
 
@@ -249,7 +249,7 @@ class Replay:
                 for version, is_there in zip(self.versions, existing, strict=True)
                 if is_there and (version.volume, version.bucket) == (volume, bucket)
             )
-            buckets[f"{volume}/{bucket}"] = observation | self._held_back(volume, bucket)
+            buckets[f"{volume}/{bucket}"] = observation | self._suspended(volume, bucket)
         reclaimed = [
             version.tag
             for version, is_there in zip(self.versions, existing, strict=True)
@@ -257,12 +257,12 @@ class Replay:
         ]
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
 
-    def _held_back(self, volume: str, bucket: str) -> Line:
+    def _suspended(self, volume: str, bucket: str) -> Line:
         """How much of a bucket waits because the collector may not claim it; nothing when it may."""
         names = _physical_names(volume, bucket)
-        lines = self.plane.metadata(self._shards[volume]).collector(*names)
+        lines = self.plane.metadata(self._shards[volume]).collection(*names)
         line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
-        if line.effective_state is records.CollectorState.RUNNING:
+        if line.effective_state is records.CollectionState.RUNNING:
             return {}
         waiting = {
             "by": line.effective_state.lower(),
@@ -270,7 +270,7 @@ class Replay:
             "versions": line.pending_versions,
             "unexpanded_directories": line.unexpanded_directories,
         }
-        return {"held_back": waiting}
+        return {"suspended": waiting}
 
 
 def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:

@@ -148,7 +148,7 @@ class _Batches:
             if ends:
                 rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
             self.rows += rows.count()
-            self._put_aside(read.filter(col("error").isNotNull()), number)
+            self._dead_letter(read.filter(col("error").isNotNull()), number)
         finally:
             rows.unpersist()
             read.unpersist()
@@ -156,7 +156,7 @@ class _Batches:
         self._save(number, marks)
         say(batch=number, rows=self.rows, unreadable=self.unreadable)
 
-    def _put_aside(self, unreadable: DataFrame, number: int) -> None:
+    def _dead_letter(self, unreadable: DataFrame, number: int) -> None:
         count = unreadable.count()
         if count:
             kept = unreadable.select("shard", "offset", "error", "fingerprint", "value").coalesce(1)

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.credentials import KafkaCredentials
-from schemas.records import PurgeDirectory, PurgeKeys, SweepResult
+from schemas.records import DirectoryVerdict, PurgeKeys, SweepResult
 from schemas.topics import PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.errors import RetryableError
 from services.domain.row_columns import NO_ROWS
@@ -28,7 +28,7 @@ class BarrierSender:
         self._settings = {**login, **settings}
         self._producer = Producer(self._settings)
 
-    def connect_anew(self) -> None:
+    def connect_again(self) -> None:
         """Learn which partitions there are: a producer asks every few minutes only, and refuses others until then."""
         self._producer.close()
         self._producer = Producer(self._settings)
@@ -46,7 +46,7 @@ class BarrierSender:
             barrier = replace(placed.barrier, work=placed.barrier.work + waiting[placed.shard])
             for topic, record in (
                 (PURGE_KEYS, PurgeKeys(version, NO_ROWS, (), barrier)),
-                (PURGE_DIRECTORIES, PurgeDirectory(version, (), barrier)),
+                (PURGE_DIRECTORIES, DirectoryVerdict(version, (), barrier)),
                 (SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, version, barrier)),
             ):
                 encoder: Any = codec(topic.record)

@@ -40,7 +40,7 @@ PREMATURE_ERROR = "PrematureError"
 EMPTY = "empty"
 COLUMNS_ERROR = "ColumnsError"
 DECODE_ERROR = "DecodeError"
-_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collector_txn:bigint,passed_txn:bigint>"
+_BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collection_txn:bigint,passed_txn:bigint>"
 
 
 class BatchPlan:
@@ -335,7 +335,7 @@ def _messages() -> list[Column]:
 
         return functions.transform(_slices(found), purge_keys)
 
-    def purge_directory(directories: Column) -> Column:
+    def directory_verdict(directories: Column) -> Column:
         fields = {"chain_version": version, "directories": directories, "barrier": no_barrier}
         return _message(PURGE_DIRECTORIES, _struct(fields))
 
@@ -350,7 +350,7 @@ def _messages() -> list[Column]:
     return [
         purges(DeletedKind.KEY, "keys"),
         purges(DeletedKind.RENAME_ENTRY, "renames"),
-        functions.transform(_slices("directories"), purge_directory),
+        functions.transform(_slices("directories"), directory_verdict),
         when(is_swept, functions.array(_message(SWEEP_RESULTS, _struct(result)))).otherwise(functions.array()),
         functions.transform(col("letters"), lambda letter: _message(DEAD_LETTERS, letter)),
     ]

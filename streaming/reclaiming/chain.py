@@ -160,7 +160,7 @@ class ChainReader:
         offset = message.offset()
         assert shard is not None  # noqa: S101  a message that came has a place
         assert offset is not None  # noqa: S101
-        changed = self.chains[shard].take_in(offset, message.value() or b"", _fingerprint(message))
+        changed = self.chains[shard].receive(offset, message.value() or b"", _fingerprint(message))
         return {(shard, bucket_id) for bucket_id in changed}
 
     def close(self) -> None:

@@ -46,10 +46,10 @@ def check_inputs(
         ) from error
     for name in _INPUTS:
         if known.get(name) != ids[name]:
-            raise made_anew(name, checkpoint)
+            raise recreated(name, checkpoint)
 
 
-def made_anew(topic: str, checkpoint: Path) -> PositionError:
+def recreated(topic: str, checkpoint: Path) -> PositionError:
     """The error about a topic that is not the one that was read."""
     return PositionError(
         f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "

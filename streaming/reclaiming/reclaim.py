@@ -37,7 +37,7 @@ from services.domain.errors import DeepcleanError, RetryableError
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.chain import ChainReader
-from streaming.reclaiming.inputs import made_anew
+from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
 from streaming.reclaiming.prepared_plan import handed_in, use_here
@@ -334,7 +334,7 @@ class ReclaimJob:
     def _follow_chain(self) -> None:
         shards = 1 + max(self._waiting.passed_over, default=-1)
         if shards > len(self._chain.chains) and self._chain.cover(shards, OUTPUTS):
-            self._barriers.connect_anew()
+            self._barriers.connect_again()
         self._view.frame(self._chain.views, self._chain.advance())
         troubles = {shard: chain.trouble for shard, chain in enumerate(self._chain.chains) if chain.trouble}
         for shard, trouble in troubles.items():
@@ -361,7 +361,7 @@ class ReclaimJob:
     def _translated(self, text: str) -> DeepcleanError:
         """Spark's own error, as one sentence."""
         if re.search(_DATA_LOSS, text):
-            return made_anew(DELETED_ENTRIES.name, self._options.checkpoint)
+            return recreated(DELETED_ENTRIES.name, self._options.checkpoint)
         first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason")
         cause = re.search(r"^Caused by: (.+)$", text, re.MULTILINE)
         reason = cause[1] if cause else first

@@ -42,11 +42,11 @@ def verdict(
     before_all = functions.lit(0).cast("long")
     previous = functions.when(snapshots_before_death == 0, before_all).otherwise(_cell(live_txns, place))
     is_last = snapshots_before_death == ever
-    last_taken = functions.when(is_last & newest_txn.isNotNull(), newest_txn).otherwise(previous)
+    last_captured = functions.when(is_last & newest_txn.isNotNull(), newest_txn).otherwise(previous)
     # None was taken since where both are null: then nothing is beyond it.
-    next_taken = functions.coalesce(_cell(live_txns, place + 1), functions.when(~is_last, newest_txn))
-    is_impossible = (birth <= 0) | (birth >= death) | (last_taken >= death)
-    is_beyond_next = next_taken.isNotNull() & (next_taken <= death)
+    next_captured = functions.coalesce(_cell(live_txns, place + 1), functions.when(~is_last, newest_txn))
+    is_impossible = (birth <= 0) | (birth >= death) | (last_captured >= death)
+    is_beyond_next = next_captured.isNotNull() & (next_captured <= death)
     return (
         functions.when(birth.isNull() | death.isNull() | snapshots_before_death.isNull(), functions.lit(None))
         .when(~is_known | previous.isNull(), functions.lit(UNKNOWN_DEATH_ERROR))

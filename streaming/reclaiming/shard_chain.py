@@ -22,7 +22,7 @@ class ShardChain:
         """Why nothing may be judged; empty for a chain that is whole."""
         self._needed_version = 0
 
-    def take_in(self, offset: int, body: bytes, fingerprint: bytes | None) -> set[int]:
+    def receive(self, offset: int, body: bytes, fingerprint: bytes | None) -> set[int]:
         """Follow a message; says which buckets changed. One that was read before tells nothing."""
         if offset < self.next_offset:
             return set()
@@ -32,7 +32,7 @@ class ShardChain:
         except DecodeError as unreadable:
             self._break(f"offset {offset} cannot be read: {unreadable}", self.view.version)
             return set()
-        is_confirmed = self.view.is_told_whole_by(marker)
+        is_confirmed = self.view.is_confirmed_by_full_chain(marker)
         try:
             changed = self.view.follow(marker)
         except (ChainGapError, ChainOrderError) as broken:

@@ -8,7 +8,7 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from schemas.records import BreakerLimits, CollectorState
+from schemas.records import BreakerLimits, CollectionState
 from schemas.topics import DEAD_LETTERS, TOPICS
 from services.plane.stack.settings import BROKER, METADATA, SERVICES, STREAMING
 from services.runtime.loop.probe import Point
@@ -88,7 +88,7 @@ class Hold:
     operation: int
     volume: str
     bucket: str
-    state: CollectorState
+    state: CollectionState
     is_needed: bool = False
     """The workload relies on it: it is carried out also where nothing else goes wrong."""
 
@@ -201,17 +201,17 @@ def _holds(random: Random, drawn: DrawnWorkload) -> Iterator[Hold]:
     From a source of their own, so that they change no fault of a seed.
     """
     for still in drawn.standstills:
-        yield Hold(still.first, still.volume, still.bucket, CollectorState.PAUSED, is_needed=True)
-        yield Hold(still.last, still.volume, still.bucket, CollectorState.RUNNING, is_needed=True)
+        yield Hold(still.first, still.volume, still.bucket, CollectionState.PAUSED, is_needed=True)
+        yield Hold(still.last, still.volume, still.bucket, CollectionState.RUNNING, is_needed=True)
     begin = _first_free(drawn.operations)
     buckets = [one for _, one in drawn.operations[:begin] if isinstance(one, workload.CreateBucket)]
     for end in (number for number, one in drawn.operations if isinstance(one, workload.Settle)):
         for place in random.choices(buckets, k=random.randint(0, 2)):
             first, last = sorted((random.randint(begin, end), random.randint(begin, end)))
-            state = random.choice((CollectorState.PAUSED, CollectorState.SHADOW))
+            state = random.choice((CollectionState.PAUSED, CollectionState.SHADOW))
             if not any(_disturbs(one, place.volume, first, last) for one in drawn.standstills):
                 yield Hold(first, place.volume, place.bucket, state)
-                yield Hold(last, place.volume, place.bucket, CollectorState.RUNNING)
+                yield Hold(last, place.volume, place.bucket, CollectionState.RUNNING)
         begin = end + 2  # behind what is observed then
 
 

@@ -18,14 +18,14 @@ from schemas.answers import DiffStatus
 from schemas.records import (
     BlockRun,
     BucketLayout,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteKey,
     KeyRow,
     PutKey,
-    SetCollector,
+    SetCollection,
 )
 from schemas.space_answers import PlanSpace, WhatIf
 from services.client.errors import PlaneError, UnreachableError
@@ -192,13 +192,13 @@ def test_buckets_that_are_held_back_come_in_pages(served: Reads, monkeypatch: py
     client = served.client
     for number in range(5):
         client.submit(0, CreateBucket("vol1", f"held-{number}", BucketLayout.OBJECT_STORE))
-        pause = SetCollector("vol1", f"held-{number}", CollectorState.PAUSED, "a test")
+        pause = SetCollection("vol1", f"held-{number}", CollectionState.PAUSED, "a test")
         assert not client.answer(0, client.submit(0, pause)).error
-    whole = client.metadata(0).collector()
+    whole = client.metadata(0).collection()
     assert [line.bucket for line in whole] == ["", *(f"held-{number}" for number in range(5))]
     for rows in (1, 2, 5, 6):
         monkeypatch.setattr(http_reads, "MAX_PAGE_ROWS", rows)
-        assert served.metadata().collector() == whole
+        assert served.metadata().collection() == whole
 
 
 def test_reads_about_space_come_back_as_they_were(served: Reads) -> None:

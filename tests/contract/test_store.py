@@ -421,7 +421,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
             del self.kept_models[name]
 
     @rule(name=kept)
-    def make_anew(self, name: str) -> None:
+    def recreate(self, name: str) -> None:
         self.store.remove_checkpoint(name)
         self.store.checkpoint(name)
         self.kept_models[name] = dict(self.model["fileTable"])

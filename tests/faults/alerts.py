@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.domain.reclaim_clock import Held
-from services.metadata.collecting import collector_commands
+from services.metadata.collecting import collection_commands
 from services.metadata.metrics import MetadataMetrics
 from services.metadata.settings import MetadataSettings
 from tests.contract import test_monitoring as monitoring
@@ -78,7 +78,7 @@ def holders_count_as_delay(patch: pytest.MonkeyPatch) -> None:
 
 def pauses_count_as_delay(patch: pytest.MonkeyPatch) -> None:
     """A version that a person had held back was called late."""
-    patch.setattr(collector_commands, "note_running", lambda *_: None)
+    patch.setattr(collection_commands, "note_running", lambda *_: None)
 
 
 def undo_windows_and_closed_hours_count_as_delay(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from schemas.records import FullChain, SpaceUpdate
 from services.client.tasks import space_pages
 from services.domain import chain_view
 from services.domain.full_chain import FullChainParts
-from services.metadata.checkpoints import take_drop
+from services.metadata.checkpoints import capture_drop
 from services.metadata.state import spent_ids
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work
@@ -24,7 +24,7 @@ from tests.faults.fault import Fault
 
 def the_whole_chain_is_one_message(patch: pytest.MonkeyPatch) -> None:
     """A full chain was one message however long it was, and from some 190,000 snapshots on no broker took it."""
-    patch.setattr(take_drop, "in_parts", lambda buckets: [FullChain(tuple(buckets))])
+    patch.setattr(capture_drop, "in_parts", lambda buckets: [FullChain(tuple(buckets))])
 
 
 def a_part_counts_as_the_whole(patch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ FAULTS = (
     Fault(
         an_id_is_forgotten_while_its_take_may_come,
         caught_by=f"{_SPENT}::test_a_take_that_comes_again_never_makes_a_second_snapshot",
-        message=r"assert SnapshotTaken",
+        message=r"assert SnapshotCaptured",
     ),
     Fault(
         a_policy_outlives_its_bucket,

@@ -11,7 +11,7 @@ from schemas.records import BucketRow
 from services.domain import retention
 from services.domain.coming_back import Return
 from services.domain.table_keys import bucket_id_key
-from services.metadata.collecting import claims, collector_commands, undelete
+from services.metadata.collecting import claims, collection_commands, undelete
 from services.metadata.namespace import keys
 from services.metadata.state.tables import BUCKET_ID_TABLE
 from services.metadata.state.transaction import Transaction
@@ -51,13 +51,13 @@ def a_bulk_delete_stops_at_a_refusal(patch: pytest.MonkeyPatch) -> None:
 
 def a_deleted_bucket_is_not_collected(patch: pytest.MonkeyPatch) -> None:
     """What had died in a bucket waited for ever once the bucket was deleted."""
-    is_held_back = collector_commands.is_held_back
+    is_suspended = collection_commands.is_suspended
 
     def or_deleted(transaction: Transaction, bucket_id: int) -> bool:
         identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-        return is_held_back(transaction, bucket_id) or (identity is not None and identity.is_deleted)
+        return is_suspended(transaction, bucket_id) or (identity is not None and identity.is_deleted)
 
-    patch.setattr(claims, "is_held_back", or_deleted)
+    patch.setattr(claims, "is_suspended", or_deleted)
 
 
 FAULTS = (

@@ -12,7 +12,7 @@ from services.cli.session import Session
 from services.cli.store import deleted as deleted_commands
 from services.cli.store import entries
 from services.cli.workloads import git, planes
-from services.client.errors import AnswerGoneError, PlaneError
+from services.client.errors import AnswerExpiredError, PlaneError
 from services.client.tasks import diffs
 from services.client.wire import paging
 from services.client.wire.answers import Answers
@@ -49,7 +49,7 @@ def an_answer_fetched_twice_is_awaited(patch: pytest.MonkeyPatch) -> None:
     def waits(self: Answers[Any], number: int) -> Any:
         try:
             return take(self, number)
-        except AnswerGoneError:
+        except AnswerExpiredError:
             return None
 
     patch.setattr(Answers, "take", waits)

@@ -50,6 +50,6 @@ FAULTS = (
     Fault(
         nobody_is_told_of_figures_that_disagree,
         caught_by="tests/unit/test_figures.py::TestOtherFigures::test_a_version_without_blocks_stays_where_it_is",
-        message=r"is_held_back_for_its_figures",
+        message=r"is_suspended_for_its_figures",
     ),
 )

@@ -116,7 +116,7 @@ def any_part_of_a_whole_chain_mends_it(patch: pytest.MonkeyPatch) -> None:
     def is_told(self: ChainView, marker: SnapshotChainRecord) -> bool:
         return isinstance(marker.body, FullChain) and marker.version == self.version
 
-    patch.setattr(ChainView, "is_told_whole_by", is_told)
+    patch.setattr(ChainView, "is_confirmed_by_full_chain", is_told)
 
 
 def what_waits_counts_as_a_part_that_was_judged(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import OpenSweepPage, SweepRow, SweptParts
 from services.key_deletion import sweeps
-from services.key_deletion.stores import Stores
+from services.key_deletion.garbage_ranges import Stores
 from services.key_deletion.sweep_pages import judged_page
 from services.key_deletion.sweeps import EVERY_BUCKET, Sweeps
 from services.metadata.state import sent_entries

@@ -67,7 +67,7 @@ def _in_one_thread() -> list[tuple[Any, str, Any]]:
 _THREADS = concurrency.run_in_threadpool
 
 
-class Desk:
+class Harness:
     """A plane that has done a little, and the application that answers for it."""
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ def _run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 class _Requests:
-    """Plays requests, each on a desk that none before has changed."""
+    """Plays requests, each on a harness that none before has changed."""
 
     def __init__(self) -> None:
-        self._desk = Desk()
+        self._harness = Harness()
 
     def play(self, data: bytes) -> bool:
         """Ask, and look at the answer.
@@ -160,9 +160,9 @@ class _Requests:
             return False
         if not all(byte in VISIBLE for byte in target):
             return False
-        status, answer = self._desk.ask(method.decode(), target, body)
+        status, answer = self._harness.ask(method.decode(), target, body)
         if method in (b"POST", b"PUT", b"DELETE") and status == 200:
-            self._desk = Desk()
+            self._harness = Harness()
         if status not in ANSWERED:
             raise PromiseError(f"{status}: {answer[:300]!r}")
         if status >= 400:
@@ -180,7 +180,7 @@ def _check_refusal(method: bytes, status: int, answer: bytes) -> None:
 def seeds() -> Iterator[bytes]:
     """Each route as it is usually asked, with each body that any route takes, and with every parameter."""
     every = dict.fromkeys(PARAMETERS, "1") | USUAL | {"job_id": "{job}", "name": "snap1", "service": "metadata"}
-    for route in Desk().routes:
+    for route in Harness().routes:
         path = route.path.replace("{shard}", "0").replace("{name}", "copy")
         for method in sorted(route.methods or ()):
             for parameters in ({}, USUAL, every):
@@ -191,7 +191,7 @@ def seeds() -> Iterator[bytes]:
 
 def words() -> Iterator[bytes]:
     """Paths, parameters, and values that mean something or are near the end of a range."""
-    yield from {route.path.replace("{shard}", "0").encode() for route in Desk().routes}
+    yield from {route.path.replace("{shard}", "0").encode() for route in Harness().routes}
     yield from (f"&{name}=".encode() for name in PARAMETERS)
     yield from (b"GET /", b"POST /", b"PUT /", b"DELETE /", b"HEAD /", b"{snapshot}", b"{job}", b"true", b"false")
     texts = ("vol1", "tree", "flat", "dir/k", "snap1", "0:1", "nan", "1e400", str(2**63 - 1), str(2**63), "9" * 30)

@@ -73,7 +73,7 @@ KEYS: dict[str, tuple[tuple[KeyOf, Parse, Expected], ...]] = {
         (lambda n: table_keys.cell_key(n[2], n[0], n[1]), table_keys.bucket_id_of_cell, lambda n: n[2]),
     ),
     "snapshots/spaceTable": (_CELL,),
-    "metadata/collectorTable": (
+    "metadata/collectionTable": (
         (lambda n: table_keys.bucket_id_key(n[2]), table_keys.bucket_id_of_key, lambda n: n[2]),
     ),
     "metadata/shadowTable": (

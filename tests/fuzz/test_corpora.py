@@ -15,7 +15,7 @@ import typer
 
 from schemas import avro_binary
 from schemas.codec import Codec
-from services.cli.collector import space
+from services.cli.collection import space
 from services.domain import table_keys
 from services.runtime.http import reads
 from services.snapshots.reads import queries as snapshots_queries

@@ -9,7 +9,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
+from schemas.records import ChainedBucket, ChainedSnapshot, ChainCapture, FullChain, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
 BUCKET = 256
 MARKERS = codec(SnapshotChainRecord)
-TAKES = [SnapshotChainRecord(n, n - 1, ChainTake(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 4)]
+TAKES = [SnapshotChainRecord(n, n - 1, ChainCapture(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 4)]
 WHOLE = SnapshotChainRecord(
     3,
     3,

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import Barrier, ChainTake, DeletedEntries, DeletedKind, SnapshotChainRecord, SweptParts
+from schemas.records import Barrier, ChainCapture, DeletedEntries, DeletedKind, SnapshotChainRecord, SweptParts
 from schemas.topics import BY_NAME, DEAD_LETTERS, PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.domain.chain_view import ChainView
 from services.domain.row_columns import DeletedEntry, deleted_entries, entries_by_columns, row_names
@@ -29,7 +29,7 @@ MESSAGE_TYPE = (
     "timestampType int, headers array<struct<key:string,value:binary>>"
 )
 BUCKET_ID = 256
-BARRIER = Barrier("settle-1", 1, 3, "", collector_txn=5, passed_txn=9)
+BARRIER = Barrier("settle-1", 1, 3, "", collection_txn=5, passed_txn=9)
 FREE = DeletedEntry(BUCKET_ID, 1, DeletedKind.KEY, 5, 9, 0, 1)
 HELD = replace(FREE, object_id=2, birth=50, death=150, snapshots_before_death=1)
 ENTRIES = codec(DeletedEntries)
@@ -57,7 +57,7 @@ class Bench:
         self.session = session
         self.plans = BatchPlans()
         view = ChainView()
-        view.follow(SnapshotChainRecord(1, 0, ChainTake(BUCKET_ID, "s1", 1, 100)))
+        view.follow(SnapshotChainRecord(1, 0, ChainCapture(BUCKET_ID, "s1", 1, 100)))
         self.view = ViewTable(session).frame([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
 
     def frame(self, messages: Sequence[tuple[int, bytes | None]], partitions: int = 1) -> DataFrame:

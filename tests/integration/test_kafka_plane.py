@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataReply, PutKey
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
-from services.client.errors import AnswerGoneError, NotDeliveredError, PlaneTimeoutError, UnreachableError
+from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.domain.errors import RetryableError
 from services.log.clock import SystemClock
@@ -95,7 +95,7 @@ def test_answers_find_their_commands_in_any_order_of_asking(servers: str) -> Non
             txns = [replies[put].txn for put in puts if put[0] == shard]
             assert txns == list(range(txns[0], txns[0] + 3_000))
         assert plane.answer(0, 1).error in ("", "VOLUME_ALREADY_EXISTS")
-        with pytest.raises(AnswerGoneError, match="fetched before"):  # at once, and not after a minute of waiting
+        with pytest.raises(AnswerExpiredError, match="fetched before"):  # at once, and not after a minute of waiting
             plane.answer(0, 1)
         with pytest.raises(ValueError, match="was not sent"):
             plane.answer(0, 10_000)

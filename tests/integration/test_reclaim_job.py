@@ -27,7 +27,7 @@ from schemas.codec import FINGERPRINT_HEADER, codec, released_schemas
 from schemas.records import (
     Barrier,
     ChainDrop,
-    ChainTake,
+    ChainCapture,
     DeadLetter,
     DeletedEntries,
     DeletedKind,
@@ -111,7 +111,7 @@ class Wire:
         """Send entries of one kind as one message."""
         return self.send_bytes(codec(DeletedEntries).encode(entries_by_columns(entries)), shard=shard)
 
-    def mark(self, body: ChainTake | ChainDrop, shard: int = 0) -> int:
+    def mark(self, body: ChainCapture | ChainDrop, shard: int = 0) -> int:
         """Send the next marker of a chain; says its version."""
         view = self.views[shard]
         marker = SnapshotChainRecord(view.version + 1, view.version, body)
@@ -151,7 +151,7 @@ class Wire:
 
     def barrier(self, shard: int = 0) -> Barrier:
         """Send a barrier."""
-        barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "", collector_txn=5, passed_txn=9)
+        barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "", collection_txn=5, passed_txn=9)
         self.send_bytes(codec(DeletedEntries).encode(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard)
         return barrier
 
@@ -267,8 +267,8 @@ def free_entry(wire: Wire, object_id: int = 1, bucket_id: int = 256) -> DeletedE
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) -> None:
     wire, bucket_id = stand.wire, stand.wire.new_bucket()
-    wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), shard)
-    wire.mark(ChainTake(bucket_id, f"{bucket_id}/2", 2, 200), shard)
+    wire.mark(ChainCapture(bucket_id, f"{bucket_id}/1", 1, 100), shard)
+    wire.mark(ChainCapture(bucket_id, f"{bucket_id}/2", 2, 200), shard)
     version = wire.mark(ChainDrop(bucket_id, f"{bucket_id}/1", 100, 1), shard)
     entries = [
         DeletedEntry(bucket_id, number, kind, birth, death, sum(txn < death for txn in (100, 200)), version, *sweep)
@@ -365,7 +365,7 @@ def test_an_entry_is_judged_with_every_marker_that_was_there_before_it(stand: St
     wire, bucket_id = stand.wire, stand.wire.new_bucket()
     with stand.running():
         for ordinal in range(1, 6):
-            version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/{ordinal}", ordinal, 100 * ordinal))
+            version = wire.mark(ChainCapture(bucket_id, f"{bucket_id}/{ordinal}", ordinal, 100 * ordinal))
             held = DeletedEntry(
                 bucket_id, ordinal, DeletedKind.KEY, 100 * ordinal, 100 * ordinal + 50, ordinal, version
             )
@@ -379,7 +379,7 @@ def test_an_entry_is_judged_with_every_marker_that_was_there_before_it(stand: St
 def test_a_batch_that_many_tasks_read_says_what_a_little_one_says(stand: Stand) -> None:
     """More messages than one task reads wait at the start: rows come together by a shuffle then."""
     wire, bucket_id = stand.wire, stand.wire.new_bucket()
-    version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100))
+    version = wire.mark(ChainCapture(bucket_id, f"{bucket_id}/1", 1, 100))
     many = MESSAGES_PER_TASK * PARTITIONS_OF_ONE_TASK + 1
     entries = [
         DeletedEntry(bucket_id, number, DeletedKind.KEY, 99 + number % 2 * 2, 200, 1, version, 9, number % 3)
@@ -567,7 +567,7 @@ def is_broken(registry: CollectorRegistry, shard: int) -> bool:
 def test_a_broken_chain_keeps_its_own_shard_waiting_and_no_other(stand: Stand) -> None:
     """What was passed over is judged, in its order, as soon as the whole chain is there, whatever was restarted."""
     wire, bucket_id = stand.wire, stand.wire.new_bucket()
-    taken = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), 1)
+    taken = wire.mark(ChainCapture(bucket_id, f"{bucket_id}/1", 1, 100), 1)
     held = DeletedEntry(bucket_id, 1, DeletedKind.KEY, 50, 150, 1, taken)
     free = [replace(held, object_id=number, birth=110) for number in range(2, 7)]
     with stand.running() as registry:
@@ -637,7 +637,7 @@ def test_an_entry_ahead_of_the_chain_waits_alone_until_the_chain_comes(stand: St
         assert rows(read) == [named(behind)]
         assert read[PURGE_KEYS][-1].barrier.work == 3 + 1, "the plane is not settled while it waits"
     with stand.running() as registry:
-        wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100))
+        wire.mark(ChainCapture(bucket_id, f"{bucket_id}/1", 1, 100))
         eventually(lambda: registry.get_sample_value("deepclean_streaming_premature_messages") == 0)
         read = wire.settle()
     assert rows(read) == [named(replace(ahead, birth=110))]
@@ -676,7 +676,7 @@ def test_a_shard_that_is_added_is_judged_by_the_running_job(stand: Stand) -> Non
         wire.send(replace(early, chain_version=0), shard=new)
         eventually(lambda: waiting_messages(registry, new) == 1)
         add_partition(wire, [topic for topic in TOPICS if topic is not DELETED_ENTRIES])
-        version = wire.mark(ChainTake(bucket_id, f"{bucket_id}/1", 1, 100), new)
+        version = wire.mark(ChainCapture(bucket_id, f"{bucket_id}/1", 1, 100), new)
         held = DeletedEntry(bucket_id, 1, DeletedKind.KEY, 50, 150, 1, version)
         wire.send(held, replace(held, object_id=2, birth=110), shard=new)
         read = wire.settle(new)

@@ -33,7 +33,7 @@ from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
-from services.plane.stack.plane_lock import take_plane_lock
+from services.plane.stack.plane_lock import acquire_plane_lock
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.stack.stack import TOPIC_SETTINGS, running_client
 from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
@@ -64,7 +64,7 @@ def home_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 @contextlib.contextmanager
 def plane_running(home: Path, broker: EmbeddedBroker) -> Iterator[KafkaPlane]:
     """A plane without Spark on a home; metadata has applied every command when it is left."""
-    with take_plane_lock(home):
+    with acquire_plane_lock(home):
         servers = broker.start().bootstrap_servers
         create_topics(servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
         given = {"directory": home / "data", "bootstrap_servers": servers, "poll_seconds": 0.02}

@@ -12,7 +12,7 @@ from schemas.codec import codec
 from schemas.records import (
     BreakerCause,
     BreakerLimits,
-    CollectorState,
+    CollectionState,
     DeleteKey,
     PutKey,
     ResetBreaker,
@@ -34,7 +34,7 @@ from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import cell_key
-from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.collection_queries import collection_status
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.state.tables import SPACE_TABLE
 from services.storage.tables import TablesReader
@@ -142,7 +142,7 @@ class Claimed:
                 continue
             self.let_go, self.amount = (left, self.amount) if is_let_go else (self.let_go, after)
             del self.waiting[number]
-        assert row_names(answer.held_back) == expected
+        assert row_names(answer.suspended) == expected
 
     def reset(self) -> None:
         reset_txn = self.shard.do(ResetBreaker("vol", "flat", "meant")).txn
@@ -179,8 +179,8 @@ def test_within_an_hour_no_more_goes_than_may(
                 shard.clock.advance(data.draw(st.sampled_from([1, HOUR_MS // 2, HOUR_MS - 1, HOUR_MS])))
             case _:
                 model.reset()
-    (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
-    assert (line.state is CollectorState.TRIPPED) is model.is_tripped
+    (_, line) = collection_status(TablesReader(shard.store), "vol", "flat")
+    assert (line.state is CollectionState.TRIPPED) is model.is_tripped
     assert line.pending_versions == len(model.waiting)
     if line.trip:
         assert line.trip.cause is BreakerCause.LIMITS
@@ -199,7 +199,7 @@ def test_a_bucket_goes_by_its_own_limits_and_by_those_for_all_when_it_has_none()
     assert len(model.waiting) == 1
     shard.do(SetBreaker("vol", "flat", None))
     (row, _) = model.waiting[3]
-    assert row_names(shard.claim(row).held_back) == [row]
+    assert row_names(shard.claim(row).suspended) == [row]
 
 
 def test_what_the_figures_do_not_know_of_is_held_back_instead_of_stopping_the_shard() -> None:
@@ -216,8 +216,8 @@ def test_what_the_figures_do_not_know_of_is_held_back_instead_of_stopping_the_sh
     shard.start()
     first, second = model.waiting[1][0], model.waiting[2][0]
     answer = shard.claim(first, second)
-    assert row_names(answer.held_back) == [second]
-    (_, line) = collector_status(TablesReader(shard.store), "vol", "flat")
+    assert row_names(answer.suspended) == [second]
+    (_, line) = collection_status(TablesReader(shard.store), "vol", "flat")
     assert line.trip is not None
     assert line.trip.cause is BreakerCause.FORECAST
     assert (line.trip.claimed_bytes, line.trip.most_bytes, line.trip.next_bytes) == (100, 100, 50)

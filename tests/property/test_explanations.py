@@ -16,7 +16,7 @@ from schemas.records import (
     KeyRow,
     RollbackOutcome,
     RollbackPage,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import deleted_name_key, deleted_object_key
@@ -47,7 +47,7 @@ class _ExplainedBucket(_UndoBucket):
         if chance < 0.12:
             self.ever += 1
             self.taken.append(f"s{self.ever}")
-            self.internal(TakeSnapshot("vol", "bucket", self.taken[-1]))
+            self.internal(CaptureSnapshot("vol", "bucket", self.taken[-1]))
         elif chance < 0.18 and self.taken:
             self.internal(DropSnapshot(self.taken.pop(self.random.randrange(len(self.taken)))))
         elif chance < 0.26:

@@ -19,7 +19,7 @@ from schemas.records import (
     CreateVolume,
     MetadataCommand,
     PutKey,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
@@ -154,10 +154,10 @@ def test_a_snapshot_id_is_no_way_to_another_place(tmp_path: Path, snapshot_id: s
     bodies = (
         CreateVolume("vol1", "me"),
         CreateBucket("vol1", "tree", BucketLayout.OBJECT_STORE),
-        TakeSnapshot("vol1", "tree", snapshot_id),
+        CaptureSnapshot("vol1", "tree", snapshot_id),
     )
     for body in (*bodies, PutKey("vol1", "tree", "k", 1)):
-        sender = "snapshots" if isinstance(body, TakeSnapshot) else ""
+        sender = "snapshots" if isinstance(body, CaptureSnapshot) else ""
         command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
         log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
     before = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}

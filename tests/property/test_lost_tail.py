@@ -35,7 +35,7 @@ from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.plane.upkeep.lost_tail import LEAP
+from services.plane.upkeep.lost_tail import SKIPPED_NUMBERS
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
@@ -71,8 +71,8 @@ class LostTail:
             "expected_txn": self.state.txn,
             "expected_log_time_ms": self.state.log_time_ms,
             "epoch": self.state.epoch + 1,
-            "txn": highest.txn + LEAP,
-            "chain_version": highest.chain_version + LEAP,
+            "txn": highest.txn + SKIPPED_NUMBERS,
+            "chain_version": highest.chain_version + SKIPPED_NUMBERS,
         }
         return AcceptLostTail(**(fields | changes), reason="lost")
 

@@ -23,7 +23,7 @@ from schemas.records import (
     PutKey,
     RequeueOrphans,
     Settle,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.client.tasks.orphans import requeue
@@ -151,7 +151,7 @@ def test_in_doubt_blocks_are_kept(case: str, code: str) -> None:
 
     def amid_a_snapshot() -> MetadataReply:
         encoder = codec(MetadataCommand)
-        take = MetadataCommand(0, "", 0, TakeSnapshot("vol", "bucket-b", "taken"), "snapshots")
+        take = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket-b", "taken"), "snapshots")
         shard.plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(take), encoder.fingerprint)
         return shard.send(good)
 

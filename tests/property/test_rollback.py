@@ -25,7 +25,7 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    PurgeDirectories,
+    RemoveDirectories,
     PutKey,
     RenameDirectory,
     RenameKey,
@@ -34,8 +34,8 @@ from schemas.records import (
     RollbackPage,
     RollbackPageDone,
     RowName,
-    SnapshotTaken,
-    TakeSnapshot,
+    SnapshotCaptured,
+    CaptureSnapshot,
 )
 from schemas.topics import (
     BY_NAME,
@@ -69,12 +69,12 @@ from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 
 _SENDERS = {
-    TakeSnapshot: "snapshots",
+    CaptureSnapshot: "snapshots",
     DropSnapshot: "snapshots",
     RollbackPage: "snapshots",
     ClaimRows: "key_deletion",
     ExpandDirectory: "directory_deletion",
-    PurgeDirectories: "directory_deletion",
+    RemoveDirectories: "directory_deletion",
 }
 _NAMES = ("a", "b", "c")
 
@@ -156,7 +156,7 @@ class _Bucket:
         if entry.kind is DeletedKind.DIRECTORY:
             limits = self.random.randint(1, 3), 999
             self.internal(ExpandDirectory(entry.bucket_id, entry.object_id, entry.death, *limits))
-            self.internal(PurgeDirectories(1, (name,)))
+            self.internal(RemoveDirectories(1, (name,)))
         else:
             self.internal(ClaimRows(1, 1, by_columns([name])))
 
@@ -227,8 +227,8 @@ def test_the_namespace_is_the_snapshots_again(layout: BucketLayout, seed: int) -
     for number in range(random.randint(1, 3)):
         for _ in range(random.randint(0, 15)):
             bucket.change()
-        answer = bucket.internal(TakeSnapshot("vol", "bucket", f"s{number}"))
-        assert isinstance(answer, SnapshotTaken)
+        answer = bucket.internal(CaptureSnapshot("vol", "bucket", f"s{number}"))
+        assert isinstance(answer, SnapshotCaptured)
         taken.append(f"s{number}")
     for _ in range(random.randint(0, 25)):
         bucket.change()

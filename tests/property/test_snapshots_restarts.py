@@ -26,7 +26,7 @@ from schemas.records import (
 from schemas.topics import SPACE
 from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
-from tests.unit.snapshots_desk import Crash, Desk
+from tests.unit.snapshots_harness import Crash, Harness
 
 NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
 BUCKETS = ["bucket", "bucket1", "absent"]
@@ -34,67 +34,67 @@ REQUESTS = ["create", "create", "delete", "rename", "retention", "retention"]
 ACTIONS = [*REQUESTS, "flag", "space", "settle", "back", "repeat", "run"]
 
 
-def play(seed: int, crashes_of: Random | None, *, drops_repeats: bool = True) -> Desk:
+def play(seed: int, crashes_of: Random | None, *, drops_repeats: bool = True) -> Harness:
     """A random run, the same for one seed; crashes are drawn apart from it."""
     random = Random(seed)
-    desk = Desk(SnapshotsSettings(max_snapshots=8, is_rename_allowed=True, max_gone_snapshots=2))
-    desk.drops_repeats = drops_repeats
-    desk.metadata.buckets["vol", "bucket1"] = 8
+    harness = Harness(SnapshotsSettings(max_snapshots=8, is_rename_allowed=True, max_dropped_snapshots=2))
+    harness.drops_repeats = drops_repeats
+    harness.metadata.buckets["vol", "bucket1"] = 8
     if crashes_of is not None:
         crashing = crashes_of
-        desk.crashes = lambda: crashing.choices(list(Crash), k=crashing.randrange(3))
+        harness.crashes = lambda: crashing.choices(list(Crash), k=crashing.randrange(3))
     for step in range(60):
-        desk.now_ms += random.randrange(200_000)
-        take_step(desk, random, step)
-    finish(desk)
-    return desk
+        harness.now_ms += random.randrange(200_000)
+        take_step(harness, random, step)
+    finish(harness)
+    return harness
 
 
-def finish(desk: Desk) -> None:
+def finish(harness: Harness) -> None:
     """All answers come, every store is clean, and nothing is left to do: whoever asked to settle is answered."""
     for bucket in BUCKETS:
-        desk.command(UnsetRetention("vol", bucket))
-    desk.run()
-    for snapshot_id in desk.metadata.taken:
-        desk.flag(snapshot_id, desk.metadata.chain_version)
-    desk.settle("last")
+        harness.command(UnsetRetention("vol", bucket))
+    harness.run()
+    for snapshot_id in harness.metadata.taken:
+        harness.flag(snapshot_id, harness.metadata.chain_version)
+    harness.settle("last")
     for _ in range(100):
-        if desk.metadata.barriers:
-            desk.inbox += desk.metadata.bring_back()
-        desk.run()
-    assert not desk.metadata.barriers
+        if harness.metadata.barriers:
+            harness.inbox += harness.metadata.bring_back()
+        harness.run()
+    assert not harness.metadata.barriers
 
 
-def take_step(desk: Desk, random: Random, step: int) -> None:
+def take_step(harness: Harness, random: Random, step: int) -> None:
     action = random.choice(ACTIONS)
     if action in REQUESTS:
-        make_request(desk, random, action)
-    elif action == "flag" and desk.metadata.taken:
-        snapshot_id = random.choice(list(desk.metadata.taken))
-        desk.flag(snapshot_id, random.randint(1, desk.metadata.chain_version), is_clean=random.random() < 0.8)
+        make_request(harness, random, action)
+    elif action == "flag" and harness.metadata.taken:
+        snapshot_id = random.choice(list(harness.metadata.taken))
+        harness.flag(snapshot_id, random.randint(1, harness.metadata.chain_version), is_clean=random.random() < 0.8)
     elif action == "space":
-        desk.feed((SPACE, some_figures(desk, random)))
+        harness.feed((SPACE, some_figures(harness, random)))
     elif action == "settle":
-        desk.settle(f"barrier-{step % 4}")
-    elif action == "back" and desk.metadata.barriers:
-        desk.inbox += desk.metadata.bring_back((random.randrange(2), 0))
-    elif action == "repeat" and desk.inbox:
-        desk.inbox.append(random.choice(desk.inbox))
+        harness.settle(f"barrier-{step % 4}")
+    elif action == "back" and harness.metadata.barriers:
+        harness.inbox += harness.metadata.bring_back((random.randrange(2), 0))
+    elif action == "repeat" and harness.inbox:
+        harness.inbox.append(random.choice(harness.inbox))
     elif action == "run":
-        batch, desk.inbox = desk.inbox[:4], desk.inbox[4:]
-        desk.feed(*batch)
+        batch, harness.inbox = harness.inbox[:4], harness.inbox[4:]
+        harness.feed(*batch)
 
 
-def make_request(desk: Desk, random: Random, action: str) -> None:
+def make_request(harness: Harness, random: Random, action: str) -> None:
     name, bucket = random.choice(NAMES), random.choice(BUCKETS)
     if action == "create":
-        desk.command(CreateSnapshot("vol", bucket, name), client_id=random.choice(["", "one", "two"]))
+        harness.command(CreateSnapshot("vol", bucket, name), client_id=random.choice(["", "one", "two"]))
     elif action == "delete":
-        desk.delete(name, bucket=bucket, is_run=False)
+        harness.delete(name, bucket=bucket, is_run=False)
     elif action == "rename":
-        desk.rename(name, random.choice(NAMES))
+        harness.rename(name, random.choice(NAMES))
     else:
-        desk.command(some_retention(random, bucket, name))
+        harness.command(some_retention(random, bucket, name))
 
 
 def some_retention(random: Random, bucket: str, name: str) -> Any:
@@ -124,22 +124,22 @@ def some_retention(random: Random, bucket: str, name: str) -> Any:
     )
 
 
-def some_figures(desk: Desk, random: Random) -> SpaceUpdate:
-    txns = [taken.snapshot_txn for taken in desk.metadata.taken.values()] or [1]
+def some_figures(harness: Harness, random: Random) -> SpaceUpdate:
+    txns = [taken.snapshot_txn for taken in harness.metadata.taken.values()] or [1]
     first = random.choice(txns)
-    sizes = tuple(SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(desk.metadata.taken)[:2])
+    sizes = tuple(SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(harness.metadata.taken)[:2])
     cells = (SpaceCellValue(first, first, random.randrange(5), 0, 0, 0, 0),)
     oldest, newest = sorted(random.choices(txns, k=2))
     bucket_id = random.choice([7, 8])
-    name, deleted_ms = {7: "bucket", 8: "other"}[bucket_id], random.choice([0, 0, desk.now_ms + 120_000])
+    name, deleted_ms = {7: "bucket", 8: "other"}[bucket_id], random.choice([0, 0, harness.now_ms + 120_000])
     return SpaceUpdate(
-        desk.metadata.txn, bucket_id, cells, sizes, oldest, newest, f"vol/{name}" if deleted_ms else "", deleted_ms
+        harness.metadata.txn, bucket_id, cells, sizes, oldest, newest, f"vol/{name}" if deleted_ms else "", deleted_ms
     )
 
 
-def table_rows(desk: Desk) -> dict[str, dict[bytes, bytes]]:
+def table_rows(harness: Harness) -> dict[str, dict[bytes, bytes]]:
     """All that is stored."""
-    families: dict[str, Any] = desk.store._families
+    families: dict[str, Any] = harness.store._families
     return {name: dict(family.rows) for name, family in families.items() if family.rows}
 
 
@@ -155,19 +155,19 @@ def test_crashes_change_nothing_that_is_sent_or_kept(seed: int, crashes: Random)
 @given(st.integers(0, 10**9))
 def test_rows_are_what_metadata_holds(seed: int) -> None:
     """Nobody holds what nobody was given, and the chain is that of the takes."""
-    desk = play(seed, Random(seed), drops_repeats=False)
-    rows = queries.snapshot_chain(desk.tables)
-    held = desk.metadata.taken.keys() - desk.metadata.dropped.keys()
+    harness = play(seed, Random(seed), drops_repeats=False)
+    rows = queries.snapshot_chain(harness.tables)
+    held = harness.metadata.taken.keys() - harness.metadata.dropped.keys()
     assert {row.snapshot_id for row in rows} == held
-    verification = queries.verify(desk.tables)
+    verification = queries.verify(harness.tables)
     assert verification.corruption == ""
     assert not any(verification.differences.values())
-    made = {reply.snapshot_id for reply in desk.replies if not reply.error}
-    assert {reply.snapshot_id for reply in desk.replies if reply.error} <= {""}
-    assert made - {""} <= set(desk.metadata.taken)
-    assert len({(reply.client_id, reply.number) for reply in desk.replies}) == len(desk.replies)
-    assert desk.replies[-1].rounds
-    assert desk.metric("deepclean_snapshots_unclean", shard="0") == 0
-    last_told = {row.snapshot_id: row for row in desk.told}
-    assert {snapshot_id for snapshot_id, row in last_told.items() if not row.is_purged} == held
+    made = {reply.snapshot_id for reply in harness.replies if not reply.error}
+    assert {reply.snapshot_id for reply in harness.replies if reply.error} <= {""}
+    assert made - {""} <= set(harness.metadata.taken)
+    assert len({(reply.client_id, reply.number) for reply in harness.replies}) == len(harness.replies)
+    assert harness.replies[-1].rounds
+    assert harness.metric("deepclean_snapshots_unclean", shard="0") == 0
+    last_told = {row.snapshot_id: row for row in harness.told}
+    assert {snapshot_id for snapshot_id, row in last_told.items() if not row.is_removed} == held
     assert all(last_told[row.snapshot_id] == row for row in rows)

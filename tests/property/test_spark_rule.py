@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.functions import col
 
-from schemas.records import ChainDrop, ChainTake, SnapshotChainRecord
+from schemas.records import ChainDrop, ChainCapture, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
 from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict
@@ -60,13 +60,13 @@ def history(random: Random, buckets: int, steps: int, drop_share: float) -> tupl
         txn += random.randint(1, 5)
         bucket_id = random.randint(1, buckets)
         live = view.live(bucket_id)
-        body: ChainTake | ChainDrop
+        body: ChainCapture | ChainDrop
         if live and random.random() < drop_share:
             dropped = random.choice(live)
             body = ChainDrop(bucket_id, dropped.snapshot_id, dropped.txn, 1)
         else:
             taken[bucket_id].append(txn)
-            body = ChainTake(bucket_id, f"{bucket_id}/{txn}", len(taken[bucket_id]), txn)
+            body = ChainCapture(bucket_id, f"{bucket_id}/{txn}", len(taken[bucket_id]), txn)
         view.follow(SnapshotChainRecord(view.version + 1, view.version, body))
     return view, taken
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.answers import Returning
-from schemas.records import BucketLayout, DeletedKind, MetadataReply, RollbackPage, TakeSnapshot, Undelete
+from schemas.records import BucketLayout, DeletedKind, MetadataReply, RollbackPage, CaptureSnapshot, Undelete
 from schemas.topics import DEAD_LETTERS
 from services.domain.coming_back import Return, return_of
 from services.domain.table_keys import object_txn
@@ -149,7 +149,7 @@ def test_what_comes_back_is_as_it_was(layout: BucketLayout, seed: int) -> None:
             bucket.check_intervals()
         elif what < 0.36:
             taken.append(f"s{len(taken)}")
-            bucket.internal(TakeSnapshot("vol", "bucket", taken[-1]))
+            bucket.internal(CaptureSnapshot("vol", "bucket", taken[-1]))
         else:
             bucket.change()
     bucket.check_figures()

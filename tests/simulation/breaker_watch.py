@@ -21,22 +21,22 @@ class BreakerWatch:
     def pauses(self, shard: ShardRun, progress: records.MetadataProgress) -> None:
         """While a bucket is paused nothing of it goes, and nothing else is held back."""
         body, model = progress.body, shard.model
-        if isinstance(body, records.DirectoriesPurged):
-            gone = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.PURGED}
-            held_back = {row.bucket_id for row in body.rows if row.outcome == records.PurgeOutcome.HELD_BACK}
+        if isinstance(body, records.DirectoriesRemoved):
+            gone = {row.bucket_id for row in body.rows if row.outcome == records.RemovalOutcome.REMOVED}
+            suspended = {row.bucket_id for row in body.rows if row.outcome == records.RemovalOutcome.SUSPENDED}
         elif isinstance(body, records.RowsClaimed):
             groups = block_groups(body.groups)
             news = [group for group in groups if group.blocks.first_local_id not in shard.claimed]
             gone = {group.bucket_id for group in news}
             self._hours(shard, progress.txn, news)
             gone |= {row.bucket_id for row in row_names(body.removed)}
-            held_back = {row.bucket_id for row in row_names(body.held_back)}
+            suspended = {row.bucket_id for row in row_names(body.suspended)}
             shard.claimed.update(group.blocks.first_local_id for group in groups)
         else:
             return
         if any(model.was_paused(progress.txn, bucket_id) for bucket_id in gone):
             raise SafetyError(f"shard {model.shard}: freed while it is paused: {progress}")
-        for bucket_id in held_back:
+        for bucket_id in suspended:
             if not model.was_paused(progress.txn, bucket_id):
                 self._trip(shard, progress, bucket_id)
 

@@ -80,8 +80,8 @@ class Disturbances:
             return  # a clock that was set back within the last answers looks like a lost tail, and stops it
         if address[0] == "mock_scm" and self.state.mix.scm_outage:
             return  # what an outage did not delete would be deleted when it is read again: another past
-        is_anew = address[0] in CHANGELOGS and self.state.faults.random.random() < 0.2
-        copy = self.state.nothing_or_backup(address) if is_anew else self.state.copies.pop(address, None)
+        is_from_nothing = address[0] in CHANGELOGS and self.state.faults.random.random() < 0.2
+        copy = self.state.nothing_or_backup(address) if is_from_nothing else self.state.copies.pop(address, None)
         if copy is None:
             self.state.copies[address] = self.state.plane.processes[address].store.clone()
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.records import BreakerCause
-from services.metadata.state.collectors import read_collectors
+from services.metadata.state.collection_states import read_collection_rows
 from services.storage.tables import TablesReader
 from tests.simulation.errors import DefectError
 
@@ -14,6 +14,6 @@ def check_that_figures_agree(tables: TablesReader, shard: int) -> None:
     Raises:
         DefectError: it has.
     """
-    for bucket_id, row in read_collectors(tables).items():
+    for bucket_id, row in read_collection_rows(tables).items():
         if row.trip is not None and row.trip.cause is BreakerCause.FIGURES:
             raise DefectError(f"shard {shard}: the figures of bucket {bucket_id} would fall below zero: {row.trip}")

@@ -77,7 +77,7 @@ class FlagWatch:
             if marker.version <= self._version:
                 continue
             lists, body = dict(self.lists[self._version]), marker.body
-            if isinstance(body, records.ChainTake):
+            if isinstance(body, records.ChainCapture):
                 lists[body.bucket_id] = (*lists.get(body.bucket_id, ()), body.snapshot_id)
             elif isinstance(body, records.ChainDrop):
                 left = (one for one in lists[body.bucket_id] if one != body.snapshot_id)

@@ -13,7 +13,7 @@ from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.row_columns import Row
 from services.metadata.collecting import claims
 from services.metadata.namespace import garbage, keys, tree
-from services.metadata.namespace.garbage import bury_key, death_now
+from services.metadata.namespace.garbage import move_key_to_garbage, death_now
 from services.metadata.state.figures import BucketFigures
 from services.metadata.state.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.state.tables import FILE_TABLE, KEY_TABLE
@@ -86,7 +86,7 @@ def two_owners_of_one_block(patch: Patch) -> None:
             row = transaction.work.table(table).get_encoded(db_key)
             if row is not None:
                 death = death_now(transaction, bucket.object_id)
-                bury_key(transaction, bucket.volume_id, bucket.object_id, row, death)
+                move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death)
 
     patch.setattr(keys, "note_rename", note_rename)
     patch.setattr(tree, "note_rename", note_rename)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas import records
-from schemas.records import BlockRun, DeletedKind, MetadataProgress, PurgeOutcome, RowName
+from schemas.records import BlockRun, DeletedKind, MetadataProgress, RemovalOutcome, RowName
 from schemas.topics import SCM_COMMANDS
 from services.domain.row_columns import block_groups, row_names
 from services.domain.table_keys import local_id_txn
@@ -32,17 +32,17 @@ class LossWatch:
             with asked("refusals"):
                 if body.refused and not self.state.mix.lies:
                     raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
-        elif isinstance(body, records.DirectoriesPurged):
+        elif isinstance(body, records.DirectoriesRemoved):
             self._purged(shard, progress.txn, body)
 
-    def _purged(self, shard: ShardRun, txn: int, body: records.DirectoriesPurged) -> None:
+    def _purged(self, shard: ShardRun, txn: int, body: records.DirectoriesRemoved) -> None:
         with self.state.oracles.asked("given_away"):
             for row in body.rows:
-                if row.outcome is PurgeOutcome.PURGED:
+                if row.outcome is RemovalOutcome.REMOVED:
                     name = RowName(DeletedKind.DIRECTORY, row.bucket_id, row.object_id, 0, row.death)
                     shard.model.check_removed(txn, name)
         with self.state.oracles.asked("refusals"):
-            held = [row for row in body.rows if row.outcome is PurgeOutcome.HELD]
+            held = [row for row in body.rows if row.outcome is RemovalOutcome.HELD]
             if held and not self.state.mix.lies:
                 raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
 

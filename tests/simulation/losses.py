@@ -15,7 +15,7 @@ _ASKED_BY: Mapping[type[Any], str] = {
     records.RowsFinished: "key_deletion",
     records.SweepPageSent: "key_deletion",
     records.DirectoryExpanded: "directory_deletion",
-    records.DirectoriesPurged: "directory_deletion",
+    records.DirectoriesRemoved: "directory_deletion",
 }
 
 
@@ -56,7 +56,7 @@ class Losses:
 
     def lose_change(self, shard: ShardRun, offset: int, body: Any) -> None:
         """One service never hears of a change of the collector: metadata has to tell all of it again."""
-        if not isinstance(body, records.CollectorChanged) or body.is_whole or self.state.operating.random() < 0.5:
+        if not isinstance(body, records.CollectionChanged) or body.is_whole or self.state.operating.random() < 0.5:
             return
         self.state.lost_changes += self._hide(shard, self.state.loses_change, offset)
 

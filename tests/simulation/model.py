@@ -35,14 +35,14 @@ DAY_MS = 24 * HOUR_MS
 EVERYTHING = -1
 """In place of a bucket: all of the shard is paused."""
 _SENDERS: Mapping[type[Any], str] = {
-    records.TakeSnapshot: "snapshots",
+    records.CaptureSnapshot: "snapshots",
     records.DropSnapshot: "snapshots",
     records.RollbackPage: "snapshots",
     records.ClaimRows: "key_deletion",
     records.FinishRows: "key_deletion",
     records.SweepPage: "key_deletion",
     records.ExpandDirectory: "directory_deletion",
-    records.PurgeDirectories: "directory_deletion",
+    records.RemoveDirectories: "directory_deletion",
 }
 _CONTROL = (
     records.Barrier,
@@ -147,7 +147,7 @@ class ShardModel:
     """By id of every snapshot that was ever taken its bucket and its txn."""
     taken: dict[str, TakenView] = field(default_factory=dict)
     """By id what every snapshot that was ever taken lists."""
-    _untaken: set[str] = field(default_factory=set)
+    _uncaptured: set[str] = field(default_factory=set)
     """Ids that were dropped before they were taken."""
     is_secured: bool = False
     """Whether commands are signed."""
@@ -235,7 +235,7 @@ class ShardModel:
     def _apply(self, record: LogRecord, command: MetadataCommand) -> None:
         body = command.body
         log_time_ms = max(self._log_time_ms, record.timestamp_ms)
-        if self._is_put_aside(record, command):
+        if self._is_dead_lettered(record, command):
             self.unreadable.append(record.offset)
             return
         if isinstance(body, _CONTROL):
@@ -245,7 +245,7 @@ class ShardModel:
                 self.settled_txn = self.txn
         elif type(body) in _SENDERS:
             self.txn += 1
-            if isinstance(body, (records.ClaimRows, records.PurgeDirectories)):
+            if isinstance(body, (records.ClaimRows, records.RemoveDirectories)):
                 self._note_moment(log_time_ms)
             self._apply_service_command(body, log_time_ms)
         elif self._is_denied(record, command):
@@ -263,7 +263,7 @@ class ShardModel:
             }
         self._log_time_ms = log_time_ms
 
-    def _is_put_aside(self, record: LogRecord, command: MetadataCommand) -> bool:
+    def _is_dead_lettered(self, record: LogRecord, command: MetadataCommand) -> bool:
         """Whether a command that is no client's is another's to give, or cannot be carried out."""
         sender = _SENDERS.get(type(command.body))
         if sender is None and not isinstance(command.body, _CONTROL):
@@ -303,18 +303,18 @@ class ShardModel:
         self.moments[self.txn] = ClaimMoment(self.held, undecided, things, frozenset(live_things))
 
     def _apply_service_command(self, body: Any, log_time_ms: int) -> None:
-        if isinstance(body, records.TakeSnapshot):
+        if isinstance(body, records.CaptureSnapshot):
             self._take(body, log_time_ms)
         elif isinstance(body, records.DropSnapshot):
             if body.snapshot_id not in self.snapshot_places:
-                self._untaken.add(body.snapshot_id)
+                self._uncaptured.add(body.snapshot_id)
             for incarnation in self.incarnations:
                 incarnation.snapshots.pop(body.snapshot_id, None)
         elif isinstance(body, records.RollbackPage):
             self._roll_back(body)
         elif isinstance(body, records.ClaimRows):
             self._claims.update((row.object_id, row.birth, row.death) for row in row_names(body.rows))
-        elif isinstance(body, records.PurgeDirectories):
+        elif isinstance(body, records.RemoveDirectories):
             self._claims.update((row.object_id, row.birth, row.death) for row in body.rows)
         elif isinstance(body, records.ExpandDirectory):
             self._expansions.add((body.object_id, body.death))
@@ -327,8 +327,8 @@ class ShardModel:
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
-            if isinstance(command.body, records.SetCollector):
-                self._set_collector(command.body)
+            if isinstance(command.body, records.SetCollection):
+                self._set_collection(command.body)
             elif isinstance(command.body, records.SetSecret):
                 self.txn += 1
             elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
@@ -366,10 +366,10 @@ class ShardModel:
         incarnation = self.made_buckets.get(object_txn(bucket_id))
         return any(self.incarnations[place] is incarnation for place in paused)
 
-    def _set_collector(self, body: records.SetCollector) -> None:
+    def _set_collection(self, body: records.SetCollection) -> None:
         places = {EVERYTHING} if not body.volume else self._places(body.volume, body.bucket)
         self._is_stopped &= not body.ends_stop
-        if body.state is records.CollectorState.RUNNING:
+        if body.state is records.CollectionState.RUNNING:
             self._paused -= places
         else:
             self._paused |= places
@@ -507,9 +507,9 @@ class ShardModel:
         self._directories[id(entry)] = entry  # kept, so that its id stays its own
         return ("directory", id(entry))
 
-    def _take(self, take: records.TakeSnapshot, log_time_ms: int) -> None:
+    def _take(self, take: records.CaptureSnapshot, log_time_ms: int) -> None:
         incarnation = self._current.get((take.volume, take.bucket))
-        is_over = take.snapshot_id in self.snapshot_places or take.snapshot_id in self._untaken
+        is_over = take.snapshot_id in self.snapshot_places or take.snapshot_id in self._uncaptured
         is_too_late = take.requested_ms and abs(log_time_ms - take.requested_ms) > DAY_MS
         if incarnation is None or incarnation.rollback or is_over or is_too_late:
             return

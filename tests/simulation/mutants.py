@@ -18,11 +18,11 @@ from services.domain.row_columns import BlockGroup, Row, groups_by_columns, name
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import garbage_key, object_txn
 from services.key_deletion.purges import WaitingPurges
-from services.key_deletion.stores import Stores
+from services.key_deletion.garbage_ranges import Stores
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import service as metadata_service
-from services.metadata.checkpoints import rollback, take_drop
+from services.metadata.checkpoints import rollback, capture_drop
 from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.namespace.garbage import Death
 from services.metadata.state import changed_rows
@@ -326,16 +326,16 @@ def birth_from_the_object(patch: Patch) -> None:
 
 def take_twice(patch: Patch) -> None:
     """A take that comes twice makes two entries in the bucket's list."""
-    original = take_drop.take_snapshot
+    original = capture_drop.capture_snapshot
 
-    def take(transaction: Any, command: records.TakeSnapshot) -> Any:
+    def take(transaction: Any, command: records.CaptureSnapshot) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
             return original(transaction, command)
 
     patch.setitem(
         __import__("services.metadata.service", fromlist=["_SERVICE_HANDLERS"])._SERVICE_HANDLERS,
-        records.TakeSnapshot,
+        records.CaptureSnapshot,
         ("snapshots", take),
     )
 
@@ -393,9 +393,9 @@ def rollback_without_fence(patch: Patch) -> None:
 
 def rollback_drops_what_comes_back_late(patch: Patch) -> None:
     """A rollback leaves the rows of what came back among the garbage: they wait to be freed."""
-    original = rollback._Page.revive_keys
+    original = rollback._Page.restore_keys
 
-    def revive_keys(self: Any, start: bytes) -> bytes | None:
+    def restore_keys(self: Any, start: bytes) -> bytes | None:
         table = self._work.table(DELETED_TABLE)
         kept = {key: table.get_encoded(key) for key, *_ in self._garbage(DELETED_TABLE, start)}
         next_key = original(self, start)
@@ -404,7 +404,7 @@ def rollback_drops_what_comes_back_late(patch: Patch) -> None:
                 table.put_encoded(key, row)
         return next_key
 
-    phases = tuple(revive_keys if phase is original else phase for phase in rollback._PHASES)
+    phases = tuple(restore_keys if phase is original else phase for phase in rollback._PHASES)
     patch.setattr(rollback, "_PHASES", phases)
 
 

@@ -32,9 +32,9 @@ class Operator:
         buckets = [] if self.state.has_breaker else [(shard.actor.volume, f"bucket-{one}") for one in "aab"]
         volume, bucket = self.state.operating.choice([("", ""), *buckets])
         is_pause = self.state.operating.random() < 0.5
-        held_back = self.state.operating.choice((records.CollectorState.PAUSED, records.CollectorState.SHADOW))
-        state = held_back if is_pause else records.CollectorState.RUNNING
-        shard.actor.submit(records.SetCollector(volume, bucket, state, "an operator's whim"))
+        suspended = self.state.operating.choice((records.CollectionState.PAUSED, records.CollectionState.SHADOW))
+        state = suspended if is_pause else records.CollectionState.RUNNING
+        shard.actor.submit(records.SetCollection(volume, bucket, state, "an operator's whim"))
         self.state.trace.append(f"{state.lower()} {bucket or 'everything'}")
         self.state.pauses += is_pause
 
@@ -44,8 +44,8 @@ class Operator:
         if what == "stop":
             shard.actor.control(records.StopClaims("an operator's doubt"))
         elif what == "go on":
-            running = records.CollectorState.RUNNING
-            shard.actor.submit(records.SetCollector("", "", running, "no doubt is left", ends_stop=True))
+            running = records.CollectionState.RUNNING
+            shard.actor.submit(records.SetCollection("", "", running, "no doubt is left", ends_stop=True))
         elif not self.state.mix.hole:  # it would mend the hole
             shard.actor.control(records.PublishFullChain("an operator's wish"))
         self.state.trace.append(what)
@@ -59,8 +59,8 @@ class Operator:
             names |= {(shard.actor.volume, f"bucket-{one}") for one in "ab"}
         for volume, bucket in sorted(names):
             shard.actor.submit(
-                records.SetCollector(
-                    volume, bucket, records.CollectorState.RUNNING, "all is well", ends_stop=not volume
+                records.SetCollection(
+                    volume, bucket, records.CollectionState.RUNNING, "all is well", ends_stop=not volume
                 )
             )
         shard.actor.submit(records.SetBreaker("", "", None))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from schemas.records import CollectorChanged
+from schemas.records import CollectionChanged
 from services.directory_deletion.trees import Trees
 from services.domain.table_keys import bucket_id_key
-from services.key_deletion.stores import Stores
+from services.key_deletion.garbage_ranges import Stores
 from services.metadata.collecting import breaker, claims
-from services.metadata.state.collectors import Collectors
+from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.tables import PURGE_HOUR_TABLE
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 
 def claim_ignores_a_pause(patch: Patch) -> None:
     """What was asked for before a pause was heard of is claimed behind it."""
-    patch.setattr(claims, "is_held_back", lambda *_: False)
+    patch.setattr(claims, "is_suspended", lambda *_: False)
 
 
 def resume_forgets_rows(patch: Patch) -> None:
@@ -34,14 +34,14 @@ def resume_forgets_rows(patch: Patch) -> None:
 
 def resume_forgets_trees(patch: Patch) -> None:
     """Trees that have waited go on waiting."""
-    original = Trees.collector_changed
+    original = Trees.collection_changed
 
-    def collector_changed(self: Trees, bucket_ids: Any, work: Any) -> None:
-        if self._collector.is_running and self._states:
+    def collection_changed(self: Trees, bucket_ids: Any, work: Any) -> None:
+        if self._collection.is_running and self._states:
             return
         original(self, bucket_ids, work)
 
-    patch.setattr(Trees, "collector_changed", collector_changed)
+    patch.setattr(Trees, "collection_changed", collection_changed)
 
 
 def breaker_forgets_what_was_claimed(patch: Patch) -> None:
@@ -51,8 +51,8 @@ def breaker_forgets_what_was_claimed(patch: Patch) -> None:
 
     def hour_of(transaction: Any, bucket_id: int) -> Any:
         place = transaction.shard, bucket_id
-        if seen_by.setdefault(place, transaction.collectors) is not transaction.collectors:
-            seen_by[place] = transaction.collectors  # the service was made anew
+        if seen_by.setdefault(place, transaction.collection_states) is not transaction.collection_states:
+            seen_by[place] = transaction.collection_states  # the service was made anew
             transaction.work.table(PURGE_HOUR_TABLE).delete(bucket_id_key(bucket_id))
         return found(transaction, bucket_id)
 
@@ -61,16 +61,16 @@ def breaker_forgets_what_was_claimed(patch: Patch) -> None:
 
 def nothing_is_told_again(patch: Patch) -> None:
     """Who has not heard of a change never hears of it."""
-    patch.setattr(Collectors, "tell_all", lambda *_: None)
+    patch.setattr(CollectionStates, "send_all", lambda *_: None)
 
 
 def whole_state_ends_nothing(patch: Patch) -> None:
     """What all that is told again does not name stays as it was known."""
-    original = CollectorFollower.follow
-    patch.setattr(CollectorFollower, "follow", lambda self, told, work: original(self, _as_change(told), work))
+    original = CollectionFollower.follow
+    patch.setattr(CollectionFollower, "follow", lambda self, told, work: original(self, _as_change(told), work))
 
 
-def _as_change(told: CollectorChanged) -> CollectorChanged:
+def _as_change(told: CollectionChanged) -> CollectionChanged:
     return replace(told, previous_txn=0, is_whole=False)
 
 

@@ -38,7 +38,7 @@ class OrderWatch:
             shard.chain_version = max(shard.chain_version, marker.version)
         known = [entry.chain_version for _, entry in self.state.new_records(shard, DELETED_ENTRIES, "order")]
         for _, progress in self.state.new_records(shard, METADATA_PROGRESS, "order"):
-            if isinstance(progress.body, records.SnapshotTaken | records.SnapshotDropped):
+            if isinstance(progress.body, records.SnapshotCaptured | records.SnapshotDropped):
                 known.append(progress.body.chain_version)
         newest = max(known, default=0)
         if newest > shard.chain_version:

@@ -80,7 +80,7 @@ def draw_limits(random: Random) -> Limits:
             undo_window_ms=undo_window_ms,
             max_page_entries=random.choice((1, 2, 3, 100)),
             max_expansions_in_flight=random.choice((1, 2, 64)),
-            max_purge_rows=random.choice((1, 2, 100)),
+            max_removal_rows=random.choice((1, 2, 100)),
         ),
         container_size_bytes=random.choice((4_096, 20_000, 1 << 30)),
         max_rollback_page_entries=random.choice((1, 3, 10, 1_000)),

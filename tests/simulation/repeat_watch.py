@@ -48,7 +48,7 @@ def _is_told_again(record: LogRecord) -> bool:
         body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body
     except DecodeError:
         return False
-    return isinstance(body, records.CollectorChanged) and body.is_whole
+    return isinstance(body, records.CollectionChanged) and body.is_whole
 
 
 def _entries(record: LogRecord) -> list[Any]:

@@ -19,7 +19,7 @@ from tests.simulation.actions import Actor
 from tests.simulation.errors import DefectError
 from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
 from tests.simulation.flag_watch import FlagWatch
-from tests.simulation.liar import Liar
+from tests.simulation.forger import Liar
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits, draw_units

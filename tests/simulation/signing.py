@@ -72,8 +72,8 @@ class Stranger:
     def _command(self, model: ShardModel) -> MetadataCommand:
         bodies: list[Any] = [
             records.StopClaims("a stranger's order"),
-            records.SetCollector("", "", records.CollectorState.PAUSED, "a stranger's order"),
-            records.SetCollector("", "", records.CollectorState.RUNNING, "a stranger's order", ends_stop=True),
+            records.SetCollection("", "", records.CollectionState.PAUSED, "a stranger's order"),
+            records.SetCollection("", "", records.CollectionState.RUNNING, "a stranger's order", ends_stop=True),
             SetSecret(ROOT.user, SecretRole.ADMINISTRATOR, b"a stranger's".ljust(32, b"-")),
         ]
         for one in model.live_buckets():

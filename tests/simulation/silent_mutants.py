@@ -18,7 +18,7 @@ from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import service as metadata_service
-from services.metadata.checkpoints import rollback, take_drop
+from services.metadata.checkpoints import rollback, capture_drop
 from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.service import MetadataService
 from services.metadata.state import orphan_search
@@ -129,7 +129,7 @@ def markers_are_not_flushed(patch: Patch) -> None:
 
 def a_rollbacks_snapshot_is_dropped(patch: Patch) -> None:
     """The snapshot that a rollback goes to can be dropped meanwhile."""
-    patch.setattr(take_drop, "is_rolled_back_to", lambda *_: False)
+    patch.setattr(capture_drop, "is_rolled_back_to", lambda *_: False)
 
 
 def a_rollback_goes_past_a_newer_snapshot(patch: Patch) -> None:
@@ -216,12 +216,12 @@ def a_finish_believes_its_sender(patch: Patch) -> None:
 def a_take_forgets_what_was_taken(patch: Patch) -> None:
     """A snapshot that there is already is taken once more, at another txn."""
 
-    def take(transaction: Any, command: records.TakeSnapshot) -> records.SnapshotTaken:
+    def take(transaction: Any, command: records.CaptureSnapshot) -> records.SnapshotCaptured:
         with type(patch).context() as inner:
             inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
-            return take_drop.take_snapshot(transaction, command)
+            return capture_drop.capture_snapshot(transaction, command)
 
-    _handle(patch, records.TakeSnapshot, take)
+    _handle(patch, records.CaptureSnapshot, take)
 
 
 def trims_forget_what_was_read_last(patch: Patch) -> None:

@@ -233,8 +233,8 @@ def a_pause_that_ends(simulation: Simulation) -> None:
     """Rows of a paused bucket come to the judges; then the pause ends."""
     stage = Stage(simulation)
     simulation.state.waits = False
-    for state in (records.CollectorState.PAUSED, records.CollectorState.RUNNING):
-        stage.submit(records.SetCollector(stage.volume, BUCKET, state, "a pause"))
+    for state in (records.CollectionState.PAUSED, records.CollectionState.RUNNING):
+        stage.submit(records.SetCollection(stage.volume, BUCKET, state, "a pause"))
         stage.put("k")
         stage.delete("k")
         stage.run()
@@ -335,8 +335,8 @@ def a_tree_behind_a_pause(simulation: Simulation) -> None:
     stage = Stage(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)
     simulation.state.waits = False
     for number in range(8):
-        for state in (records.CollectorState.PAUSED, records.CollectorState.RUNNING):
-            stage.submit(records.SetCollector("", "", state, "a pause"))
+        for state in (records.CollectionState.PAUSED, records.CollectionState.RUNNING):
+            stage.submit(records.SetCollection("", "", state, "a pause"))
             stage.put(f"a{number}/x")
             stage.submit(records.DeleteDirectory(stage.volume, BUCKET, f"a{number}"))
             stage.run()
@@ -433,7 +433,7 @@ def a_pause_and_an_older_drop(simulation: Simulation) -> None:
     """What nobody holds lies in a store while nothing may be claimed, and an older snapshot is dropped."""
     stage = Stage(simulation)
     stage.put_in_snapshot("snap-1", "k")
-    stage.submit(records.SetCollector("", "", records.CollectorState.PAUSED, "wait"))
+    stage.submit(records.SetCollection("", "", records.CollectionState.PAUSED, "wait"))
     stage.run()
     stage.put("l")
     stage.delete("l")
@@ -441,4 +441,4 @@ def a_pause_and_an_older_drop(simulation: Simulation) -> None:
     stage.run()
     stage.request(records.DeleteSnapshot, "snap-1")
     stage.run()
-    stage.submit(records.SetCollector("", "", records.CollectorState.RUNNING, "go on"))
+    stage.submit(records.SetCollection("", "", records.CollectionState.RUNNING, "go on"))

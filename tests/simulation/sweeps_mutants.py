@@ -62,7 +62,7 @@ def no_sweep_while_there_is_no_room(patch: Patch) -> None:
     original = KeyDeletionService._max_sweep_pages
 
     def max_sweep_pages(self: KeyDeletionService) -> int:
-        return original(self) if self._held_back_by is None and self._tasks.has_room else 0
+        return original(self) if self._throttled_by is None and self._tasks.has_room else 0
 
     patch.setattr(KeyDeletionService, "_max_sweep_pages", max_sweep_pages)
 

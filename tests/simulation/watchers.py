@@ -146,7 +146,7 @@ class Watchers:
         for _, command in self.state.new_records(shard, METADATA_COMMANDS, "hole"):
             if isinstance(command.body, records.ClaimRows):
                 judged.append(("key_deletion", command.body))
-            elif isinstance(command.body, records.PurgeDirectories):
+            elif isinstance(command.body, records.RemoveDirectories):
                 judged.append(("directory_deletion", command.body))
         for name, message in judged:
             if self.state.mix.hole in (name, "everyone") and message.chain_version >= shard.hidden_version:

@@ -28,7 +28,7 @@ class WindowWatch:
             for group in block_groups(body.groups):
                 if group.blocks.first_local_id not in shard.claimed:
                     self._check(shard, progress.txn, group.death, limits.key_deletion.undo_window_ms, "claimed")
-        elif isinstance(body, records.DirectoryExpanded) and body.outcome is not ExpansionOutcome.GONE:
+        elif isinstance(body, records.DirectoryExpanded) and body.outcome is not ExpansionOutcome.MISSING:
             window_ms = limits.directory_deletion.undo_window_ms
             if body.moved_directories or body.moved_files:
                 self._check(shard, progress.txn, body.death, window_ms, "expanded")

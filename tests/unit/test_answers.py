@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import CreateVolume
-from services.client.errors import AnswerGoneError, NotDeliveredError
+from services.client.errors import AnswerExpiredError, NotDeliveredError
 from services.client.wire import answers as module
 from services.client.wire.answers import Answers
 from services.plane.in_memory.client import InMemoryClient
@@ -19,7 +19,7 @@ def test_an_answer_is_fetched_once() -> None:
     assert answers.answered(1, "done")
     assert not answers.answered(1, "again"), "repeated answers are nobody's"
     assert answers.take(1) == "done"
-    with pytest.raises(AnswerGoneError, match="fetched before"):
+    with pytest.raises(AnswerExpiredError, match="fetched before"):
         answers.take(1)
     for never in (0, 2):
         with pytest.raises(ValueError, match="was not sent"):
@@ -32,7 +32,7 @@ def test_answers_that_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch
     for number in range(1, 5):
         answers.sent()
         answers.answered(number, f"answer {number}")
-    with pytest.raises(AnswerGoneError, match="nobody fetched it"):
+    with pytest.raises(AnswerExpiredError, match="nobody fetched it"):
         answers.take(1)
     assert [answers.take(number) for number in (2, 3, 4)] == ["answer 2", "answer 3", "answer 4"]
 
@@ -66,11 +66,11 @@ def test_the_plane_in_memory_answers_once_too(monkeypatch: pytest.MonkeyPatch) -
     client = InMemoryClient(InMemoryPlane())
     number = client.submit(0, CreateVolume("vol"))
     assert client.answer(0, number).error == ""
-    with pytest.raises(AnswerGoneError, match="fetched before"):
+    with pytest.raises(AnswerExpiredError, match="fetched before"):
         client.answer(0, number)
     monkeypatch.setattr(module, "MAX_KEPT_ANSWERS", 2)
     numbers = [client.submit(0, CreateVolume("vol")) for _ in range(3)]
     assert client.answer(0, numbers[-1]).error == "VOLUME_ALREADY_EXISTS"
-    with pytest.raises(AnswerGoneError):
+    with pytest.raises(AnswerExpiredError):
         client.answer(0, numbers[0])
     assert client.answer(0, numbers[1]).error == "VOLUME_ALREADY_EXISTS"

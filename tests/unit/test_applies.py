@@ -23,7 +23,7 @@ from schemas.records import (
     RequeueOrphans,
     SpaceCellValue,
     SweepPage,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from services.domain.space_matrix import Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import cell_key, holders_of_cell, local_id
@@ -73,7 +73,7 @@ def held_between(shard: Shard, snapshots: int) -> None:
     """A flat bucket whose snapshots hold versions between any two of them: half a square of cells."""
     for number in range(snapshots):
         shard.do(PutKey("vol", "flat", f"kept-{number}", 1))
-        shard.internal(TakeSnapshot("vol", "flat", f"s{number:03}"))
+        shard.internal(CaptureSnapshot("vol", "flat", f"s{number:03}"))
     rows = {}
     txns = _live_txns(shard)
     for number, first in enumerate(txns):

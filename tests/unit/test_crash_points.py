@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schemas.records import CollectorState
+from schemas.records import CollectionState
 from services.log.clock import SystemClock
 from services.log.kafka import FLUSH_SECONDS
 from services.plane.in_memory.client import InMemoryClient
@@ -123,7 +123,7 @@ def test_pauses_of_a_schedule_change_nothing_of_what_is_seen_when_it_is_settled(
 
 def test_schedules_pause_and_resume() -> None:
     holds = [hold for seed in range(20) for hold in draw_schedule(seed).holds]
-    assert {one.state for one in holds} == {CollectorState.PAUSED, CollectorState.SHADOW, CollectorState.RUNNING}
+    assert {one.state for one in holds} == {CollectionState.PAUSED, CollectionState.SHADOW, CollectionState.RUNNING}
 
 
 def test_schedules_trip_breakers_that_are_reset_before_the_next_settle_and_change_nothing() -> None:
@@ -135,5 +135,5 @@ def test_schedules_trip_breakers_that_are_reset_before_the_next_settle_and_chang
             found += replay.execute(number, operation)
         found += replay.collect()
         assert json.loads(json.dumps(found)) == expected_lines(schedule)
-        assert not any(line.limits or line.trip for one in range(2) for line in replay.plane.metadata(one).collector())
+        assert not any(line.limits or line.trip for one in range(2) for line in replay.plane.metadata(one).collection())
     assert tripped >= 3

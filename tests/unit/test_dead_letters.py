@@ -55,7 +55,7 @@ from services.runtime.loop.dead_letters import dead_letter
 from services.snapshots.dead_letters import SOURCES
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
-from tests.unit.service_desk import Desk
+from tests.unit.service_harness import Harness
 from tests.unit.test_command_line import CommandLine
 
 COMMAND = codec(MetadataCommand)
@@ -234,12 +234,12 @@ def test_a_letter_that_comes_twice_is_one(line: CommandLine) -> None:
 def test_the_metric_counts_open_letters_by_service_also_after_a_restart() -> None:
     registry = CollectorRegistry()
     metrics = SnapshotsMetrics(registry)
-    desk = Desk(lambda: SnapshotsService(metrics=metrics), is_restored=True)
+    harness = Harness(lambda: SnapshotsService(metrics=metrics), is_restored=True)
     for offset, service in enumerate(("metadata", "metadata", "streaming", "a stranger")):
         letter = DeadLetter(service, METADATA_COMMANDS.name, 0, offset, "E", "m", b"", b"v", 1, b"", ())
-        desk.give((DEAD_LETTERS, letter))
+        harness.give((DEAD_LETTERS, letter))
     dropped = ResolveDeadLetter(0, DeadLetterState.DROPPED, "ann", "x")
-    desk.give((SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, dropped)))
+    harness.give((SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, dropped)))
 
     def open_letters(source: str) -> float | None:
         labels = {"shard": "0", "source": source}

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import (
     BucketLayout,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     DeleteDirectory,
     DeleteKey,
@@ -18,12 +18,12 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    PurgeDirectories,
-    PurgeOutcome,
+    RemoveDirectories,
+    RemovalOutcome,
     PutKey,
     RowName,
-    SetCollector,
-    TakeSnapshot,
+    SetCollection,
+    CaptureSnapshot,
 )
 from tests.unit.test_metadata import Shard
 from tests.unit.test_verify_replay import back, free, txn_of, verified
@@ -89,7 +89,7 @@ class TestInBothLayouts:
         assert shard.names(bucket)["a"] == "again"
 
     def test_what_a_snapshot_holds_stays_and_the_rest_is_freed(self, shard: Shard, bucket: str) -> None:
-        shard.internal(TakeSnapshot("vol", bucket, "s1"))
+        shard.internal(CaptureSnapshot("vol", bucket, "s1"))
         shard.do(PutKey("vol", bucket, "young", 10))
         reply = shard.do(DeleteKeys("vol", bucket, ("a", "b", "young")))
         young = next(shard.row(place) for place, entry in enumerate(shard.entries()) if entry.birth == reply.txn - 1)
@@ -123,12 +123,12 @@ class TestDirectories:
         for row in (top, sub, deep, other):
             shard.internal(ExpandDirectory(row.bucket_id, row.object_id, row.death, 100, 10_000))
 
-        def purged(*rows: RowName) -> list[PurgeOutcome]:
-            return [one.outcome for one in shard.internal(PurgeDirectories(0, rows)).rows]
+        def purged(*rows: RowName) -> list[RemovalOutcome]:
+            return [one.outcome for one in shard.internal(RemoveDirectories(0, rows)).rows]
 
-        waits = PurgeOutcome.HAS_CHILDREN
-        assert purged(top, sub, deep, top, sub) == [waits, waits, PurgeOutcome.PURGED, waits, PurgeOutcome.PURGED]
-        assert purged(top, other, top) == [waits, PurgeOutcome.PURGED, PurgeOutcome.PURGED]
+        waits = RemovalOutcome.HAS_CHILDREN
+        assert purged(top, sub, deep, top, sub) == [waits, waits, RemovalOutcome.REMOVED, waits, RemovalOutcome.REMOVED]
+        assert purged(top, other, top) == [waits, RemovalOutcome.REMOVED, RemovalOutcome.REMOVED]
         bucket = shard.bucket("tree")
         assert (bucket.used_namespace, bucket.snapshot_used_namespace) == (names - 4, 0)
 
@@ -152,7 +152,7 @@ def test_two_buckets_know_nothing_of_each_other(shard: Shard) -> None:
 
 
 def test_its_answer_is_not_taken_for_that_of_a_refused_command_without_a_number(shard: Shard) -> None:
-    refused = SetCollector("", "", CollectorState.PAUSED, "x" * 2_000)
+    refused = SetCollection("", "", CollectionState.PAUSED, "x" * 2_000)
     shard.send(MetadataCommand(0, "", 0, refused))
     shard.send(MetadataCommand(0, "", 0, DeleteKeys("vol", "flat", ("a",))))
     shard.runner.step()

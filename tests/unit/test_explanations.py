@@ -15,7 +15,7 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     StopClaims,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.space_answers import BlockExplanation, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.table_keys import local_id
@@ -36,7 +36,7 @@ class Shard(MetadataShard):
         return self.do(PutKey("vol", bucket, key, size_bytes)).txn
 
     def take(self, name: str, bucket: str = "tree") -> None:
-        self.internal(TakeSnapshot("vol", bucket, name))
+        self.internal(CaptureSnapshot("vol", bucket, name))
 
     def path(self, path: str, bucket: str = "tree") -> PathExplanation:
         tables = TablesReader(self.store)

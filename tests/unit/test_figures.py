@@ -10,7 +10,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     BreakerCause,
-    CollectorState,
+    CollectionState,
     CountRow,
     DeletedKeyRow,
     DeletedKind,
@@ -22,16 +22,16 @@ from schemas.records import (
     RollbackPage,
     RowName,
     SpaceCellValue,
-    TakeSnapshot,
+    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN
-from services.cli.collector_lines import trip_words
+from services.cli.collection_lines import trip_words
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import ascending_death_key, cell_key, descending_death_key, garbage_key
 from services.metadata.namespace import garbage
-from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.queries import shard_backlog
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.state.tables import DELETED_TABLE, SPACE_TABLE, UNEXPANDED_TABLE
@@ -59,10 +59,10 @@ def damage(shard: Shard, table: str, key: bytes, value: Any) -> None:
 
 
 def line_of(shard: Shard, bucket: str = "flat") -> Any:
-    return collector_status(TablesReader(shard.store), "vol", bucket)[1]
+    return collection_status(TablesReader(shard.store), "vol", bucket)[1]
 
 
-def is_held_back_for_its_figures(shard: Shard, bucket: str = "flat") -> bool:
+def is_suspended_for_its_figures(shard: Shard, bucket: str = "flat") -> bool:
     trip = line_of(shard, bucket).trip
     return trip is not None and trip.cause is BreakerCause.FIGURES
 
@@ -81,25 +81,25 @@ class TestCells:
         back, waiting, elsewhere = delete(shard, "a"), delete(shard, "b"), delete(shard, "c", "tree")
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), None)
         assert undelete(shard, back, "a") == ""
-        assert is_held_back_for_its_figures(shard)
+        assert is_suspended_for_its_figures(shard)
         answer = shard.claim(waiting, elsewhere)
-        assert row_names(answer.held_back) == [waiting]
+        assert row_names(answer.suspended) == [waiting]
         assert list(answer.groups.object_ids) == [elsewhere.object_id]
         assert shard.refusal(PutKey("vol", "flat", "d", 100)) == ""
         assert set(shard.names("flat")) == {"a", "d"}
         shard.start()
-        assert row_names(shard.claim(waiting).held_back) == [waiting]
-        assert is_held_back_for_its_figures(shard)
+        assert row_names(shard.claim(waiting).suspended) == [waiting]
+        assert is_suspended_for_its_figures(shard)
 
     def test_who_claims_is_told_and_operators_see_it(self, shard: Shard) -> None:
         back = delete(shard, "a")
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), None)
         undelete(shard, back, "a")
         (told,) = shard.sent(METADATA_PROGRESS)[-1].body.states
-        assert (told.bucket_id, told.state) == (shard.bucket("flat").object_id, CollectorState.TRIPPED)
+        assert (told.bucket_id, told.state) == (shard.bucket("flat").object_id, CollectionState.TRIPPED)
         backlog = shard_backlog(TablesReader(shard.store))
         assert backlog.trips == {BreakerCause.LIMITS: 0, BreakerCause.FORECAST: 0, BreakerCause.FIGURES: 1}
-        assert backlog.collectors[CollectorState.TRIPPED] == 1
+        assert backlog.collection_states[CollectionState.TRIPPED] == 1
         words = trip_words(line_of(shard).trip)
         assert words == "its rows and its space figures disagree: by one of them, -100 B in -1 versions would be left"
 
@@ -109,7 +109,7 @@ class TestCells:
         undelete(shard, back, "a")
         shard.do(ResetBreaker("vol", "flat", "too early"))
         assert line_of(shard).trip is None
-        assert row_names(shard.claim(waiting).held_back) == [waiting]
+        assert row_names(shard.claim(waiting).suspended) == [waiting]
         assert line_of(shard).trip is not None
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), SpaceCellValue(0, 0, 100, 1, 1, 0, 0))
         shard.do(ResetBreaker("vol", "flat", "repaired"))
@@ -139,7 +139,7 @@ class TestCells:
         for number, row in enumerate(rows):
             undelete(shard, row, f"k{number}")
             delete(shard, f"more{number}", "tree")
-        assert is_held_back_for_its_figures(shard)
+        assert is_suspended_for_its_figures(shard)
         lost = digest_shard(shard.store)
         for batch in (1, 2, 5, 2_000):
             assert rebuilt_digest(shard.log, batch).differences(lost) == []
@@ -148,23 +148,23 @@ class TestCells:
 class TestOtherFigures:
     def test_a_rollback_ends_though_directories_are_counted_that_are_not_there(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "tree", "a", 1))
-        shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         bucket_id = shard.bucket("tree").object_id
         damage(shard, UNEXPANDED_TABLE.name, ascending_death_key(bucket_id, 1), CountRow(1))
         damage(shard, UNEXPANDED_TABLE.name, descending_death_key(bucket_id, 1), CountRow(0))
         done = shard.internal(RollbackPage("rollback", bucket_id, "s1", 1, 1_000))
         assert done.outcome is RollbackOutcome.DONE
-        assert is_held_back_for_its_figures(shard, "tree")
+        assert is_suspended_for_its_figures(shard, "tree")
 
     def test_a_snapshot_is_dropped_though_a_cell_names_one_that_never_was(self, shard: Shard) -> None:
-        taken = shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        taken = shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         bucket_id = shard.bucket("flat").object_id
         cell = SpaceCellValue(taken.snapshot_txn, 7_000, 1, 1, 1, 0, 0)
         damage(shard, SPACE_TABLE.name, cell_key(bucket_id, taken.snapshot_txn, 7_000), cell)
         dropped = shard.internal(DropSnapshot("s1"))
         assert dropped.chain_version == 2
         assert shard.sent(SNAPSHOT_CHAIN)[-1].body.rows_held_alone >= 1
-        assert is_held_back_for_its_figures(shard)
+        assert is_suspended_for_its_figures(shard)
 
     def test_a_version_without_blocks_stays_where_it_is(self, shard: Shard) -> None:
         row = delete(shard, "a")
@@ -172,6 +172,6 @@ class TestOtherFigures:
         deleted = TablesReader(shard.store).table(DELETED_TABLE).get(key)
         assert isinstance(deleted, DeletedKeyRow)
         damage(shard, DELETED_TABLE.name, key, replace(deleted, key=replace(deleted.key, blocks=None)))
-        assert row_names(shard.claim(row).held_back) == [row]
-        assert is_held_back_for_its_figures(shard)
+        assert row_names(shard.claim(row).suspended) == [row]
+        assert is_suspended_for_its_figures(shard)
         assert shard.store.get(DELETED_TABLE.name, key) is not None

@@ -13,7 +13,7 @@ from schemas.records import (
     ChainedBucket,
     ChainedSnapshot,
     ChainRow,
-    ChainTake,
+    ChainCapture,
     FullChain,
     MetadataCommand,
     PublishFullChain,
@@ -39,7 +39,7 @@ from services.snapshots.state.rows import SnapshotRows
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
 from streaming.reclaiming.shard_chain import ShardChain
-from tests.unit.service_desk import Desk
+from tests.unit.service_harness import Harness
 from tests.unit.test_metadata import Shard
 
 BUCKETS, EVER, LIVE_EVERY = 60, 5_000, 5
@@ -113,10 +113,10 @@ def give(chain: StoredChain, store: MemoryStore, record: SnapshotChainRecord) ->
 
 def judged(records: list[SnapshotChainRecord]) -> ChainView:
     """As the judge in one process follows it."""
-    desk = Desk(PureJudge)
-    desk.give(*((SNAPSHOT_CHAIN, record) for record in records))
-    desk.restart()
-    view: ChainView = desk.service._chain.view  # type: ignore[attr-defined]
+    harness = Harness(PureJudge)
+    harness.give(*((SNAPSHOT_CHAIN, record) for record in records))
+    harness.restart()
+    view: ChainView = harness.service._chain.view  # type: ignore[attr-defined]
     return view
 
 
@@ -124,7 +124,7 @@ def read_by_spark(records: list[SnapshotChainRecord]) -> ChainView:
     """As Spark's driver follows it."""
     chain, encoder = ShardChain(), codec(SnapshotChainRecord)
     for offset, record in enumerate(records):
-        changed = chain.take_in(offset, encoder.encode(record), encoder.fingerprint)
+        changed = chain.receive(offset, encoder.encode(record), encoder.fingerprint)
         is_last = offset == len(records) - 1
         assert changed == (set(range(1, BUCKETS + 1)) if is_last else set())
     assert not chain.trouble
@@ -187,7 +187,7 @@ def test_takes_and_drops_leave_no_rows_behind() -> None:
     store = MemoryStore()
     chain = restored(store)
     for n in range(1, 501):
-        take = ChainTake(7, f"s{n}", n, 10 * n)
+        take = ChainCapture(7, f"s{n}", n, 10 * n)
         give(chain, store, SnapshotChainRecord(2 * n - 1, 2 * n - 2, take))
         give(chain, store, SnapshotChainRecord(2 * n, 2 * n - 1, ChainDrop(7, f"s{n}", 10 * n, 0)))
     assert len(list(TablesReader(store).table(CHAIN_TABLE).scan(b"", b"\xff"))) == 2
@@ -264,7 +264,7 @@ def test_a_full_chain_that_contradicts_the_markers_is_refused_when_it_is_complet
 
 def test_a_reader_may_start_only_where_all_parts_follow() -> None:
     parts = publication(small_chain())
-    take = SnapshotChainRecord(9, 8, ChainTake(1, "1-5", 5, 99))
+    take = SnapshotChainRecord(9, 8, ChainCapture(1, "1-5", 5, 99))
     count = len(parts)
     assert count > 2
     assert trimming.newest_start(enumerate([take, *parts])) == 1
@@ -278,7 +278,7 @@ def test_a_reader_may_start_only_where_all_parts_follow() -> None:
 def test_rows_of_an_older_build_are_refused() -> None:
     store = MemoryStore()
     work = Work(0, store, RowCache())
-    work.table(CHAIN_TABLE).put(b"%016x" % 1, ChainRow(SnapshotChainRecord(1, 0, ChainTake(1, "s1", 1, 10))))
+    work.table(CHAIN_TABLE).put(b"%016x" % 1, ChainRow(SnapshotChainRecord(1, 0, ChainCapture(1, "s1", 1, 10))))
     work.write()
     with pytest.raises(InvariantError, match="start this service on an empty directory"):
         restored(store)

@@ -236,9 +236,9 @@ def test_space_and_explain_say_what_holds_rows_back(line: CommandLine) -> None:
     assert "a person lets it go (deepclean gc status)" in line.run("space", "vol1/two")
     assert "Nothing is claimed at present: everything is in the shadow since" in line.run("explain", "vol1/two")
     assert "a person lets it go: everything is in the shadow" in line.run("explain", "vol1/two/k")
-    assert line.json("explain", "vol1/two/k")["held_back_because"].startswith("everything is in the shadow")
+    assert line.json("explain", "vol1/two/k")["suspended_because"].startswith("everything is in the shadow")
     line.run("gc", "resume")
-    assert line.json("space", "vol1/two")["held_back_because"] == ""
+    assert line.json("space", "vol1/two")["suspended_because"] == ""
     assert "Nothing is claimed" not in line.run("space", "vol1/two")
     line.run("gc", "resume", "vol1/one")
     line.run("key", "put", "vol1/two/k", "--size", "1000")
@@ -259,5 +259,5 @@ def test_replay_says_how_much_waits(line: CommandLine) -> None:
         workload.Observe("end"),
     ]
     *_, observed = Replay(line.client).run(enumerate(steps))
-    held_back = observed["buckets"]["v/b"]["held_back"]
-    assert held_back == {"by": "paused", "bytes": 10, "versions": 1, "unexpanded_directories": 0}
+    suspended = observed["buckets"]["v/b"]["suspended"]
+    assert suspended == {"by": "paused", "bytes": 10, "versions": 1, "unexpanded_directories": 0}

@@ -13,13 +13,13 @@ from schemas.records import (
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
-    ChainTake,
+    ChainCapture,
     DeadLetter,
     DeletedEntries,
     DeletedKind,
     FullChain,
     JudgedDirectory,
-    PurgeDirectory,
+    DirectoryVerdict,
     PurgeKeys,
     RowName,
     SnapshotChainRecord,
@@ -56,8 +56,8 @@ BUCKET = 256
 BARRIER = Barrier("settle-1", 1, 7, "")
 FREE = DeletedEntry(BUCKET, 1, DeletedKind.KEY, birth=30, death=40, snapshots_before_death=1, chain_version=1)
 HELD = DeletedEntry(BUCKET, 2, DeletedKind.KEY, birth=10, death=40, snapshots_before_death=1, chain_version=1)
-TAKE_1 = SnapshotChainRecord(1, 0, ChainTake(BUCKET, "s1", 1, 20))
-TAKE_2 = SnapshotChainRecord(2, 1, ChainTake(BUCKET, "s2", 2, 50))
+TAKE_1 = SnapshotChainRecord(1, 0, ChainCapture(BUCKET, "s1", 1, 20))
+TAKE_2 = SnapshotChainRecord(2, 1, ChainCapture(BUCKET, "s2", 2, 50))
 DROP_1 = SnapshotChainRecord(3, 2, ChainDrop(BUCKET, "s1", 20, 1))
 
 
@@ -98,7 +98,7 @@ def test_every_directory_goes_on_with_its_verdict() -> None:
     judged = judge_batch(logged(free, held), viewed(TAKE_1))
     assert judged.purge_keys == []
     assert judged.purge_directories == [
-        PurgeDirectory(
+        DirectoryVerdict(
             1,
             (
                 JudgedDirectory(BUCKET, 1, 30, 40, 1, is_reclaimable=True),
@@ -231,7 +231,7 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
     *purges, last = judge.received(PURGE_KEYS)
     assert purged(*purges) == [named(newer), named(behind)]
     assert last == PurgeKeys(2, NO_ROWS, (), BARRIER)
-    assert list(judge.received(PURGE_DIRECTORIES)) == [PurgeDirectory(2, (), BARRIER)]
+    assert list(judge.received(PURGE_DIRECTORIES)) == [DirectoryVerdict(2, (), BARRIER)]
     assert list(judge.received(SWEEP_RESULTS)) == [SweepResult(0, 0, 0, 0, 0, 0, 2, BARRIER)]
     judge.restart()
     judge.judge()  # what was sent last may be sent again, and nothing else is

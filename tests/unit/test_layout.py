@@ -21,13 +21,13 @@ PURE_MODULES = {
 BASE = ("schemas", "services.domain")
 SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
 CLIENT = (*BASE, "services.log", "services.client")
-CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collector_lines", "output", "session", "terminal")))
+CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collection_lines", "output", "session", "terminal")))
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
 ALLOWED = {
     "bench": ("bench", "schemas", "services", "streaming"),
     "deepclean": (*CLIENT, "services.plane.stack.stack.running_client"),
     "services.cli.store": (*CLI, "services.cli.store"),
-    "services.cli.collector": (*CLI, "services.cli.collector"),
+    "services.cli.collection": (*CLI, "services.cli.collection"),
     "services.cli.operate": (*CLI, "services.cli.operate", "services.plane", "services.verifier"),
     "services.cli.workloads": (*CLI, "services.cli.workloads", "services.plane", "services.workloads"),
     "services.cli": ("schemas", "services"),

@@ -15,7 +15,7 @@ from schemas.records import (
     FinishRows,
     LedgerRows,
     PutKey,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
@@ -30,11 +30,11 @@ def _ledger(shard: Shard) -> list[LedgerRows]:
 
 def test_a_freed_version_is_entered_with_its_neighbours_and_who_asked() -> None:
     shard = Shard()
-    shard.internal(TakeSnapshot("vol", "flat", "before"))
+    shard.internal(CaptureSnapshot("vol", "flat", "before"))
     birth = shard.do(PutKey("vol", "flat", "k", 10)).txn
-    shard.internal(TakeSnapshot("vol", "flat", "holder"))
+    shard.internal(CaptureSnapshot("vol", "flat", "holder"))
     shard.do(DeleteKey("vol", "flat", "k"))
-    shard.internal(TakeSnapshot("vol", "flat", "after"))
+    shard.internal(CaptureSnapshot("vol", "flat", "after"))
     shard.internal(DropSnapshot("holder"))
     row = shard.row()
     shard.clock.advance(1_000)
@@ -65,9 +65,9 @@ def test_rows_between_the_same_snapshots_share_their_claim_and_a_repeat_enters_n
     for number in range(5):
         shard.do(PutKey("vol", "flat", f"k{number}", 10))
         if number == 2:
-            shard.internal(TakeSnapshot("vol", "flat", "s"))
+            shard.internal(CaptureSnapshot("vol", "flat", "s"))
             shard.internal(DropSnapshot("s"))
-            shard.internal(TakeSnapshot("vol", "tree", "elsewhere"))
+            shard.internal(CaptureSnapshot("vol", "tree", "elsewhere"))
         shard.do(DeleteKey("vol", "flat", f"k{number}"))
         rows.append(shard.row())
     shard.claim(*rows[:3])

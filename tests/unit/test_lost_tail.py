@@ -21,7 +21,7 @@ from schemas.records import (
     PutKey,
     ShardState,
     SnapshotChainRecord,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain.errors import PositionError
@@ -36,12 +36,12 @@ from services.metadata.service import MetadataService
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import lost_tail
-from services.plane.upkeep.lost_tail import LEAP, Losses, LostNumbers, LostTail, accept_losses, find_losses
+from services.plane.upkeep.lost_tail import SKIPPED_NUMBERS, Losses, LostNumbers, LostTail, accept_losses, find_losses
 from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.runner import Runner
 from services.storage.tables import TablesReader
-from tests.unit.test_strangers import SECRETS, enrolled
+from tests.unit.test_unauthorized_commands import SECRETS, enrolled
 
 COMMANDS = METADATA_COMMANDS.name
 
@@ -232,7 +232,7 @@ def test_a_restored_database_leaps_over_what_others_know(
     assert losses == Losses((), LostNumbers(Highest(3, 0), Highest(6, 0)))
     command = accept_losses(log, tmp_path, 0, losses, "")
     assert command is not None
-    assert (command.expected_txn, command.txn) == (3, 6 + LEAP)
+    assert (command.expected_txn, command.txn) == (3, 6 + SKIPPED_NUMBERS)
     start_on(log, tmp_path)
     state = state_of(tmp_path)
     assert (state.epoch, state.txn) == (1, command.txn)
@@ -247,7 +247,7 @@ def test_a_call_that_was_cut_off_costs_no_second_epoch(tmp_path: Path, log: Memo
     open_scm_that_has_read(tmp_path, 9)
     losses = find_losses(log, tmp_path, 0)
     assert losses == Losses((LostTail("mock_scm", SCM_COMMANDS.name, 0, 9, log.end_offset(SCM_COMMANDS.name, 0)),))
-    assert not losses.needs_leap
+    assert not losses.needs_skip
     assert accept_losses(log, tmp_path, 0, losses, "") is None
     assert not find_losses(log, tmp_path, 0)
     assert state_of(tmp_path).epoch == 1
@@ -277,7 +277,7 @@ def test_lost_markers_of_the_chain_are_told_anew(tmp_path: Path) -> None:
     log = MemoryLog(VirtualClock())
     append(log, CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
     for number in range(3):
-        take = MetadataCommand(0, "", 0, TakeSnapshot("vol", "bucket", f"s{number}"), "snapshots")
+        take = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket", f"s{number}"), "snapshots")
         log.append(COMMANDS, 0, codec(MetadataCommand).encode(take), codec(MetadataCommand).fingerprint)
     apply_all(tmp_path, log)
     assert not find_losses(log, tmp_path, 0)

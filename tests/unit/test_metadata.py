@@ -15,7 +15,7 @@ from schemas.records import (
     BlocksWritten,
     BucketLayout,
     ClaimRows,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     CreateVolume,
     DeleteBucket,
@@ -32,16 +32,16 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    PurgeDirectories,
-    PurgeOutcome,
+    RemoveDirectories,
+    RemovalOutcome,
     PutKey,
     RenameDirectory,
     RenameKey,
     RowName,
     ScmCommand,
-    SetCollector,
+    SetCollection,
     SweepPage,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import (
     BY_NAME,
@@ -56,7 +56,7 @@ from schemas.topics import (
 from services.domain.row_columns import DeletedEntry, block_groups, by_columns, deleted_entries, row_names
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.metadata.checkpoints import take_drop
+from services.metadata.checkpoints import capture_drop
 from services.metadata.collecting import sweeps
 from services.metadata.reads import queries
 from services.metadata.service import MetadataService
@@ -69,13 +69,13 @@ TREE = BucketLayout.FILE_SYSTEM_OPTIMIZED
 FLAT = BucketLayout.OBJECT_STORE
 END_OF_SWEEP = 4
 SENDERS: dict[type[Any], str] = {
-    TakeSnapshot: "snapshots",
+    CaptureSnapshot: "snapshots",
     DropSnapshot: "snapshots",
     ClaimRows: "key_deletion",
     FinishRows: "key_deletion",
     SweepPage: "key_deletion",
     ExpandDirectory: "directory_deletion",
-    PurgeDirectories: "directory_deletion",
+    RemoveDirectories: "directory_deletion",
 }
 
 
@@ -119,7 +119,7 @@ class Shard:
         self.send(MetadataCommand(0, "", 0, body, SENDERS[type(body)]))
         self.runner.step()
         told = (one.body for one in reversed(self.sent(METADATA_PROGRESS)))
-        return next(one for one in told if not isinstance(one, records.CollectorChanged))
+        return next(one for one in told if not isinstance(one, records.CollectionChanged))
 
     def names(self, bucket: str, snapshot_id: str = "") -> dict[str, str]:
         """Path → tag of every key."""
@@ -348,27 +348,27 @@ class TestRequests:
 class TestSnapshots:
     def test_a_snapshot_keeps_what_it_saw(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "tree", "a/b", 10, "one"))
-        taken = shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        taken = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(PutKey("vol", "tree", "a/b", 20, "two"))
         assert (taken.ordinal, taken.chain_version, taken.referenced_bytes) == (1, 1, 10)
         assert shard.names("tree", "s1") == {"a/b": "one"}
         assert shard.entry().snapshots_before_death == 1
 
     def test_a_take_that_is_repeated_gets_its_first_answer(self, shard: Shard) -> None:
-        first = shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        first = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(PutKey("vol", "tree", "k", 10))
-        assert shard.internal(TakeSnapshot("vol", "tree", "s1")) == first
+        assert shard.internal(CaptureSnapshot("vol", "tree", "s1")) == first
         shard.internal(DropSnapshot("s1"))
-        assert shard.internal(TakeSnapshot("vol", "tree", "s1")) == first
+        assert shard.internal(CaptureSnapshot("vol", "tree", "s1")) == first
         assert len(shard.sent(SNAPSHOT_CHAIN)) == 2
 
     def test_a_take_that_comes_behind_its_drop_takes_nothing(self, shard: Shard) -> None:
         shard.internal(DropSnapshot("s1"))
         shard.start()
-        late = shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        late = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         assert (late.error, late.snapshot_txn) == ("INVALID_REQUEST", 0)
         assert not shard.sent(SNAPSHOT_CHAIN)
-        assert not shard.internal(TakeSnapshot("vol", "tree", "s2")).error
+        assert not shard.internal(CaptureSnapshot("vol", "tree", "s2")).error
 
     def test_a_take_that_was_put_aside_and_comes_again_sees_what_is_there_then(
         self, monkeypatch: pytest.MonkeyPatch
@@ -376,17 +376,17 @@ class TestSnapshots:
         shard = Shard()
         shard.do(PutKey("vol", "flat", "one", 10))
         with monkeypatch.context() as patch:
-            patch.setattr(take_drop, "SnapshotListRow", None)  # its checkpoint is made by then
-            shard.send(MetadataCommand(0, "", 0, TakeSnapshot("vol", "flat", "s1"), "snapshots"))
+            patch.setattr(capture_drop, "SnapshotListRow", None)  # its checkpoint is made by then
+            shard.send(MetadataCommand(0, "", 0, CaptureSnapshot("vol", "flat", "s1"), "snapshots"))
             shard.runner.step()
         assert len(shard.sent(DEAD_LETTERS)) == 1
         shard.do(PutKey("vol", "flat", "two", 10))
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         assert set(shard.names("flat", "s1")) == {"one", "two"}
 
     def test_a_drop_says_what_the_snapshot_alone_held(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.do(DeleteKey("vol", "flat", "k"))
         shard.internal(DropSnapshot("s1"))
         assert shard.sent(SNAPSHOT_CHAIN)[-1].body.rows_held_alone == 1
@@ -395,23 +395,23 @@ class TestSnapshots:
         assert len(shard.sent(SNAPSHOT_CHAIN)) == 2
 
     def test_ordinals_are_never_used_again(self, shard: Shard) -> None:
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.internal(DropSnapshot("s1"))
-        assert shard.internal(TakeSnapshot("vol", "flat", "s2")).ordinal == 2
+        assert shard.internal(CaptureSnapshot("vol", "flat", "s2")).ordinal == 2
 
     def test_a_snapshot_of_a_missing_bucket_is_refused(self, shard: Shard) -> None:
-        assert shard.internal(TakeSnapshot("vol", "none", "s1")).error == "BUCKET_NOT_FOUND"
-        assert shard.internal(TakeSnapshot("none", "none", "s1")).error == "VOLUME_NOT_FOUND"
+        assert shard.internal(CaptureSnapshot("vol", "none", "s1")).error == "BUCKET_NOT_FOUND"
+        assert shard.internal(CaptureSnapshot("none", "none", "s1")).error == "VOLUME_NOT_FOUND"
 
     def test_a_bucket_with_snapshots_stays(self, shard: Shard) -> None:
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         assert shard.refusal(DeleteBucket("vol", "flat")) == "CONTAINS_SNAPSHOT"
         shard.internal(DropSnapshot("s1"))
         assert shard.refusal(DeleteBucket("vol", "flat")) == ""
 
     def test_only_the_first_rename_since_the_newest_snapshot_is_kept(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "before", 1))
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.do(PutKey("vol", "flat", "young", 1))
         for old, new in (("before", "b"), ("b", "before"), ("before", "c"), ("young", "y")):
             shard.do(RenameKey("vol", "flat", old, new))
@@ -437,7 +437,7 @@ class TestClaims:
 
     def test_a_held_row_is_refused_and_kept(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
         assert shard.claim(row, task=1, chain_version=1).refused == by_columns([row])
@@ -447,7 +447,7 @@ class TestClaims:
     def test_the_death_that_counts_is_the_rows(self, shard: Shard) -> None:
         """A message that names another death, or another birth, is about no row."""
         shard.do(PutKey("vol", "flat", "k", 10))
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.do(DeleteKey("vol", "flat", "k"))
         right = shard.row()
         wrong_birth = RowName(right.kind, right.bucket_id, right.object_id, right.birth + 100, right.death)
@@ -463,12 +463,12 @@ class TestClaims:
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
         shard.send(MetadataCommand(0, "", 0, records.StopClaims("chain corrupted"), "snapshots"))
-        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row])
+        assert shard.claim(row, task=1, chain_version=0).suspended == by_columns([row])
         shard.start()
-        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row])
-        shard.do(SetCollector("", "", CollectorState.RUNNING, "nothing was paused"))
-        assert shard.claim(row, task=1, chain_version=0).held_back == by_columns([row]), "a stop is no pause"
-        shard.do(SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True))
+        assert shard.claim(row, task=1, chain_version=0).suspended == by_columns([row])
+        shard.do(SetCollection("", "", CollectionState.RUNNING, "nothing was paused"))
+        assert shard.claim(row, task=1, chain_version=0).suspended == by_columns([row]), "a stop is no pause"
+        shard.do(SetCollection("", "", CollectionState.RUNNING, "mended", ends_stop=True))
         assert len(shard.claim(row, task=1, chain_version=0).groups.object_ids) == 1
 
 
@@ -569,23 +569,23 @@ class TestDirectories:
 
     def test_a_row_goes_when_it_is_expanded_and_childless(self, shard: Shard) -> None:
         row = self._deleted_tree(shard)
-        assert shard.internal(PurgeDirectories(0, (row,))).rows[0].outcome is PurgeOutcome.UNEXPANDED
+        assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.UNEXPANDED
         self._expand(shard, row)
-        assert shard.internal(PurgeDirectories(0, (row,))).rows[0].outcome is PurgeOutcome.HAS_CHILDREN
+        assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.HAS_CHILDREN
         others = [
             RowName(e.kind, e.bucket_id, e.object_id, e.birth, e.death)
             for e in shard.entries()
             if e.kind is DeletedKind.DIRECTORY and e.object_id != row.object_id
         ]
         while others:
-            outcomes = shard.internal(PurgeDirectories(0, tuple(others))).rows
-            others = [o for o, done in zip(others, outcomes, strict=True) if done.outcome is not PurgeOutcome.PURGED]
-        assert shard.internal(PurgeDirectories(0, (row,))).rows[0].outcome is PurgeOutcome.PURGED
-        assert shard.internal(PurgeDirectories(0, (row,))).rows[0].outcome is PurgeOutcome.GONE
+            outcomes = shard.internal(RemoveDirectories(0, tuple(others))).rows
+            others = [o for o, done in zip(others, outcomes, strict=True) if done.outcome is not RemovalOutcome.REMOVED]
+        assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.REMOVED
+        assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.MISSING
 
     def test_a_late_expansion_gives_the_death_of_the_directory(self, shard: Shard) -> None:
         row = self._deleted_tree(shard)
-        taken = shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        taken = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         assert taken.referenced_bytes == 40
         self._expand(shard, row)
         keys = [e for e in shard.entries() if e.kind is DeletedKind.KEY]
@@ -634,7 +634,7 @@ class TestSweeps:
     def test_all_rows_of_a_store_come_again_page_by_page(self, shard: Shard) -> None:
         for path in ("a", "b", "c", "d/e"):
             shard.do(PutKey("vol", "tree", path, 10))
-        shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(RenameKey("vol", "tree", "a", "x"))
         for path in ("x", "b", "c"):
             shard.do(DeleteKey("vol", "tree", path))
@@ -651,7 +651,7 @@ class TestSweeps:
         """Whoever counts what was judged knows them by txn and number, whatever else is in their batch."""
         for path in ("a", "b", "c", "d/e"):
             shard.do(PutKey("vol", "tree", path, 10))
-        shard.internal(TakeSnapshot("vol", "tree", "s1"))
+        shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(RenameKey("vol", "tree", "a", "x"))
         shard.do(DeleteKeys("vol", "tree", ("x", "b", "c")))
         shard.do(DeleteDirectory("vol", "tree", "d"))
@@ -683,11 +683,11 @@ class TestSweeps:
 
     def test_a_claimed_row_is_swept_with_the_snapshots_before_its_death(self, shard: Shard) -> None:
         """Judges refuse a death that does not follow so many snapshots, and the row would stay for ever."""
-        shard.internal(TakeSnapshot("vol", "flat", "s1"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         shard.do(PutKey("vol", "flat", "a", 10))
         shard.do(DeleteKey("vol", "flat", "a"))
         shard.claim(shard.row())
-        shard.internal(TakeSnapshot("vol", "flat", "s2"))
+        shard.internal(CaptureSnapshot("vol", "flat", "s2"))
         assert [e.snapshots_before_death for e in self._sweep(shard, bucket_id=0)] == [1]
 
     def test_a_sweep_of_everything_knows_every_bucket_and_what_is_claimed(self, shard: Shard) -> None:
@@ -733,7 +733,7 @@ def test_a_rebuild_from_the_log_gives_the_same_database() -> None:
         shard.clock.advance(1_000 * step)
         shard.do(PutKey("vol", "tree", f"d{step % 5}/k{step % 3}", step))
         if step % 7 == 0:
-            shard.internal(TakeSnapshot("vol", "tree", f"s{step}"))
+            shard.internal(CaptureSnapshot("vol", "tree", f"s{step}"))
         if step % 6 == 5:
             shard.do(DeleteDirectory("vol", "tree", f"d{step % 5}"))
             row = shard.row()

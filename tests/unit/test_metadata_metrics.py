@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     BucketLayout,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteKey,
     PutKey,
-    SetCollector,
+    SetCollection,
     Settle,
 )
 from services.metadata import metrics
@@ -58,14 +58,14 @@ def test_the_four_states_add_up_to_the_inventory(monkeypatch: pytest.MonkeyPatch
     assert client.scm(0).totals().inventory_bytes == 1_020
     assert registry.get_sample_value("deepclean_metadata_space_cells", {"shard": "0"}) == 1
 
-    client.answer(0, client.submit(0, SetCollector("vol1", "tree", CollectorState.SHADOW, "")))
+    client.answer(0, client.submit(0, SetCollection("vol1", "tree", CollectionState.SHADOW, "")))
     for change in (PutKey("vol1", "tree", "z", 300), DeleteKey("vol1", "tree", "z")):
         client.answer(0, client.submit(0, change))
     client.request(0, Settle("later"))
-    names = ("held_back_bytes", "held_back_versions", "shadow_bytes", "shadow_versions")
+    names = ("suspended_bytes", "suspended_versions", "shadow_bytes", "shadow_versions")
     found = [registry.get_sample_value(f"deepclean_metadata_{name}", {"shard": "0"}) for name in names]
     assert found == [300, 1, 300, 1]
-    assert registry.get_sample_value("deepclean_metadata_collectors", {"shard": "0", "state": "shadow"}) == 1
+    assert registry.get_sample_value("deepclean_metadata_collection_states", {"shard": "0", "state": "shadow"}) == 1
 
     class BrokenStore:
         def reading(self) -> None:

@@ -16,7 +16,7 @@ from services.workloads.judge.outcome_check import (
     Listing,
     ModelTruth,
     OutcomeCheck,
-    VersionLedger,
+    ExpectedVersions,
     listing_of,
 )
 from services.workloads.workload import DeleteKey, Operation
@@ -29,7 +29,7 @@ class Outcome:
     def __init__(self, path: Path) -> None:
         revisions = [files(a__x=f"x{n}", a__y="y", b__z=f"z{n}" * n, top="") for n in range(6)]
         self.history = GitHistory(build_repository(path, revisions))
-        self.ledger = VersionLedger(self.history.volume, self.history.bucket)
+        self.ledger = ExpectedVersions(self.history.volume, self.history.bucket)
         for operation in self.history.operations():
             self.ledger.record(operation)
         self.closing = choose_closing(self.ledger.active().keys, list(self.ledger.snapshots))
@@ -207,8 +207,8 @@ def test_nothing_to_close() -> None:
     assert list(closing_operations(Closing(None, ()), "v", "b")) == []
 
 
-def played(history: GeneratedHistory) -> tuple[VersionLedger, list[Operation]]:
-    ledger = VersionLedger(history.volume, history.bucket)
+def played(history: GeneratedHistory) -> tuple[ExpectedVersions, list[Operation]]:
+    ledger = ExpectedVersions(history.volume, history.bucket)
     operations = list(history.operations())
     for operation in operations:
         ledger.record(operation)

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry
 from schemas.records import ClaimRows, DeleteBlocks, SweepPage
 from services.domain.purge_hours import purge_hours
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.pace import HeldBackBy, Pace
+from services.key_deletion.pace import ThrottledBy, Pace
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import TASK_TABLE
 from services.runtime.process.settings import InvalidSettingsError, read_limits
-from tests.unit.service_desk import Desk, bodies
+from tests.unit.service_harness import Harness, bodies
 from tests.unit.test_key_deletion import (
     claimed,
     deleted,
@@ -70,71 +70,71 @@ class TestHours:
 class TestRate:
     def test_a_task_takes_as_long_as_its_rows(self) -> None:
         pace = Pace(KeyDeletionSettings(max_rows_per_second=100))
-        assert pace.held_back_by(at(0)) is None
+        assert pace.throttled_by(at(0)) is None
         pace.started(50, at(0))
-        assert pace.held_back_by(at(0) + 499) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 500) is None
+        assert pace.throttled_by(at(0) + 499) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 500) is None
 
     def test_tasks_that_were_started_at_once_take_their_times_one_after_the_other(self) -> None:
         pace = Pace(KeyDeletionSettings(max_rows_per_second=3))
         for _ in range(3):
             pace.started(1, at(0))
-        assert pace.held_back_by(at(0) + 1_001) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 1_002) is None
+        assert pace.throttled_by(at(0) + 1_001) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 1_002) is None
 
     def test_idle_time_is_not_saved_up(self) -> None:
         pace = Pace(KeyDeletionSettings(max_rows_per_second=1))
         pace.started(1, at(0))
         pace.started(1, at(5))
-        assert pace.held_back_by(at(5) + 999) is HeldBackBy.RATE
+        assert pace.throttled_by(at(5) + 999) is ThrottledBy.RATE
 
     def test_without_one_nothing_waits(self) -> None:
         pace = Pace(KeyDeletionSettings())
         pace.started(1_000_000, at(0))
-        assert pace.held_back_by(at(0)) is None
+        assert pace.throttled_by(at(0)) is None
 
 
 class TestRateInBytes:
     def test_what_was_claimed_takes_its_time(self) -> None:
         pace = Pace(KeyDeletionSettings(max_bytes_per_second=100))
-        assert pace.held_back_by(at(0)) is None
+        assert pace.throttled_by(at(0)) is None
         pace.claimed(1_050)
-        assert pace.held_back_by(at(0)) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 10_499) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 10_500) is None
+        assert pace.throttled_by(at(0)) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 10_499) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 10_500) is None
 
     def test_the_slower_rate_counts(self) -> None:
         pace = Pace(KeyDeletionSettings(max_bytes_per_second=100, max_rows_per_second=1))
         pace.started(10, at(0))
         pace.claimed(100)
-        assert pace.held_back_by(at(0)) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 9_999) is HeldBackBy.RATE
-        assert pace.held_back_by(at(0) + 10_000) is None
+        assert pace.throttled_by(at(0)) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 9_999) is ThrottledBy.RATE
+        assert pace.throttled_by(at(0) + 10_000) is None
 
     def test_one_claim_is_on_its_way_at_a_time(self) -> None:
         settings = KeyDeletionSettings(max_task_rows=1, max_bytes_per_second=50)
-        desk = Counted(settings, at(0)).desk
-        (first,) = bodies(desk.give(purge(*rows(1, 2))), ClaimRows)
-        assert not bodies(desk.wait(1), ClaimRows)
-        assert not bodies(desk.give(claimed(first)), ClaimRows)
-        assert not bodies(desk.wait(1_999), ClaimRows)
-        (second,) = bodies(desk.wait(1), ClaimRows)
+        harness = Counted(settings, at(0)).harness
+        (first,) = bodies(harness.give(purge(*rows(1, 2))), ClaimRows)
+        assert not bodies(harness.wait(1), ClaimRows)
+        assert not bodies(harness.give(claimed(first)), ClaimRows)
+        assert not bodies(harness.wait(1_999), ClaimRows)
+        (second,) = bodies(harness.wait(1), ClaimRows)
         assert named(second) == rows(2)
 
     def test_without_one_nothing_waits(self) -> None:
         pace = Pace(KeyDeletionSettings())
         pace.claimed(1 << 60)
-        assert pace.held_back_by(at(0), 32) is None
+        assert pace.throttled_by(at(0), 32) is None
 
 
 class Counted:
-    """A desk and what it reports."""
+    """A harness and what it reports."""
 
     def __init__(self, settings: KeyDeletionSettings, now_ms: int) -> None:
         self.registry = CollectorRegistry()
         metrics = KeyDeletionMetrics(self.registry)
-        self.desk = Desk(lambda: KeyDeletionService(settings, metrics))
-        self.desk.now_ms = now_ms
+        self.harness = Harness(lambda: KeyDeletionService(settings, metrics))
+        self.harness.now_ms = now_ms
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"deepclean_key_deletion_{name}", {"shard": "0", **labels})
@@ -143,39 +143,39 @@ class Counted:
 class TestClaims:
     def test_wait_for_their_hours_and_are_no_alarm_meanwhile(self) -> None:
         counted = Counted(KeyDeletionSettings(purge_hours="22-6"), at(12))
-        assert not counted.desk.give(purge(row(1)))
-        assert counted("purges_held_back", reason="hours") == 1
+        assert not counted.harness.give(purge(row(1)))
+        assert counted("purges_throttled", reason="hours") == 1
         assert counted("waiting_purges") == 0
-        assert not bodies(counted.desk.wait(10 * HOUR_MS - 1), ClaimRows)
-        assert bodies(counted.desk.wait(1), ClaimRows)
-        assert counted("purges_held_back", reason="hours") == 0
+        assert not bodies(counted.harness.wait(10 * HOUR_MS - 1), ClaimRows)
+        assert bodies(counted.harness.wait(1), ClaimRows)
+        assert counted("purges_throttled", reason="hours") == 0
 
     def test_go_on_to_their_end_outside_of_the_hours(self) -> None:
-        desk = Counted(KeyDeletionSettings(purge_hours="22-6"), at(5, 59)).desk
-        (claim,) = bodies(desk.give(purge(row(1))), ClaimRows)
-        desk.wait(HOUR_MS)
-        (deletion,) = bodies(desk.give(claimed(claim)), DeleteBlocks)
-        desk.give(deleted(deletion, 0))
-        assert bodies(desk.wait(60_000), DeleteBlocks), "what failed is tried again"
+        harness = Counted(KeyDeletionSettings(purge_hours="22-6"), at(5, 59)).harness
+        (claim,) = bodies(harness.give(purge(row(1))), ClaimRows)
+        harness.wait(HOUR_MS)
+        (deletion,) = bodies(harness.give(claimed(claim)), DeleteBlocks)
+        harness.give(deleted(deletion, 0))
+        assert bodies(harness.wait(60_000), DeleteBlocks), "what failed is tried again"
 
     def test_that_are_held_back_are_sent_again_by_one_page_of_sweeps_at_most(self) -> None:
-        desk = Counted(KeyDeletionSettings(purge_hours="22-6", answer_timeout_ms=24 * HOUR_MS), at(12)).desk
-        (page,) = bodies(desk.give(purge(row(1)), take(1, 9_000, 1)), SweepPage)
-        assert not bodies(desk.wait(2 * HOUR_MS), SweepPage), "nor does the one over everything begin"
-        desk.give(purge(row(1), version=1, before=1, is_sweep=True))
-        desk.give(sent_page(page, 1, next_table=1), result(page, 1, found=1))
-        desk.restart()
-        assert not bodies(desk.wait(7 * HOUR_MS), SweepPage)
-        assert bodies(desk.wait(HOUR_MS), SweepPage)
+        harness = Counted(KeyDeletionSettings(purge_hours="22-6", answer_timeout_ms=24 * HOUR_MS), at(12)).harness
+        (page,) = bodies(harness.give(purge(row(1)), take(1, 9_000, 1)), SweepPage)
+        assert not bodies(harness.wait(2 * HOUR_MS), SweepPage), "nor does the one over everything begin"
+        harness.give(purge(row(1), version=1, before=1, is_sweep=True))
+        harness.give(sent_page(page, 1, next_table=1), result(page, 1, found=1))
+        harness.restart()
+        assert not bodies(harness.wait(7 * HOUR_MS), SweepPage)
+        assert bodies(harness.wait(HOUR_MS), SweepPage)
 
     def test_keep_the_rate(self) -> None:
         settings = KeyDeletionSettings(max_task_rows=2, max_rows_per_second=2)
         counted = Counted(settings, at(0))
-        (first,) = bodies(counted.desk.give(purge(*rows(1, 2, 3))), ClaimRows)
+        (first,) = bodies(counted.harness.give(purge(*rows(1, 2, 3))), ClaimRows)
         assert named(first) == rows(1, 2)
-        assert counted("purges_held_back", reason="rate") == 1
-        assert not counted.desk.wait(999)
-        (second,) = bodies(counted.desk.wait(1), ClaimRows)
+        assert counted("purges_throttled", reason="rate") == 1
+        assert not counted.harness.wait(999)
+        (second,) = bodies(counted.harness.wait(1), ClaimRows)
         assert named(second) == rows(3)
 
     @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ class TestClaims:
         ],
     )
     def test_that_a_barrier_has_met_do_not_wait(self, settings: KeyDeletionSettings) -> None:
-        desk = Counted(settings, at(12)).desk
-        desk.give(purge(row(1)), purge(row(2)))
-        pass_barrier(desk)
-        assert {row.state for row in desk.rows(TASK_TABLE)} == {"CLAIMING"}
-        assert sum(len(names.object_ids) for task in desk.rows(TASK_TABLE) for names in task.rows) == 2
-        assert not desk.give(purge(row(3))), "what comes later waits again"
+        harness = Counted(settings, at(12)).harness
+        harness.give(purge(row(1)), purge(row(2)))
+        pass_barrier(harness)
+        assert {row.state for row in harness.rows(TASK_TABLE)} == {"CLAIMING"}
+        assert sum(len(names.object_ids) for task in harness.rows(TASK_TABLE) for names in task.rows) == 2
+        assert not harness.give(purge(row(3))), "what comes later waits again"

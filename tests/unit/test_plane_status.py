@@ -11,27 +11,27 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     CreateVolume,
     MetadataCommand,
-    SetCollector,
+    SetCollection,
     StopClaims,
 )
 from schemas.topics import METADATA_COMMANDS
-from services.cli.operate.status import MOST_HELD_BACK, collector_fields
+from services.cli.operate.status import MOST_SUSPENDED, collection_fields
 from services.cli.output import time_text
 from services.metadata.reads import http_api
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.status import (
     Backlog,
-    HeldBack,
+    SuspendedCollection,
     Reported,
     Scrape,
     backlog,
     disk_use,
-    held_back,
+    suspended_collections,
     observe_processes,
     process_status,
     throughput,
@@ -107,34 +107,34 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
     stop = MetadataCommand(0, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
     stores = {shard: plane.processes["metadata", shard].store for shard in range(2)}
     with serving(http_api.routes(stores)) as address:
-        assert held_back(address, 2) == ()
-        paused = SetCollector("sales", "reports", CollectorState.PAUSED, "who deleted this?")
+        assert suspended_collections(address, 2) == ()
+        paused = SetCollection("sales", "reports", CollectionState.PAUSED, "who deleted this?")
         assert client.answer(1, client.submit(1, paused)).error == ""
         plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(stop), encoder.fingerprint)
         while plane.step():
             pass
-        found = held_back(address, 2)
-        client.answer(0, client.submit(0, SetCollector("", "", CollectorState.RUNNING, "mended", ends_stop=True)))
-        after = held_back(address, 2)
+        found = suspended_collections(address, 2)
+        client.answer(0, client.submit(0, SetCollection("", "", CollectionState.RUNNING, "mended", ends_stop=True)))
+        after = suspended_collections(address, 2)
     assert found is not None
     assert found == (
-        HeldBack(0, "", "stopped", "snapshots: two rows follow one", found[0].since_ms),
-        HeldBack(1, "sales/reports", "paused", "who deleted this?", found[1].since_ms),
+        SuspendedCollection(0, "", "stopped", "snapshots: two rows follow one", found[0].since_ms),
+        SuspendedCollection(1, "sales/reports", "paused", "who deleted this?", found[1].since_ms),
     )
     assert after == found[1:]
     assert all(one.since_ms > 0 for one in found)
-    assert held_back("http://127.0.0.1:1", 2) is None
+    assert suspended_collections("http://127.0.0.1:1", 2) is None
     end = "(once that is mended: deepclean gc resume --chain-is-mended)"
-    assert collector_fields(found)[:2] == [
+    assert collection_fields(found)[:2] == [
         ("all of shard 0", f"stopped since {time_text(found[0].since_ms)}: snapshots: two rows follow one {end}"),
         ("sales/reports", f"paused since {time_text(found[1].since_ms)}: who deleted this?"),
     ]
 
 
 def test_the_collector_is_running_not_known_or_cut_after_so_many_lines() -> None:
-    assert collector_fields(()) == [("running", "")]
-    assert collector_fields(None) == [("not known", "metadata does not answer")]
-    many = tuple(HeldBack(0, f"sales/{number}", "tripped", "") for number in range(MOST_HELD_BACK + 3))
-    fields = collector_fields(many)
-    assert len(fields) == MOST_HELD_BACK + 1
+    assert collection_fields(()) == [("running", "")]
+    assert collection_fields(None) == [("not known", "metadata does not answer")]
+    many = tuple(SuspendedCollection(0, f"sales/{number}", "tripped", "") for number in range(MOST_SUSPENDED + 3))
+    fields = collection_fields(many)
+    assert len(fields) == MOST_SUSPENDED + 1
     assert fields[-1] == ("and 3 more", "deepclean gc status: what waits, and how it goes on")

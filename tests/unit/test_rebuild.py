@@ -16,7 +16,7 @@ from schemas.records import (
     MetadataCommand,
     MetadataReply,
     PutKey,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError
@@ -45,7 +45,7 @@ class Shard:
         self.send(CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
         for number in range(4):
             self.put(f"k{number}", f"k{number % 2}")
-            self.send(TakeSnapshot("vol", "bucket", f"s{number}"))
+            self.send(CaptureSnapshot("vol", "bucket", f"s{number}"))
         self.send(DropSnapshot("s1"))
         self.put("last")
 
@@ -54,7 +54,7 @@ class Shard:
 
     def send(self, *bodies: object) -> None:
         for body in bodies:
-            is_internal = isinstance(body, TakeSnapshot | DropSnapshot)
+            is_internal = isinstance(body, CaptureSnapshot | DropSnapshot)
             self.number += not is_internal
             command = MetadataCommand(
                 *(0, "" if is_internal else "me", 0 if is_internal else self.number, body),  # type: ignore[arg-type]

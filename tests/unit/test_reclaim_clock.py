@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.records import (
     BucketLayout,
-    CollectorState,
+    CollectionState,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
@@ -23,7 +23,7 @@ from schemas.records import (
     PutKey,
     ReclaimClockRow,
     SetBreaker,
-    SetCollector,
+    SetCollection,
     Settle,
 )
 from services.domain import reclaim_clock
@@ -102,17 +102,17 @@ def test_it_counts_from_the_drop_of_the_last_holder(plane: Watched) -> None:
 
 def test_it_counts_from_the_end_of_a_pause(plane: Watched) -> None:
     for volume, bucket in (("vol", "tree"), ("", "")):
-        plane.do(SetCollector(volume, bucket, CollectorState.PAUSED, "holiday"))
+        plane.do(SetCollection(volume, bucket, CollectionState.PAUSED, "holiday"))
         plane.do(DeleteKey("vol", "tree", "a" if volume else "b"))
         assert finish(plane) == []
         plane.clock.advance(48 * HOUR_MS)
-        plane.do(SetCollector(volume, bucket, CollectorState.RUNNING, ""))
+        plane.do(SetCollection(volume, bucket, CollectionState.RUNNING, ""))
         (waited,) = finish(plane)
         assert waited < HOUR_MS, "what was held back was not late"
 
 
 def test_what_does_not_end_a_pause_does_not_begin_anew(plane: Watched) -> None:
-    plane.do(SetBreaker("vol", "tree", None), SetCollector("vol", "tree", CollectorState.RUNNING, "as it was"))
+    plane.do(SetBreaker("vol", "tree", None), SetCollection("vol", "tree", CollectionState.RUNNING, "as it was"))
     store = plane.client.plane.processes["metadata", 0].store
     assert not list(store.scan("reclaimClockTable", b"", b"\xff"))
 

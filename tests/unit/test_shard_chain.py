@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from schemas.codec import codec
-from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainTake, FullChain, SnapshotChainRecord
+from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainCapture, FullChain, SnapshotChainRecord
 from services.domain.full_chain import in_parts
 from streaming.reclaiming.shard_chain import ShardChain
 
 BUCKET, OTHER = 256, 512
 MARKERS = codec(SnapshotChainRecord)
-TAKES = [SnapshotChainRecord(n, n - 1, ChainTake(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 5)]
+TAKES = [SnapshotChainRecord(n, n - 1, ChainCapture(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 5)]
 GARBAGE = b"\xff"
 
 
@@ -32,7 +32,7 @@ class Topic:
         changed: set[int] = set()
         for one in sent:
             body = one if isinstance(one, bytes) else MARKERS.encode(one)
-            changed |= self.chain.take_in(self.chain.next_offset, body, MARKERS.fingerprint)
+            changed |= self.chain.receive(self.chain.next_offset, body, MARKERS.fingerprint)
         return changed
 
     def is_whole(self) -> bool:
@@ -44,7 +44,7 @@ def test_markers_are_followed_and_repeats_tell_nothing() -> None:
     assert topic.send(TAKES[0]) == {BUCKET}
     assert topic.send(TAKES[0], full(1)) == set()
     assert (topic.is_whole(), topic.chain.view.version, topic.chain.next_offset) == (True, 1, 3)
-    assert topic.chain.take_in(1, GARBAGE, None) == set()
+    assert topic.chain.receive(1, GARBAGE, None) == set()
     assert topic.is_whole(), "what was read before is not read again"
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from schemas.codec import codec
 from schemas.records import (
-    CollectorState,
+    CollectionState,
     CreateVolume,
     MetadataCommand,
     MetadataReply,
     SecretRole,
-    SetCollector,
+    SetCollection,
     SetSecret,
     SnapshotCommand,
 )
@@ -56,7 +56,7 @@ def test_a_service_that_has_read_no_table_refuses_its_clients() -> None:
     service, store = MetadataService(), MemoryStore()
     for command, error in (
         (MetadataCommand(0, "me", 1, CreateVolume("vol")), "PERMISSION_DENIED"),
-        (MetadataCommand(0, "me", 2, SetCollector("", "", CollectorState.PAUSED, "why")), "PERMISSION_DENIED"),
+        (MetadataCommand(0, "me", 2, SetCollection("", "", CollectionState.PAUSED, "why")), "PERMISSION_DENIED"),
     ):
         work = Work(0, store, RowCache())
         service.apply(message_of(command), work)
@@ -73,7 +73,7 @@ def test_a_transaction_is_told_who_signs_and_what_the_collector_does() -> None:
     given = {
         field.name for field in fields(Transaction) if (field.default, field.default_factory) == (MISSING, MISSING)
     }
-    assert {"signers", "collectors"} <= given
+    assert {"signers", "collection_states"} <= given
 
 
 def test_a_stranger_is_no_administrator_where_nobody_was_made_known() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from schemas.records import Settle
 from schemas.space_answers import VersionStage
 from services.cli.amounts import parse_size
-from services.cli.collector.explain import goes_when
+from services.cli.collection.explain import goes_when
 from services.cli.main import app
 from services.cli.session import Session
 from services.domain.table_keys import local_id

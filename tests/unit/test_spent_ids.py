@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from schemas.records import DropSnapshot, PutKey, SnapshotDropped, SnapshotTaken, TakeSnapshot
+from schemas.records import DropSnapshot, PutKey, SnapshotDropped, SnapshotCaptured, CaptureSnapshot
 from schemas.topics import SNAPSHOT_CHAIN
 from services.metadata.recovery.digest import digest_shard
-from services.metadata.state.spent_ids import FORGOTTEN_AT_ONCE, KEPT_MS, TAKE_EXPIRES_MS
+from services.metadata.state.spent_ids import FORGOTTEN_AT_ONCE, KEPT_MS, CAPTURE_EXPIRES_MS
 from services.metadata.state.tables import (
-    OVER_TABLE,
+    DROPPED_ID_TABLE,
     SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
-    UNTAKEN_TABLE,
+    UNCAPTURED_TABLE,
 )
 from services.storage.tables import TableDefinition, TablesReader
 from tests.unit.test_metadata import Shard
 
 
-def take(shard: Shard, snapshot_id: str, requested_ms: int) -> SnapshotTaken:
-    taken = shard.internal(TakeSnapshot("vol", "flat", snapshot_id, requested_ms=requested_ms))
-    assert isinstance(taken, SnapshotTaken)
+def take(shard: Shard, snapshot_id: str, requested_ms: int) -> SnapshotCaptured:
+    taken = shard.internal(CaptureSnapshot("vol", "flat", snapshot_id, requested_ms=requested_ms))
+    assert isinstance(taken, SnapshotCaptured)
     return taken
 
 
@@ -37,7 +37,7 @@ def count(shard: Shard, table: TableDefinition[Any]) -> int:
     return len(list(TablesReader(shard.store).table(table).scan(b"", b"\xff")))
 
 
-@pytest.mark.parametrize("early_ms", [0, TAKE_EXPIRES_MS])
+@pytest.mark.parametrize("early_ms", [0, CAPTURE_EXPIRES_MS])
 def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) -> None:
     """It may come again as long as it is accepted at all, and its id is known for longer than that."""
     shard = Shard()
@@ -45,9 +45,9 @@ def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) ->
     first = take(shard, "s1", requested_ms)
     assert not first.error
     drop(shard, "s1")
-    while shard.clock.now_ms() - requested_ms <= TAKE_EXPIRES_MS:
+    while shard.clock.now_ms() - requested_ms <= CAPTURE_EXPIRES_MS:
         assert take(shard, "s1", requested_ms) == first
-        shard.clock.advance(TAKE_EXPIRES_MS // 4)
+        shard.clock.advance(CAPTURE_EXPIRES_MS // 4)
     shard.clock.advance(KEPT_MS)
     for n in range(2, 5):
         take(shard, f"s{n}", shard.clock.now_ms())
@@ -62,7 +62,7 @@ def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) ->
     ]
 
 
-@pytest.mark.parametrize("away_ms", [-TAKE_EXPIRES_MS, TAKE_EXPIRES_MS])
+@pytest.mark.parametrize("away_ms", [-CAPTURE_EXPIRES_MS, CAPTURE_EXPIRES_MS])
 def test_a_take_is_accepted_up_to_a_day_before_and_after_its_request(away_ms: int) -> None:
     shard = Shard()
     beyond_ms = away_ms + (1 if away_ms > 0 else -1)
@@ -81,7 +81,7 @@ def test_an_id_is_known_for_two_days_after_its_drop_and_a_drop_may_come_again() 
     shard.clock.advance(1)
     assert drop(shard, "s1").snapshot_id == "s1"
     assert len(shard.sent(SNAPSHOT_CHAIN)) == markers
-    assert TablesReader(shard.store).table(UNTAKEN_TABLE).get(b"s1") is not None
+    assert TablesReader(shard.store).table(UNCAPTURED_TABLE).get(b"s1") is not None
     assert take(shard, "s1", shard.clock.now_ms()).error == "INVALID_REQUEST"
 
 
@@ -89,10 +89,10 @@ def test_what_was_dropped_before_it_was_taken_is_forgotten_too() -> None:
     shard = Shard()
     drop(shard, "s1")
     drop(shard, "s1")
-    assert (count(shard, UNTAKEN_TABLE), count(shard, OVER_TABLE)) == (1, 1)
+    assert (count(shard, UNCAPTURED_TABLE), count(shard, DROPPED_ID_TABLE)) == (1, 1)
     shard.clock.advance(KEPT_MS + 1)
     take(shard, "s2", shard.clock.now_ms())
-    assert (count(shard, UNTAKEN_TABLE), count(shard, OVER_TABLE)) == (0, 0)
+    assert (count(shard, UNCAPTURED_TABLE), count(shard, DROPPED_ID_TABLE)) == (0, 0)
 
 
 def test_tables_hold_what_lives_and_what_was_dropped_in_two_days() -> None:
@@ -106,8 +106,8 @@ def test_tables_hold_what_lives_and_what_was_dropped_in_two_days() -> None:
         shard.clock.advance(every_ms)
     assert count(shard, SNAPSHOT_LIST_TABLE) == 3
     assert count(shard, SNAPSHOT_COUNT_TABLE) == 1
-    assert kept <= count(shard, OVER_TABLE) <= kept + 2
-    assert count(shard, SNAPSHOT_ID_TABLE) == 3 + count(shard, OVER_TABLE)
+    assert kept <= count(shard, DROPPED_ID_TABLE) <= kept + 2
+    assert count(shard, SNAPSHOT_ID_TABLE) == 3 + count(shard, DROPPED_ID_TABLE)
     live = shard.runner.service._snapshots.of(shard.runner.service._transaction.work, shard.bucket("flat").object_id)  # type: ignore[attr-defined]
     assert (len(live.rows), live.ever) == (3, 200)
     before = digest_shard(shard.store)
@@ -124,5 +124,5 @@ def test_a_long_pause_is_caught_up_a_few_at_a_time() -> None:
     left = [40]
     while left[-1]:
         take(shard, f"t{len(left)}", shard.clock.now_ms())
-        left.append(count(shard, OVER_TABLE))
+        left.append(count(shard, DROPPED_ID_TABLE))
     assert left == list(range(40, -1, -FORGOTTEN_AT_ONCE))

@@ -20,7 +20,7 @@ from schemas.records import (
     PutKey,
     ScmCommand,
     ShardState,
-    TakeSnapshot,
+    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, NUMBERED, SCM_COMMANDS
 from services.domain.errors import InvariantError
@@ -44,7 +44,7 @@ COMMANDS = METADATA_COMMANDS.name
 def append(log: MemoryLog, *bodies: Any) -> None:
     encoder = codec(MetadataCommand)
     for body in bodies:
-        sender = "snapshots" if isinstance(body, TakeSnapshot) else ""
+        sender = "snapshots" if isinstance(body, CaptureSnapshot) else ""
         command = MetadataCommand(0, "", 0, body, sender)
         log.append(COMMANDS, 0, encoder.encode(command), encoder.fingerprint)
 
@@ -162,7 +162,7 @@ def test_a_command_that_was_refused_may_be_lost(past: Past) -> None:
 
 
 def test_a_lost_marker_is_known_by_its_version(past: Past) -> None:
-    append(past.log, TakeSnapshot("vol", "bucket", "s1"))
+    append(past.log, CaptureSnapshot("vol", "bucket", "s1"))
     run(past.log, past.store)
     for topic in NUMBERED:
         if topic.name != "gc.snapshot-chain":

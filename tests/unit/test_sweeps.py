@@ -13,8 +13,8 @@ from services.key_deletion.row_range import RowRange
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.sweep_pages import MAX_PARTS, asked_page, judged_page
 from services.key_deletion.tables import SWEEP_TABLE
-from tests.unit.service_desk import Desk, bodies, only
-from tests.unit.test_collector import PAUSED, RUNNING, changed
+from tests.unit.service_harness import Harness, bodies, only
+from tests.unit.test_collection import PAUSED, RUNNING, changed
 from tests.unit.test_key_deletion import (
     BUCKET,
     SETTINGS,
@@ -38,13 +38,13 @@ HOUR_MS = SETTINGS.safety_sweep_interval_ms
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk(lambda: KeyDeletionService(SETTINGS))
+def harness() -> Harness:
+    return Harness(lambda: KeyDeletionService(SETTINGS))
 
 
-def find_something(desk: Desk, page: SweepPage) -> None:
+def find_something(harness: Harness, page: SweepPage) -> None:
     """End a sweep of one page that finds a row."""
-    assert not desk.give(sent_page(page, 1), result(page, 1, found=1))
+    assert not harness.give(sent_page(page, 1), result(page, 1, found=1))
 
 
 def ranges(found: list[SweepPage]) -> list[RowRange]:
@@ -54,150 +54,150 @@ def ranges(found: list[SweepPage]) -> list[RowRange]:
 class TestFlagsWhileRowsAreHeldBack:
     """A store is clean when nothing of it is left to be swept, whether the collector may claim or not."""
 
-    def test_a_drop_does_not_flag_a_store_whose_rows_wait(self, desk: Desk) -> None:
-        chain_of_clean_stores(desk, 500)
-        desk.give(changed(PAUSED, 5))
-        (page,) = pages(desk.give(take(2, 600, 2)))
-        find_something(desk, page)
-        desk.restart()
-        assert flags(desk.give(drop(3, "s1", 500, rows_held_alone=0))) == []
+    def test_a_drop_does_not_flag_a_store_whose_rows_wait(self, harness: Harness) -> None:
+        chain_of_clean_stores(harness, 500)
+        harness.give(changed(PAUSED, 5))
+        (page,) = pages(harness.give(take(2, 600, 2)))
+        find_something(harness, page)
+        harness.restart()
+        assert flags(harness.give(drop(3, "s1", 500, rows_held_alone=0))) == []
 
-    def test_what_waits_in_a_dropped_store_waits_in_the_next_one(self, desk: Desk) -> None:
-        desk.give(changed(PAUSED, 5))
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        find_something(desk, page)
-        assert flags(clean(desk, *pages(desk.give(take(2, 600, 2))))) == [("s2", 2)]
-        assert flags(desk.give(drop(3, "s1", 500, rows_held_alone=0))) == []
-        everything, rest = pages([*desk.give(changed(RUNNING, 9)), *desk.wait(SETTINGS.first_sweep_again_ms)])
+    def test_what_waits_in_a_dropped_store_waits_in_the_next_one(self, harness: Harness) -> None:
+        harness.give(changed(PAUSED, 5))
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        find_something(harness, page)
+        assert flags(clean(harness, *pages(harness.give(take(2, 600, 2))))) == [("s2", 2)]
+        assert flags(harness.give(drop(3, "s1", 500, rows_held_alone=0))) == []
+        everything, rest = pages([*harness.give(changed(RUNNING, 9)), *harness.wait(SETTINGS.first_sweep_again_ms)])
         assert ranges([everything, rest]) == [RowRange(0, 0), RowRange(0, 500)]
-        assert flags(clean(desk, everything)) == []
-        assert flags(clean(desk, rest)) == [("s2", 3)]
+        assert flags(clean(harness, everything)) == []
+        assert flags(clean(harness, rest)) == [("s2", 3)]
 
-    def test_a_settle_does_not_wait_for_a_store_that_may_not_become_clean(self, desk: Desk) -> None:
-        desk.give(changed(PAUSED, 5))
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        find_something(desk, page)
-        desk.restart()
-        assert pass_barrier(desk)[0].work > 0
-        returned, sent = pass_barrier(desk, 2)
+    def test_a_settle_does_not_wait_for_a_store_that_may_not_become_clean(self, harness: Harness) -> None:
+        harness.give(changed(PAUSED, 5))
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        find_something(harness, page)
+        harness.restart()
+        assert pass_barrier(harness)[0].work > 0
+        returned, sent = pass_barrier(harness, 2)
         assert (returned.work, pages(sent)) == (0, [])
 
-    def test_a_resume_has_the_rest_of_a_store_swept(self, desk: Desk) -> None:
-        desk.give(changed(PAUSED, 5))
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        find_something(desk, page)
-        desk.restart()
-        assert not desk.wait(10 * SETTINGS.longest_sweep_again_ms)
-        (everything,) = pages(desk.give(changed(RUNNING, 9)))
-        assert not pages(clean(desk, everything))
-        again = only(desk.wait(SETTINGS.first_sweep_again_ms), SweepPage)
+    def test_a_resume_has_the_rest_of_a_store_swept(self, harness: Harness) -> None:
+        harness.give(changed(PAUSED, 5))
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        find_something(harness, page)
+        harness.restart()
+        assert not harness.wait(10 * SETTINGS.longest_sweep_again_ms)
+        (everything,) = pages(harness.give(changed(RUNNING, 9)))
+        assert not pages(clean(harness, everything))
+        again = only(harness.wait(SETTINGS.first_sweep_again_ms), SweepPage)
         assert ranges([again]) == ranges([page])
-        assert flags(clean(desk, again)) == [("s1", 1)]
+        assert flags(clean(harness, again)) == [("s1", 1)]
 
-    def test_rows_that_a_drop_frees_meanwhile_are_swept_with_those_that_wait(self, desk: Desk) -> None:
-        chain_of_clean_stores(desk, 500)
-        desk.give(changed(PAUSED, 5))
-        (page,) = pages(desk.give(take(2, 600, 2)))
-        find_something(desk, page)
-        again = only(desk.give(drop(3, "s1", 500, rows_held_alone=1)), SweepPage)
+    def test_rows_that_a_drop_frees_meanwhile_are_swept_with_those_that_wait(self, harness: Harness) -> None:
+        chain_of_clean_stores(harness, 500)
+        harness.give(changed(PAUSED, 5))
+        (page,) = pages(harness.give(take(2, 600, 2)))
+        find_something(harness, page)
+        again = only(harness.give(drop(3, "s1", 500, rows_held_alone=1)), SweepPage)
         assert ranges([again]) == [RowRange(500, 600)]
-        find_something(desk, again)
-        assert flags(desk.give(take(4, 700, 3))) == []
+        find_something(harness, again)
+        assert flags(harness.give(take(4, 700, 3))) == []
 
 
 class TestASweepEnds:
-    def test_one_that_is_queued_again_keeps_its_place(self, desk: Desk) -> None:
-        chain_of_clean_stores(desk, 500)
-        (first,) = pages(desk.give(take(2, 600, 2)))
-        second = only(desk.give(sent_page(first, 1, next_table=1), result(first, 1)), SweepPage)
-        assert not pages(desk.give(drop(3, "s1", 500, rows_held_alone=1)))
-        desk.restart()
-        third = only(desk.give(sent_page(second, 1, next_table=2), result(second, 1)), SweepPage)
+    def test_one_that_is_queued_again_keeps_its_place(self, harness: Harness) -> None:
+        chain_of_clean_stores(harness, 500)
+        (first,) = pages(harness.give(take(2, 600, 2)))
+        second = only(harness.give(sent_page(first, 1, next_table=1), result(first, 1)), SweepPage)
+        assert not pages(harness.give(drop(3, "s1", 500, rows_held_alone=1)))
+        harness.restart()
+        third = only(harness.give(sent_page(second, 1, next_table=2), result(second, 1)), SweepPage)
         assert (third.sweep_id, third.page, third.start_table) == (first.sweep_id, 3, 2)
-        behind = only(clean(desk, third), SweepPage)
+        behind = only(clean(harness, third), SweepPage)
         assert ranges([behind]) == [RowRange(500, 600, 0, 500)]
-        assert flags(clean(desk, behind)) == [("s2", 3)]
+        assert flags(clean(harness, behind)) == [("s2", 3)]
 
-    def test_drops_in_a_row_take_a_sweep_along_without_starting_it_over(self, desk: Desk) -> None:
-        chain_of_clean_stores(desk, 500)
-        (page,) = pages(desk.give(take(2, 600, 2)))
+    def test_drops_in_a_row_take_a_sweep_along_without_starting_it_over(self, harness: Harness) -> None:
+        chain_of_clean_stores(harness, 500)
+        (page,) = pages(harness.give(take(2, 600, 2)))
         asked = [page]
         for number in range(3, 9):
-            (own,) = pages(desk.give(take(2 * number - 3, 100 * (number + 4), number)))
-            clean(desk, own)
-            following = only(desk.give(sent_page(page, 1, next_table=1)), SweepPage)
+            (own,) = pages(harness.give(take(2 * number - 3, 100 * (number + 4), number)))
+            clean(harness, own)
+            following = only(harness.give(sent_page(page, 1, next_table=1)), SweepPage)
             gone = number - 1
-            assert not desk.give(drop(2 * number - 2, f"s{gone}", 100 * (gone + 4), 0), result(page, 1))
+            assert not harness.give(drop(2 * number - 2, f"s{gone}", 100 * (gone + 4), 0), result(page, 1))
             page = following
             asked.append(page)
-            desk.restart()
+            harness.restart()
         assert {one.sweep_id for one in asked} == {page.sweep_id}
         assert [one.page for one in asked] == list(range(1, 8))
-        assert flags(clean(desk, page)) == [("s8", 14)]
+        assert flags(clean(harness, page)) == [("s8", 14)]
 
     def test_the_one_over_everything_is_not_begun_again_before_it_has_ended(self) -> None:
-        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, answer_timeout_ms=10 * HOUR_MS)))
-        desk.give()
-        page = only(desk.wait(HOUR_MS), SweepPage)
+        harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, answer_timeout_ms=10 * HOUR_MS)))
+        harness.give()
+        page = only(harness.wait(HOUR_MS), SweepPage)
         for number in range(2, 5):
-            desk.restart()
-            assert not desk.wait(HOUR_MS)
-            again = only(desk.give(sent_page(page, 1, next_table=1), result(page, 1)), SweepPage)
+            harness.restart()
+            assert not harness.wait(HOUR_MS)
+            again = only(harness.give(sent_page(page, 1, next_table=1), result(page, 1)), SweepPage)
             assert (again.sweep_id, again.page) == (page.sweep_id, number)
             page = again
-        assert not clean(desk, page)
-        assert only(desk.wait(HOUR_MS), SweepPage).sweep_id != page.sweep_id
+        assert not clean(harness, page)
+        assert only(harness.wait(HOUR_MS), SweepPage).sweep_id != page.sweep_id
 
-    def test_one_without_an_end_ends_where_it_began(self, desk: Desk) -> None:
+    def test_one_without_an_end_ends_where_it_began(self, harness: Harness) -> None:
         """Whatever dies later is judged as it dies: it would run after that for ever."""
-        desk.give()
-        (first,) = pages(desk.wait(HOUR_MS))
+        harness.give()
+        (first,) = pages(harness.wait(HOUR_MS))
         assert (first.until_death, first.with_claimed) == (0, True)
-        second = only(desk.give(sent_page(first, 0, next_table=0)), SweepPage)
+        second = only(harness.give(sent_page(first, 0, next_table=0)), SweepPage)
         assert (second.until_death, second.with_claimed) == (1, True), "the txn of the answer"
 
-    def test_one_ends_although_its_judges_are_behind_for_longer_than_it_waits(self, desk: Desk) -> None:
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        desk.give(sent_page(page, 1))
+    def test_one_ends_although_its_judges_are_behind_for_longer_than_it_waits(self, harness: Harness) -> None:
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        harness.give(sent_page(page, 1))
         now_ms, asked = 0, [(0, page)]
         for _ in range(30):
             now_ms += SETTINGS.answer_timeout_ms
-            for again in pages(desk.wait(SETTINGS.answer_timeout_ms)):
-                desk.give(sent_page(again, 1))
+            for again in pages(harness.wait(SETTINGS.answer_timeout_ms)):
+                harness.give(sent_page(again, 1))
                 asked.append((now_ms, again))
-            desk.restart()
+            harness.restart()
             judged = [one for asked_ms, one in asked if now_ms - asked_ms == 5 * SETTINGS.answer_timeout_ms]
-            if flags([message for one in judged for message in desk.give(result(one, 1))]) == [("s1", 1)]:
+            if flags([message for one in judged for message in harness.give(result(one, 1))]) == [("s1", 1)]:
                 break
         else:
             pytest.fail("each page was given up before it was judged")
         assert len(asked) == 4, "after one, two and four times as long"
 
-    def test_one_that_is_queued_again_and_again_begins_when_it_was_due_first(self, desk: Desk) -> None:
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        find_something(desk, page)
-        desk.wait(SETTINGS.first_sweep_again_ms - 1)
-        desk.give(changed(PAUSED, 5), changed(RUNNING, 9))
-        desk.restart()
-        sent = desk.wait(1)
+    def test_one_that_is_queued_again_and_again_begins_when_it_was_due_first(self, harness: Harness) -> None:
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        find_something(harness, page)
+        harness.wait(SETTINGS.first_sweep_again_ms - 1)
+        harness.give(changed(PAUSED, 5), changed(RUNNING, 9))
+        harness.restart()
+        sent = harness.wait(1)
         assert RowRange(0, 500) in ranges(pages(sent)), "no later, for all that was put off meanwhile"
 
     def test_those_that_wait_begin_first_come_first_served(self) -> None:
-        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_sweeps_in_flight=1)))
-        (running,) = pages(desk.give(take(1, 500, 1)))
-        desk.give(take(2, 600, 2, "z: the first to wait"))
-        desk.wait(1)
-        desk.give(take(3, 700, 3, "a"))
-        desk.restart()
-        assert ranges(pages(clean(desk, running))) == [RowRange(500, 600)]
+        harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, max_sweeps_in_flight=1)))
+        (running,) = pages(harness.give(take(1, 500, 1)))
+        harness.give(take(2, 600, 2, "z: the first to wait"))
+        harness.wait(1)
+        harness.give(take(3, 700, 3, "a"))
+        harness.restart()
+        assert ranges(pages(clean(harness, running))) == [RowRange(500, 600)]
 
     def test_each_asks_for_a_page_in_its_turn(self) -> None:
-        desk = Desk(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
-        (page,) = pages(desk.give(take(1, 500, 1), take(2, 600, 2)))
+        harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
+        (page,) = pages(harness.give(take(1, 500, 1), take(2, 600, 2)))
         order = [page.until_death]
         for _ in range(5):
-            desk.restart()
-            page = only(desk.give(sent_page(page, 1, next_table=1), result(page, 1)), SweepPage)
+            harness.restart()
+            page = only(harness.give(sent_page(page, 1, next_table=1), result(page, 1)), SweepPage)
             order.append(page.until_death)
         assert order == [500, 600, 500, 600, 500, 600]
 
@@ -206,39 +206,39 @@ class TestShareOfTheWork:
     """More is deleted than can be claimed, and a dropped snapshot frees what it held nevertheless."""
 
     @pytest.fixture
-    def claims(self, desk: Desk) -> list[ClaimRows]:
+    def claims(self, harness: Harness) -> list[ClaimRows]:
         """So many that there is no room, and many more behind them."""
-        return bodies(desk.give(purge(*rows(*range(200)))), ClaimRows)
+        return bodies(harness.give(purge(*rows(*range(200)))), ClaimRows)
 
-    def test_a_sweep_has_one_page_on_its_way_while_there_is_no_room(self, desk: Desk, claims: list[ClaimRows]) -> None:
+    def test_a_sweep_has_one_page_on_its_way_while_there_is_no_room(self, harness: Harness, claims: list[ClaimRows]) -> None:
         assert len(claims) == SETTINGS.max_tasks_in_flight
-        (first,) = pages(desk.give(take(1, 8_000, 1), take(2, 9_000, 2)))
-        assert not desk.give(sent_page(first, 1, next_table=1))
-        desk.restart()
-        other = only(desk.give(result(first, 1)), SweepPage)
+        (first,) = pages(harness.give(take(1, 8_000, 1), take(2, 9_000, 2)))
+        assert not harness.give(sent_page(first, 1, next_table=1))
+        harness.restart()
+        other = only(harness.give(result(first, 1)), SweepPage)
         assert (first.until_death, other.until_death) == (8_000, 9_000), "in turns"
 
-    def test_what_a_sweep_has_found_has_one_task_in_so_many(self, desk: Desk, claims: list[ClaimRows]) -> None:
-        desk.give(purge(*rows(*range(1_000, 1_090)), is_sweep=True))
+    def test_what_a_sweep_has_found_has_one_task_in_so_many(self, harness: Harness, claims: list[ClaimRows]) -> None:
+        harness.give(purge(*rows(*range(1_000, 1_090)), is_sweep=True))
         is_swept = []
         for _ in range(2 * SWEEP_SHARE):
-            desk.restart()
+            harness.restart()
             claim = claims.pop(0)
-            (new,) = bodies(desk.give(claimed(claim, gone=named(claim))), ClaimRows)
+            (new,) = bodies(harness.give(claimed(claim, gone=named(claim))), ClaimRows)
             is_swept.append(named(new)[0].object_id >= 1_000)
             claims.append(new)
         assert sum(is_swept) == 2
 
-    def test_no_page_is_asked_for_while_what_was_found_waits(self, desk: Desk, claims: list[ClaimRows]) -> None:
+    def test_no_page_is_asked_for_while_what_was_found_waits(self, harness: Harness, claims: list[ClaimRows]) -> None:
         """It would only be found again; so what waits is never more than a page."""
-        (first,) = pages(desk.give(take(1, 9_000, 1)))
-        desk.give(sent_page(first, 1, next_table=1))
+        (first,) = pages(harness.give(take(1, 9_000, 1)))
+        harness.give(sent_page(first, 1, next_table=1))
         swept = row(1_000)
-        assert not desk.give(purge(swept, version=1, is_sweep=True), result(first, 1, found=1))
+        assert not harness.give(purge(swept, version=1, is_sweep=True), result(first, 1, found=1))
         sent = []
         for _ in range(SWEEP_SHARE):
             claim = claims.pop(0)
-            sent = desk.give(claimed(claim, gone=named(claim)))
+            sent = harness.give(claimed(claim, gone=named(claim)))
             claims += bodies(sent, ClaimRows)
             if pages(sent):
                 break
@@ -246,48 +246,48 @@ class TestShareOfTheWork:
         assert any(swept in named(claim) for claim in claims)
 
     def test_deletions_have_all_tasks_when_no_sweep_has_found_anything(
-        self, desk: Desk, claims: list[ClaimRows]
+        self, harness: Harness, claims: list[ClaimRows]
     ) -> None:
         for claim in claims:
-            (new,) = bodies(desk.give(claimed(claim, gone=named(claim))), ClaimRows)
+            (new,) = bodies(harness.give(claimed(claim, gone=named(claim))), ClaimRows)
             assert named(new)[0].object_id < 1_000
 
 
 class TestRepeats:
     """A page is judged when each of its messages is, whichever of them was sent or judged again."""
 
-    def test_of_a_message_count_once_wherever_they_lie(self, desk: Desk) -> None:
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        desk.give(sent_page(page, 3))
+    def test_of_a_message_count_once_wherever_they_lie(self, harness: Harness) -> None:
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        harness.give(sent_page(page, 3))
         parts = SweptParts((1, 1), (0, 0), (1, 1))
         for offset in (10, 20, 30):
             again = SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, offset, 2, 0, 0, 1, None, parts)
-            assert flags(desk.give(again)) == []
-            desk.restart()
-        assert flags(desk.give(result(page, 2, part=1))) == [("s1", 1)]
+            assert flags(harness.give(again)) == []
+            harness.restart()
+        assert flags(harness.give(result(page, 2, part=1))) == [("s1", 1)]
 
-    def test_of_a_page_count_if_they_were_sent_with_the_answer_that_counts(self, desk: Desk) -> None:
+    def test_of_a_page_count_if_they_were_sent_with_the_answer_that_counts(self, harness: Harness) -> None:
         """Sent at another txn, the same place holds other rows."""
-        (page,) = pages(desk.give(take(1, 500, 1)))
-        assert not desk.give(result(page, 1, part=0, txn=7), result(page, 1, part=1, txn=1))
-        desk.restart()
-        assert not desk.give(sent_page(page, 2))
-        assert not desk.give(result(page, 1, part=0, txn=7), result(page, 2, part=0, txn=7))
-        assert flags(desk.give(result(page, 1, part=0))) == [("s1", 1)]
+        (page,) = pages(harness.give(take(1, 500, 1)))
+        assert not harness.give(result(page, 1, part=0, txn=7), result(page, 1, part=1, txn=1))
+        harness.restart()
+        assert not harness.give(sent_page(page, 2))
+        assert not harness.give(result(page, 1, part=0, txn=7), result(page, 2, part=0, txn=7))
+        assert flags(harness.give(result(page, 1, part=0))) == [("s1", 1)]
 
-    def test_without_names_do_not_count(self, desk: Desk) -> None:
+    def test_without_names_do_not_count(self, harness: Harness) -> None:
         """A job of an older version judged them: the page is asked for again."""
-        (page,) = pages(desk.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(take(1, 500, 1)))
         old = SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, 10, 1, 0, 0, 1)
-        assert not desk.give(sent_page(page, 1), old)
-        assert only(desk.wait(SETTINGS.answer_timeout_ms), SweepPage).page == 2
+        assert not harness.give(sent_page(page, 1), old)
+        assert only(harness.wait(SETTINGS.answer_timeout_ms), SweepPage).page == 2
 
-    def test_that_name_no_whole_messages_are_refused_alone(self, desk: Desk) -> None:
-        (page,) = pages(desk.give(take(1, 500, 1)))
+    def test_that_name_no_whole_messages_are_refused_alone(self, harness: Harness) -> None:
+        (page,) = pages(harness.give(take(1, 500, 1)))
         parts = SweptParts((1,), (0, 1), (1,))
         broken = SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, 10, 1, 0, 0, 1, None, parts)
-        assert flags(desk.give(sent_page(page, 1), broken, result(page, 1))) == [("s1", 1)]
-        assert desk.refused == [broken[1]]
+        assert flags(harness.give(sent_page(page, 1), broken, result(page, 1))) == [("s1", 1)]
+        assert harness.refused == [broken[1]]
 
     def test_are_remembered_up_to_a_number(self) -> None:
         page, many = asked_page(1, 0, b""), range(MAX_PARTS + 1)
@@ -299,9 +299,9 @@ class TestRepeats:
         assert judged_page(page, SweptParts((1,) * len(many), tuple(many), (1,) * len(many))) is None
 
 
-def test_an_answer_counts_only_what_was_sent_with_it(desk: Desk) -> None:
-    (page,) = pages(desk.give(take(1, 500, 1)))
-    desk.give(result(page, 1, part=0, txn=7), sent_page(page, 2))
-    (stored,) = desk.rows(SWEEP_TABLE)
+def test_an_answer_counts_only_what_was_sent_with_it(harness: Harness) -> None:
+    (page,) = pages(harness.give(take(1, 500, 1)))
+    harness.give(result(page, 1, part=0, txn=7), sent_page(page, 2))
+    (stored,) = harness.rows(SWEEP_TABLE)
     assert [(one.sent_txn, one.judged) for one in stored.open_pages] == [(1, SweptParts((), (), ()))]
     assert stored.bucket_id == BUCKET

@@ -13,7 +13,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import WAITING_TABLE
-from tests.unit.service_desk import Desk, bodies
+from tests.unit.service_harness import Harness, bodies
 from tests.unit.test_directory_deletion import CHILD, ROOT, expanded, judged
 from tests.unit.test_directory_deletion import barrier as tree_barrier
 from tests.unit.test_directory_deletion import directory as deleted_directory
@@ -22,153 +22,153 @@ from tests.unit.test_key_deletion import barrier, named, pass_barrier, purge, ro
 WINDOW_MS = 300_000
 
 
-def keys(window_ms: int = WINDOW_MS, registry: CollectorRegistry | None = None) -> Desk:
+def keys(window_ms: int = WINDOW_MS, registry: CollectorRegistry | None = None) -> Harness:
     metrics = KeyDeletionMetrics(registry or CollectorRegistry())
-    return Desk(lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=window_ms), metrics))
+    return Harness(lambda: KeyDeletionService(KeyDeletionSettings(undo_window_ms=window_ms), metrics))
 
 
-def trees(window_ms: int = WINDOW_MS) -> Desk:
-    return Desk(lambda: DirectoryDeletionService(DirectoryDeletionSettings(undo_window_ms=window_ms)))
+def trees(window_ms: int = WINDOW_MS) -> Harness:
+    return Harness(lambda: DirectoryDeletionService(DirectoryDeletionSettings(undo_window_ms=window_ms)))
 
 
 class TestRows:
     def test_are_claimed_at_the_end_of_their_window_and_not_before(self) -> None:
-        desk = keys()
-        assert not desk.give(purge(row(1)))
-        assert not desk.wait(WINDOW_MS - 1)
-        (claim,) = bodies(desk.wait(1), ClaimRows)
+        harness = keys()
+        assert not harness.give(purge(row(1)))
+        assert not harness.wait(WINDOW_MS - 1)
+        (claim,) = bodies(harness.wait(1), ClaimRows)
         assert named(claim) == (row(1),)
 
     def test_without_a_window_are_claimed_at_once_and_written_once(self) -> None:
-        desk = keys(0)
-        assert bodies(desk.give(purge(row(1))), ClaimRows)
-        assert not desk.rows(WAITING_TABLE)
+        harness = keys(0)
+        assert bodies(harness.give(purge(row(1))), ClaimRows)
+        assert not harness.rows(WAITING_TABLE)
 
     def test_do_not_begin_to_wait_again_after_a_restart(self) -> None:
-        desk = keys()
-        desk.give(purge(row(1)))
-        desk.wait(WINDOW_MS - 1)
-        desk.restart()
-        assert not desk.give()
-        assert bodies(desk.wait(1), ClaimRows)
+        harness = keys()
+        harness.give(purge(row(1)))
+        harness.wait(WINDOW_MS - 1)
+        harness.restart()
+        assert not harness.give()
+        assert bodies(harness.wait(1), ClaimRows)
 
     def test_wait_though_a_message_beside_them_is_put_aside(self) -> None:
         """What is in memory is then read anew, before the ends of the windows are set."""
-        desk = keys()
+        harness = keys()
         topic, good = purge(row(1))
-        assert not desk.give((topic, good), (topic, replace(good, snapshots_before_death=())))
-        assert len(desk.refused) == 1
-        assert not desk.wait(WINDOW_MS - 1)
-        assert bodies(desk.wait(1), ClaimRows)
+        assert not harness.give((topic, good), (topic, replace(good, snapshots_before_death=())))
+        assert len(harness.refused) == 1
+        assert not harness.wait(WINDOW_MS - 1)
+        assert bodies(harness.wait(1), ClaimRows)
 
     def test_wait_each_from_their_own_arrival(self) -> None:
-        desk = keys()
-        desk.give(purge(row(1, death=2_000)))
-        desk.wait(1_000)
-        desk.give(purge(row(2, death=2_001)))
-        assert [named(claim) for claim in bodies(desk.wait(WINDOW_MS - 1_000), ClaimRows)] == [(row(1, death=2_000),)]
-        assert [named(claim) for claim in bodies(desk.wait(1_000), ClaimRows)] == [(row(2, death=2_001),)]
+        harness = keys()
+        harness.give(purge(row(1, death=2_000)))
+        harness.wait(1_000)
+        harness.give(purge(row(2, death=2_001)))
+        assert [named(claim) for claim in bodies(harness.wait(WINDOW_MS - 1_000), ClaimRows)] == [(row(1, death=2_000),)]
+        assert [named(claim) for claim in bodies(harness.wait(1_000), ClaimRows)] == [(row(2, death=2_001),)]
 
     def test_that_died_before_what_has_waited_do_not_wait_again(self) -> None:
         """As those that a sweep sends once more, or that a dropped snapshot had held."""
-        desk = keys()
-        desk.give(purge(row(1, death=2_000)))
-        desk.wait(WINDOW_MS)
-        desk.restart()
-        assert bodies(desk.give(purge(row(2, death=2_000))), ClaimRows)
-        assert not desk.give(purge(row(3, death=2_001)))
+        harness = keys()
+        harness.give(purge(row(1, death=2_000)))
+        harness.wait(WINDOW_MS)
+        harness.restart()
+        assert bodies(harness.give(purge(row(2, death=2_000))), ClaimRows)
+        assert not harness.give(purge(row(3, death=2_001)))
 
     def test_are_due_when_a_barrier_passes_and_count_as_work(self) -> None:
-        desk = keys()
-        desk.give(purge(row(1)))
-        returned, sent = pass_barrier(desk)
+        harness = keys()
+        harness.give(purge(row(1)))
+        returned, sent = pass_barrier(harness)
         assert bodies(sent, ClaimRows)
         assert returned.work
 
     def test_wait_for_both_twins_of_a_barrier(self) -> None:
-        desk = keys()
-        desk.give(purge(row(1)))
-        assert not desk.give(barrier("purges"))
-        assert bodies(desk.give(barrier("sweeps")), ClaimRows)
+        harness = keys()
+        harness.give(purge(row(1)))
+        assert not harness.give(barrier("purges"))
+        assert bodies(harness.give(barrier("sweeps")), ClaimRows)
 
     def test_that_died_behind_a_barrier_wait_on_wherever_it_meets_them(self) -> None:
         """One that was sent once more, as by a judge that begins a batch again, meets what came since."""
-        desk = keys()
-        desk.give(purge(row(1, death=2_000)))
-        assert not desk.give(barrier("purges", passed_txn=2_000))
-        desk.give(purge(row(2, death=2_001)))
-        (claim,) = bodies(desk.give(barrier("sweeps", passed_txn=2_000)), ClaimRows)
+        harness = keys()
+        harness.give(purge(row(1, death=2_000)))
+        assert not harness.give(barrier("purges", passed_txn=2_000))
+        harness.give(purge(row(2, death=2_001)))
+        (claim,) = bodies(harness.give(barrier("sweeps", passed_txn=2_000)), ClaimRows)
         assert named(claim) == (row(1, death=2_000),)
-        desk.restart()
+        harness.restart()
         assert not bodies(
-            desk.give(barrier("purges", passed_txn=1_999), barrier("sweeps", passed_txn=2_001)), ClaimRows
+            harness.give(barrier("purges", passed_txn=1_999), barrier("sweeps", passed_txn=2_001)), ClaimRows
         )
-        assert bodies(desk.wait(WINDOW_MS), ClaimRows)
+        assert bodies(harness.wait(WINDOW_MS), ClaimRows)
 
     def test_that_died_before_a_barrier_and_come_behind_it_do_not_wait(self) -> None:
-        desk = keys()
-        desk.give(barrier("purges", passed_txn=2_000), barrier("sweeps", passed_txn=2_000))
-        desk.restart()
-        assert bodies(desk.give(purge(row(1, death=2_000))), ClaimRows)
+        harness = keys()
+        harness.give(barrier("purges", passed_txn=2_000), barrier("sweeps", passed_txn=2_000))
+        harness.restart()
+        assert bodies(harness.give(purge(row(1, death=2_000))), ClaimRows)
 
     def test_are_counted_while_they_wait(self) -> None:
         registry = CollectorRegistry()
-        desk = keys(registry=registry)
+        harness = keys(registry=registry)
 
         def counted() -> float | None:
             return registry.get_sample_value("deepclean_key_deletion_purges_in_undo_window", {"shard": "0"})
 
-        desk.give(purge(row(1)))
+        harness.give(purge(row(1)))
         assert counted() == 1
-        desk.wait(WINDOW_MS)
+        harness.wait(WINDOW_MS)
         assert counted() == 0
 
 
 class TestDirectories:
     def test_are_expanded_at_the_end_of_their_window(self) -> None:
-        desk = trees()
-        assert not desk.give(judged(deleted_directory(ROOT)))
-        desk.restart()
-        assert not desk.wait(WINDOW_MS - 1)
-        assert bodies(desk.wait(1), ExpandDirectory)
+        harness = trees()
+        assert not harness.give(judged(deleted_directory(ROOT)))
+        harness.restart()
+        assert not harness.wait(WINDOW_MS - 1)
+        assert bodies(harness.wait(1), ExpandDirectory)
 
     def test_below_one_that_has_waited_do_not_wait_again(self) -> None:
-        desk = trees()
-        desk.give(judged(deleted_directory(ROOT)))
-        desk.wait(WINDOW_MS)
-        desk.give(expanded(ROOT))
-        desk.restart()
-        assert bodies(desk.give(judged(deleted_directory(CHILD))), ExpandDirectory)
+        harness = trees()
+        harness.give(judged(deleted_directory(ROOT)))
+        harness.wait(WINDOW_MS)
+        harness.give(expanded(ROOT))
+        harness.restart()
+        assert bodies(harness.give(judged(deleted_directory(CHILD))), ExpandDirectory)
 
     def test_are_due_when_a_barrier_passes(self) -> None:
-        desk = trees()
-        desk.give(judged(deleted_directory(ROOT)))
-        assert bodies(desk.give(tree_barrier()), ExpandDirectory)
+        harness = trees()
+        harness.give(judged(deleted_directory(ROOT)))
+        assert bodies(harness.give(tree_barrier()), ExpandDirectory)
 
     def test_that_died_behind_a_barrier_wait_on_though_it_meets_them(self) -> None:
-        desk = trees()
+        harness = trees()
         old, new = deleted_directory(ROOT), deleted_directory(CHILD)
         death = old.death
         later = replace(new, death=death + 1)
-        desk.give(judged(old), judged(later))
-        (expansion,) = bodies(desk.give(tree_barrier(passed_txn=death)), ExpandDirectory)
+        harness.give(judged(old), judged(later))
+        (expansion,) = bodies(harness.give(tree_barrier(passed_txn=death)), ExpandDirectory)
         assert expansion.object_id == ROOT
-        assert [one.object_id for one in bodies(desk.wait(WINDOW_MS), ExpandDirectory)] == [CHILD]
+        assert [one.object_id for one in bodies(harness.wait(WINDOW_MS), ExpandDirectory)] == [CHILD]
 
     def test_that_come_with_a_barrier_are_due_too(self) -> None:
-        desk = trees()
-        assert bodies(desk.give(judged(deleted_directory(ROOT)), tree_barrier()), ExpandDirectory)
+        harness = trees()
+        assert bodies(harness.give(judged(deleted_directory(ROOT)), tree_barrier()), ExpandDirectory)
 
     def test_that_were_due_before_keep_their_place_when_a_barrier_passes(self) -> None:
         """Or those that sweeps send again and again would keep the last one waiting for ever."""
         settings = DirectoryDeletionSettings(undo_window_ms=WINDOW_MS, max_expansions_in_flight=1)
-        desk = Desk(lambda: DirectoryDeletionService(settings))
-        desk.give(judged(deleted_directory(ROOT, free=False)), tree_barrier())
-        desk.give(judged(deleted_directory(CHILD, free=False)))
-        desk.wait(10)
+        harness = Harness(lambda: DirectoryDeletionService(settings))
+        harness.give(judged(deleted_directory(ROOT, free=False)), tree_barrier())
+        harness.give(judged(deleted_directory(CHILD, free=False)))
+        harness.wait(10)
         for other in (1, 2, 3):  # their keys come first
-            sent = desk.give(judged(deleted_directory(other, free=False)), tree_barrier())
+            sent = harness.give(judged(deleted_directory(other, free=False)), tree_barrier())
             assert not bodies(sent, ExpandDirectory)
-            desk.wait(10)
-        (expansion,) = bodies(desk.give(expanded(ROOT)), ExpandDirectory)
+            harness.wait(10)
+        (expansion,) = bodies(harness.give(expanded(ROOT)), ExpandDirectory)
         assert expansion.object_id == CHILD

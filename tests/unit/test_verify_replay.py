@@ -26,7 +26,7 @@ from schemas.records import (
     RowName,
     SecretRole,
     SetSecret,
-    TakeSnapshot,
+    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES
@@ -39,7 +39,7 @@ from services.storage.tables import TablesReader
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import VerifyError, verify_shard
 from tests.unit.test_metadata import Shard
-from tests.unit.test_strangers import BUCKET, IDENTITIES, VOLUME, SecuredPlane, sample
+from tests.unit.test_unauthorized_commands import BUCKET, IDENTITIES, VOLUME, SecuredPlane, sample
 
 MAX_BYTES = 2**63 - 1
 
@@ -83,8 +83,8 @@ def test_what_metadata_refuses_gets_no_txn() -> None:
     for body in (PutKey("vol", "flat", "l", 1), RequeueOrphans(1, 1, (), 1)):
         shard.send(MetadataCommand(0, "i" * 129, 1, body))
     for snapshot_id in ("", "s" * 65, "ä"):
-        shard.send(MetadataCommand(0, "", 0, TakeSnapshot("vol", "flat", snapshot_id), "snapshots"))
-    shard.send(MetadataCommand(0, "", 0, TakeSnapshot("vol", "flat", "s" * 64), "snapshots"))
+        shard.send(MetadataCommand(0, "", 0, CaptureSnapshot("vol", "flat", snapshot_id), "snapshots"))
+    shard.send(MetadataCommand(0, "", 0, CaptureSnapshot("vol", "flat", "s" * 64), "snapshots"))
     shard.send(MetadataCommand(0, "", 0, records.GrantContainer(7), "snapshots"))
     while shard.runner.step():
         pass
@@ -128,7 +128,7 @@ def test_a_key_that_came_back_as_a_new_object_owns_blocks_that_are_older_than_it
     birth = shard.do(PutKey("vol", "tree", "d/k", 10)).txn
     shard.do(DeleteKey("vol", "tree", "d/k"))
     dead = shard.row()
-    shard.internal(TakeSnapshot("vol", "tree", "between"))
+    shard.internal(CaptureSnapshot("vol", "tree", "between"))
     reply = shard.do(back(dead, "new/place", "tree"))
     assert reply.committed is not None
     assert reply.committed.object_id != dead.object_id
@@ -197,10 +197,10 @@ def _lied(shard: Shard, command: Undelete, object_id: int) -> VerifyReport:
 def test_what_should_not_have_come_back_is_found() -> None:
     shard = Shard()
     shard.do(PutKey("vol", "flat", "k", 10))
-    shard.internal(TakeSnapshot("vol", "flat", "holder"))
+    shard.internal(CaptureSnapshot("vol", "flat", "holder"))
     shard.do(DeleteKey("vol", "flat", "k"))
     dead = shard.row()
-    shard.internal(TakeSnapshot("vol", "flat", "between"))
+    shard.internal(CaptureSnapshot("vol", "flat", "between"))
     report = _lied(shard, back(dead, "k"), dead.object_id)
     assert report.findings == {FindingKind.BROUGHT_BACK: 1}
     assert "a snapshot was taken since it died" in report.examples[0].reason
@@ -243,13 +243,13 @@ def test_a_claim_that_metadata_did_not_grant_is_nobodys_fault(monkeypatch: pytes
     for number in range(3):
         shard.do(PutKey("vol", "flat", f"k{number}", 10))
         shard.do(DeleteKey("vol", "flat", f"k{number}"))
-    with monkeypatch.context() as held_back:
-        held_back.setattr(claims._Claim, "_is_held", lambda *_: True)
+    with monkeypatch.context() as forged:
+        forged.setattr(claims._Claim, "_is_held", lambda *_: True)
         for index in (0, 1, 2):
             shard.claim(shard.row(index))
     assert verified(shard).unfinished_rows == 3
     shard.do(back(shard.row(2), "k2"))
-    shard.internal(TakeSnapshot("vol", "flat", "later"))
+    shard.internal(CaptureSnapshot("vol", "flat", "later"))
     shard.internal(DropSnapshot("later"))
     free(shard, shard.row(0))
     report = verified(shard)
@@ -273,8 +273,8 @@ def test_who_may_do_what_is_told_from_the_log() -> None:
     for identity in IDENTITIES:
         for kind in (
             *(records.CreateVolume, records.CreateBucket, records.PutKey, records.DeleteKey, records.SetSecret),
-            *(records.TakeSnapshot, records.ClaimRows, records.GrantContainer, records.Undelete),
-            *(records.StopClaims, records.SetCollector, records.SetBreaker, records.ResetBreaker, records.Barrier),
+            *(records.CaptureSnapshot, records.ClaimRows, records.GrantContainer, records.Undelete),
+            *(records.StopClaims, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.Barrier),
         ):
             secured.is_allowed(METADATA_COMMANDS, identity, sample(kind))
     secured.do(SetSecret("ann", SecretRole.USER, b"n" * 32))

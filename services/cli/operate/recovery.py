@@ -16,9 +16,9 @@ from services.cli.output import bytes_text, counted, print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.plane_lock import log_of_stopped_plane, take_plane_lock
+from services.plane.stack.plane_lock import log_of_stopped_plane, acquire_plane_lock
 from services.plane.stack.settings import SERVICES
-from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup, take_backup
+from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup, make_backup
 from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuilding
 
 SERVICE = Annotated[
@@ -41,7 +41,7 @@ def backup(
     """Copy every service's state, with its position in the log, while the plane runs."""
     home = made_session(context).home
     directory = (to or backups_directory(home)).absolute()
-    made = take_backup(running_plane(home), directory, has_digest=has_digest)
+    made = make_backup(running_plane(home), directory, has_digest=has_digest)
     if as_json:
         print_json(made)
         return
@@ -64,7 +64,7 @@ def restore(
     if unknown:
         raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(SERVICES)}")
     place = (directory or backups_directory(home)).absolute()
-    with take_plane_lock(home):
+    with acquire_plane_lock(home):
         found = find_backup(place, name)
         restored = restore_backup(home, place, found, service or SERVICES, shard or ())
     for copy in restored:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.records import CollectorState
+from schemas.records import CollectionState
 from services.cli.output import (
     amount_in_words,
     bytes_text,
@@ -27,19 +27,19 @@ from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import backups_directory, list_backups
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
-    HeldBack,
+    SuspendedCollection,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
     backlog,
     disk_use,
-    held_back,
+    suspended_collections,
     observe_processes,
     process_status,
     throughput,
 )
 
-MOST_HELD_BACK = 10
+MOST_SUSPENDED = 10
 END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 
@@ -92,7 +92,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
-        held_back=held_back(urls.get("metadata", ""), plane.shards, token),
+        suspended_collections=suspended_collections(urls.get("metadata", ""), plane.shards, token),
     )
 
 
@@ -136,12 +136,12 @@ def _print(plane: PlaneStatus) -> None:
             ("oldest message not taken in", f"{waiting.oldest_seconds:.1f} s"),
             ("held by nobody, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
             ("claimed, not confirmed", amount_in_words(waiting.claimed_bytes, waiting.claimed_versions)),
-            ("deleted directories on their way", f"{waiting.directories_on_their_way:,}"),
-            ("snapshots' stores to sweep", f"{waiting.stores_to_sweep:,}"),
+            ("deleted directories on their way", f"{waiting.directories_in_progress:,}"),
+            ("snapshots' stores to sweep", f"{waiting.garbage_ranges_to_sweep:,}"),
             ("messages in their undo window", f"{waiting.purges_in_undo_window:,}"),
-            ("messages held back by hours or rate", f"{waiting.purges_held_back:,}"),
+            ("messages held back by hours or rate", f"{waiting.purges_throttled:,}"),
         ],
-        "collector": collector_fields(plane.held_back),
+        "collection": collection_fields(plane.suspended_collections),
         "deleted so far": [
             ("held by snapshots", amount_in_words(waiting.held_bytes, waiting.held_versions)),
             ("freed", amount_in_words(waiting.freed_bytes, waiting.freed_versions)),
@@ -161,21 +161,21 @@ def _print(plane: PlaneStatus) -> None:
         print_fields((f"  {name}", value) for name, value in fields)
 
 
-def collector_fields(lines: tuple[HeldBack, ...] | None) -> list[tuple[str, str]]:
+def collection_fields(lines: tuple[SuspendedCollection, ...] | None) -> list[tuple[str, str]]:
     """What is held back and how it goes on, as status prints it."""
     if lines is None:
         return [("not known", "metadata does not answer")]
     if not lines:
         return [("running", "")]
-    shown = [(line.bucket or f"all of shard {line.shard}", _held_back_text(line)) for line in lines[:MOST_HELD_BACK]]
+    shown = [(line.bucket or f"all of shard {line.shard}", _suspended_text(line)) for line in lines[:MOST_SUSPENDED]]
     more = len(lines) - len(shown)
     return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how it goes on")]
 
 
-def _held_back_text(line: HeldBack) -> str:
+def _suspended_text(line: SuspendedCollection) -> str:
     text = f"{line.state} since {time_text(line.since_ms)}" if line.since_ms >= 0 else line.state
     text += f": {line.reason}" if line.reason else ""
-    return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectorState.STOPPED.lower() else text
+    return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectionState.STOPPED.lower() else text
 
 
 def _backup_text(plane: PlaneStatus) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from services.client.errors import AnswerGoneError
+from services.client.errors import AnswerExpiredError
 from services.domain.errors import DeepcleanError
 
 MAX_KEPT_ANSWERS = 50_000
@@ -55,7 +55,7 @@ class Answers(Generic[R]):
 
         Raises:
             ValueError: nothing was sent under that number yet.
-            AnswerGoneError: it was fetched before, or it was left lying while many others came.
+            AnswerExpiredError: it was fetched before, or it was left lying while many others came.
             DeepcleanError: there is none; it says whether the request may have been carried out.
         """
         if not 0 < number <= self.last_number:
@@ -64,7 +64,7 @@ class Answers(Generic[R]):
             return None
         answer = self._kept.pop(number, None)
         if answer is None:
-            raise AnswerGoneError(
+            raise AnswerExpiredError(
                 f"the answer to number {number} is not kept any more: it was fetched before, or {MAX_KEPT_ANSWERS:,} "
                 f"others came and nobody fetched it. Fetch each answer once, soon; whether the request was carried "
                 f"out can be read from the plane"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import (
     BucketSpace,
-    CollectorStatus,
+    CollectionStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -208,14 +208,14 @@ class HttpMetadataReads:
         space: BucketSpace = self._shard.get("/space", BucketSpace, parameters)
         return space
 
-    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+    def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         parameters: Parameters = {"volume": volume, "bucket": bucket} if bucket else {}
-        found: list[CollectorStatus] = []
+        found: list[CollectionStatus] = []
         while True:
             after: Parameters = {"start_after": found[-1].bucket_id} if found[1:] else {}
             asked = {**parameters, **after, "limit": MAX_PAGE_ROWS}
-            first, *lines = self._shard.get("/collector", list[CollectorStatus], asked)
+            first, *lines = self._shard.get("/collection", list[CollectionStatus], asked)
             found += lines if found else [first, *lines]  # the shard's own line leads every page
             if len(lines) < MAX_PAGE_ROWS:
                 return found

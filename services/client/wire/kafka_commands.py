@@ -310,10 +310,10 @@ class KafkaCommands:
                     # A batch alone would wait until it is full; so wait for one, and take what lies behind it.
                     self._take([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
             except Exception as error:
-                self._read_anew(f"the answers of the plane cannot be read ({error})")
+                self._read_again(f"the answers of the plane cannot be read ({error})")
                 self._stop.wait(RENEW_SECONDS)
 
-    def _read_anew(self, reason: str) -> None:
+    def _read_again(self, reason: str) -> None:
         """Read on from the present ends. What is awaited may lie before them, so it is given up, also what was sent
         while they were looked for.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from schemas.records import AcceptLostTail
 from services.domain.errors import InvalidMessageError, InvariantError
-from services.metadata.checkpoints.take_drop import publish_full_chain
+from services.metadata.checkpoints.capture_drop import publish_full_chain
 from services.metadata.state.transaction import Transaction
 
 HIGHEST_EPOCH = 3

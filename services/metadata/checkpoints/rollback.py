@@ -48,12 +48,12 @@ from services.domain.table_keys import (
     rollback_key,
     tree_key,
 )
-from services.metadata.collecting.expansion import child_row_gone, expand_directory
+from services.metadata.collecting.expansion import child_row_removed, expand_directory
 from services.metadata.namespace.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
-    bury_expanded_directory,
-    bury_key,
+    move_expanded_directory_to_garbage,
+    move_key_to_garbage,
     death_now,
     key_cell,
 )
@@ -110,7 +110,7 @@ def is_finished(row: RollbackRow) -> bool:
 
 def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
     outcome = RollbackOutcome.DONE if is_finished(row) else RollbackOutcome.PARTLY
-    return RollbackPageDone(command.rollback_id, row.page, outcome, "", row.died, row.revived)
+    return RollbackPageDone(command.rollback_id, row.page, outcome, "", row.died, row.restored)
 
 
 def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str:
@@ -160,8 +160,8 @@ class _Page:
         self._left = max(1, command.max_entries)
         self._saved = TablesReader(transaction.work.store.open_checkpoint(row.snapshot_id))
         self._live_txns = transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
-        self._buried_children: Counter[int] = Counter()
-        self._died = self._revived = 0
+        self._moved_children: Counter[int] = Counter()
+        self._died = self._restored = 0
         transaction.directories.forget(bucket.object_id)
 
     @property
@@ -190,8 +190,8 @@ class _Page:
         return self._row_at(phase, b"")
 
     def _row_at(self, phase: int, next_key: bytes) -> RollbackRow:
-        died, revived = self._row.died + self._died, self._row.revived + self._revived
-        return replace(self._row, phase=phase, next_key=next_key, died=died, revived=revived)
+        died, restored = self._row.died + self._died, self._row.restored + self._restored
+        return replace(self._row, phase=phase, next_key=next_key, died=died, restored=restored)
 
     def _take(self) -> bool:
         """Whether the page has room for one more row."""
@@ -281,7 +281,7 @@ class _Page:
             if head.birth > self._row.snapshot_txn:
                 self._drop_if_there(key, moving)
                 death = death_now(self._transaction, self._bucket.object_id)
-                bury_key(self._transaction, self._bucket.volume_id, self._bucket.object_id, moving, death)
+                move_key_to_garbage(self._transaction, self._bucket.volume_id, self._bucket.object_id, moving, death)
                 self._died += 1
                 return
             saved_key = self._saved_key(head.object_id, key)
@@ -318,7 +318,7 @@ class _Page:
             if object_txn(moving.object_id) > self._row.snapshot_txn:
                 if table.get(key) == moving:
                     table.delete(key)
-                self._bury_directory(moving)
+                self._move_directory_to_garbage(moving)
                 return
             saved_key = self._saved_key(moving.object_id, key)
             saved = self._saved_directory(saved_key, moving.object_id)
@@ -336,7 +336,7 @@ class _Page:
             raise InvariantError(f"the checkpoint has no directory {object_id} at {key!r}; stop and look at it")
         return saved
 
-    def _bury_directory(self, row: DirectoryRow) -> None:
+    def _move_directory_to_garbage(self, row: DirectoryRow) -> None:
         """A directory dies alone: what was in it has its own fate; rows of one page count each other as children."""
         bucket, transaction = self._bucket, self._transaction
         death = death_now(transaction, bucket.object_id)
@@ -344,16 +344,16 @@ class _Page:
         parent_key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, row.parent_id)
         parent = table.get(parent_key)
         if parent is None:
-            self._buried_children[row.parent_id] += 1
+            self._moved_children[row.parent_id] += 1
         else:
             table.put(parent_key, replace(parent, child_rows=parent.child_rows + 1))
-        children = self._buried_children.pop(row.object_id, 0)
-        bury_expanded_directory(transaction, bucket.volume_id, bucket.object_id, row, death, children)
+        children = self._moved_children.pop(row.object_id, 0)
+        move_expanded_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death, children)
         self._died += 1
 
     # What is dead
 
-    def revive_keys(self, start: bytes) -> bytes | None:
+    def restore_keys(self, start: bytes) -> bytes | None:
         """Bring back the versions that the snapshot holds and that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
@@ -380,9 +380,9 @@ class _Page:
         if self._keys.get_encoded(key) is not None:
             raise InvariantError(f"two versions of the snapshot are at {key!r}; stop and look at it")
         self._keys.put_encoded(key, saved)
-        self._revived += 1
+        self._restored += 1
 
-    def revive_directories(self, start: bytes) -> bytes | None:
+    def restore_directories(self, start: bytes) -> bytes | None:
         """Bring back directories that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
@@ -396,9 +396,9 @@ class _Page:
             saved = self._saved_directory(here, object_id)
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, directory, death)
-            child_row_gone(self._work, garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id))
+            child_row_removed(self._work, garbage_key(bucket.volume_id, bucket.object_id, death, directory.parent_id))
             self._work.table(DIRECTORY_TABLE).put(here, saved)
-            self._revived += 1
+            self._restored += 1
             self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), DIRECTORY_CELL)
             self._transaction.figures.revive(bucket.object_id, 0)
         return None
@@ -412,7 +412,7 @@ class _Page:
             names.put(object_key(self._bucket.object_id, row.object_id), _HERE)
         return None
 
-    def revive_empty_keys(self, start: bytes) -> bytes | None:
+    def restore_empty_keys(self, start: bytes) -> bytes | None:
         """Bring back versions of no bytes: only the checkpoint still has them."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
             if not self._take():
@@ -462,10 +462,10 @@ _PHASES: tuple[Callable[[_Page, bytes], bytes | None], ...] = (
     _Page.note_names,
     _Page.settle_keys,
     _Page.settle_directories,
-    _Page.revive_keys,
-    _Page.revive_directories,
+    _Page.restore_keys,
+    _Page.restore_directories,
     _Page.note_directories,
-    _Page.revive_empty_keys,
+    _Page.restore_empty_keys,
     _Page.forget_renames,
     _Page.forget_names,
 )

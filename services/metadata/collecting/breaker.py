@@ -13,7 +13,7 @@ from schemas.records import (
     BreakerCause,
     BreakerLimits,
     BreakerTrip,
-    CollectorRow,
+    CollectionRow,
     Committed,
     PurgeHourRow,
     ResetBreaker,
@@ -21,14 +21,14 @@ from schemas.records import (
 )
 from services.domain import breaker
 from services.domain.breaker import NOTHING, Amount, HourCount, LimitsError
-from services.domain.collector import WHOLE_SHARD
+from services.domain.collection import WHOLE_SHARD
 from services.domain.names import MAX_REASON_LENGTH, check_length
 from services.domain.refusals import CommandError
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key
-from services.metadata.collecting.collector_commands import named_buckets, put_row, with_story
+from services.metadata.collecting.collection_commands import named_buckets, put_row, with_story
 from services.metadata.namespace import access
-from services.metadata.state.collectors import NEVER_SET
+from services.metadata.state.collection_states import NEVER_SET
 from services.metadata.state.tables import PURGE_HOUR_TABLE
 from services.metadata.state.transaction import Transaction
 
@@ -76,7 +76,7 @@ class Gate:
             most.versions,
             next_bytes,
         )
-        row = transaction.collectors.rows(transaction.work).get(self._bucket_id, NEVER_SET)
+        row = transaction.collection_states.rows(transaction.work).get(self._bucket_id, NEVER_SET)
         put_row(transaction, self._bucket_id, replace(row, trip=trip, changed_txn=transaction.txn))
 
 
@@ -85,7 +85,7 @@ def trip_where_figures_disagree(transaction: Transaction) -> None:
     claimed until an administrator has looked. Its reads and writes go on, and so do all other buckets.
     """
     for bucket_id, counts in transaction.space.disagreeing(transaction.work).items():
-        row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
+        row = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
         if row.trip is not None and row.trip.cause is not BreakerCause.LIMITS:
             continue
         figures = BreakerTrip(
@@ -127,7 +127,7 @@ def _hour_of(transaction: Transaction, bucket_id: int) -> PurgeHourRow | None:
 
 def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
     """All limits that count: a bucket's own in place of those for all, or beside them when they are its owner's."""
-    rows = transaction.collectors.rows(transaction.work)
+    rows = transaction.collection_states.rows(transaction.work)
     own, everybodys = rows.get(bucket_id, NEVER_SET), rows.get(WHOLE_SHARD, NEVER_SET).limits
     counting = [own.limits] if own.limits and own.has_administrators_limits else [own.limits, everybodys]
     return [limits for limits in counting if limits is not None and limits.share_percent]
@@ -154,12 +154,12 @@ def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
             raise CommandError(ErrorCode.INVALID_REQUEST, str(error)) from error
     is_administrator = access.is_administrator(transaction)
 
-    def why_not(row: CollectorRow) -> str:
+    def why_not(row: CollectionRow) -> str:
         return "has set its limits" if row.limits is not None and row.has_administrators_limits else ""
 
     bucket_ids = named_buckets(transaction, command, why_not)
     for bucket_id in bucket_ids:
-        row = transaction.collectors.rows(transaction.work).get(bucket_id, NEVER_SET)
+        row = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
         row = replace(row, limits=command.limits, has_administrators_limits=is_administrator)
         put_row(transaction, bucket_id, replace(row, changed_txn=transaction.txn))
     return Committed(bucket_ids[0])
@@ -172,9 +172,9 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
     deleted before: otherwise a version that is larger than they are would never go, and one tree want many resets.
     """
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
-    rows = transaction.collectors.rows(transaction.work)
+    rows = transaction.collection_states.rows(transaction.work)
 
-    def why_not(row: CollectorRow) -> str:
+    def why_not(row: CollectionRow) -> str:
         if row.trip is None:
             return ""
         has_administrators = row.has_administrators_limits if row.limits else False
@@ -190,12 +190,12 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
         row = rows.get(bucket_id)
         if row is None or row.trip is None:
             continue
-        _begin_hour_anew(transaction, bucket_id)
+        _begin_new_hour(transaction, bucket_id)
         put_row(transaction, bucket_id, replace(with_story(transaction, row, command.reason), trip=None))
     return Committed(bucket_ids[0])
 
 
-def _begin_hour_anew(transaction: Transaction, bucket_id: int) -> None:
+def _begin_new_hour(transaction: Transaction, bucket_id: int) -> None:
     table, key = transaction.work.table(PURGE_HOUR_TABLE), bucket_id_key(bucket_id)
     limits = _limits_of(transaction, bucket_id)
     if not limits:

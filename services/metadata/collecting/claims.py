@@ -19,7 +19,7 @@ from schemas.records import (
     KeyHead,
     KeyNames,
     KeyRow,
-    PurgeOutcome,
+    RemovalOutcome,
     RowName,
     RowNames,
     RowsClaimed,
@@ -31,8 +31,8 @@ from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.collecting.breaker import Gate
-from services.metadata.collecting.collector_commands import is_held_back
-from services.metadata.collecting.expansion import purge_one
+from services.metadata.collecting.collection_commands import is_suspended
+from services.metadata.collecting.expansion import remove_directory_row
 from services.metadata.collecting.freed_rows import ClaimFronts, Ledger, claimed_row, facts_and_numbers
 from services.metadata.collecting.shadow import count_version, discount_encoded, has_counted, is_in_shadow
 from services.metadata.namespace.garbage import RENAME_CELL, key_cell
@@ -55,13 +55,13 @@ class _Claim:
         self._sums = _Sums()
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
-        self.gone: list[RowName] = []
+        self.missing: list[RowName] = []
         self.refused: list[RowName] = []
-        self.held_back: list[RowName] = []
+        self.suspended: list[RowName] = []
         self._deleted = transaction.work.table(DELETED_TABLE)
         self._reclaim = transaction.work.table(RECLAIM_TABLE)
         # Of the bucket at hand:
-        self._is_held_back = self._was_in_shadow = False
+        self._is_suspended = self._was_in_shadow = False
         self._snapshots = SnapshotList.of(())
         self._gates: dict[int, Gate] = {}
 
@@ -77,7 +77,7 @@ class _Claim:
             if keys is not None:
                 self._key(row, keys[place])
             elif (identity := identities.of(bucket_id)) is None:
-                self.gone.append(RowName(names.kind, *row))
+                self.missing.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.RENAME_ENTRY:
                 self._rename_entry(RowName(names.kind, *row), identity)
             else:
@@ -85,7 +85,7 @@ class _Claim:
 
     def _take_up(self, bucket_id: int) -> None:
         """Rows of this bucket follow."""
-        self._is_held_back = is_held_back(self._transaction, bucket_id)
+        self._is_suspended = is_suspended(self._transaction, bucket_id)
         self._was_in_shadow = has_counted(self._transaction, bucket_id)
         self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
 
@@ -106,19 +106,19 @@ class _Claim:
         if self._is_held(version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
-        if self._is_held_back:
+        if self._is_suspended:
             if is_in_shadow(self._transaction, bucket_id):
                 count_version(self._transaction, bucket_id, key, row)
-            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            self.suspended.append(RowName(DeletedKind.KEY, *named))
             return
         if version.blocks is None:
             self._transaction.space.disagrees(bucket_id, (version.size_bytes, 1, 1, 0, 0))
-            self._is_held_back = True
-            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            self._is_suspended = True
+            self.suspended.append(RowName(DeletedKind.KEY, *named))
             return
         if not self._gate(bucket_id).admit(version.size_bytes, death):
-            self._is_held_back = True
-            self.held_back.append(RowName(DeletedKind.KEY, *named))
+            self._is_suspended = True
+            self.suspended.append(RowName(DeletedKind.KEY, *named))
             return
         self._deleted.delete(key)
         if self._was_in_shadow:
@@ -142,7 +142,7 @@ class _Claim:
         row = self._reclaim.get_encoded(key)
         claimed = None if row is None else self._reclaim.decode(row).version.key
         if claimed is None or claimed.birth != named[2]:
-            self.gone.append(RowName(DeletedKind.KEY, *named))
+            self.missing.append(RowName(DeletedKind.KEY, *named))
         else:
             self.groups.append((*named, *_block_fields(named, claimed)))
 
@@ -151,26 +151,26 @@ class _Claim:
         key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
         row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
         if row is None:
-            self.gone.append(name)
+            self.missing.append(name)
         elif self._is_held(row.birth, row.death):
             self.refused.append(name)
-        elif self._is_held_back:
-            self.held_back.append(name)
+        elif self._is_suspended:
+            self.suspended.append(name)
         else:
             work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
             self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
             self.removed.append(name)
 
     def _directory(self, name: RowName, identity: BucketIdentity) -> None:
-        outcome = purge_one(self._transaction, identity, name).outcome
-        if outcome is PurgeOutcome.PURGED:
+        outcome = remove_directory_row(self._transaction, identity, name).outcome
+        if outcome is RemovalOutcome.REMOVED:
             self.removed.append(name)
-        elif outcome is PurgeOutcome.HELD:
+        elif outcome is RemovalOutcome.HELD:
             self.refused.append(name)
-        elif outcome is PurgeOutcome.HELD_BACK:
-            self.held_back.append(name)
+        elif outcome is RemovalOutcome.SUSPENDED:
+            self.suspended.append(name)
         else:
-            self.gone.append(name)
+            self.missing.append(name)
 
     def count(self) -> None:
         """Bring what was claimed into the figures."""
@@ -188,9 +188,9 @@ class _Claim:
             task,
             BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
             by_columns(self.removed),
-            by_columns(self.gone),
+            by_columns(self.missing),
             by_columns(self.refused),
-            by_columns(self.held_back),
+            by_columns(self.suspended),
         )
 
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from schemas.records import (
     BucketIdentity,
     DeletedDirectoryRow,
-    DirectoriesPurged,
+    DirectoriesRemoved,
     DirectoryExpanded,
     ExpandDirectory,
     ExpansionOutcome,
-    PurgedDirectory,
-    PurgeDirectories,
-    PurgeOutcome,
+    DirectoryRemoval,
+    RemoveDirectories,
+    RemovalOutcome,
     RowName,
     SnapshotListRow,
     SnapshotSize,
@@ -26,8 +26,8 @@ from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
 from services.metadata.collecting.breaker import Below
-from services.metadata.collecting.collector_commands import is_held_back
-from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, bury_directory, bury_keys
+from services.metadata.collecting.collection_commands import is_suspended
+from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, move_directory_to_garbage, move_keys_to_garbage
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
@@ -83,7 +83,7 @@ class _Page:
                 is_done, next_directory = False, key
                 break
             work.table(DIRECTORY_TABLE).delete(key)
-            bury_directory(self._transaction, *ids, child, death)
+            move_directory_to_garbage(self._transaction, *ids, child, death)
             made.append(
                 DeletedDirectoryRow(
                     child,
@@ -102,7 +102,7 @@ class _Page:
                 break
             work.table(FILE_TABLE).delete(key)
             files.append(file)
-        bury_keys(self._transaction, *ids, files, death)
+        move_keys_to_garbage(self._transaction, *ids, files, death)
         self.files += len(files)
         if not is_done:
             row = replace(row, next_directory=next_directory.decode(), next_file=next_file.decode())
@@ -135,7 +135,7 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
         key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
         row = work.table(DELETED_DIRECTORY_TABLE).get(key)
     if identity is None or row is None:
-        return _expanded(command, ExpansionOutcome.GONE)
+        return _expanded(command, ExpansionOutcome.MISSING)
     if row.is_expanded:
         return _expanded(command, ExpansionOutcome.EXPANDED)
     live_before = transaction.figures.moved_live()
@@ -172,47 +172,47 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
         transaction.space.size_changed(bucket_id, size)
 
 
-def purge_directories(transaction: Transaction, command: PurgeDirectories) -> DirectoriesPurged:
+def remove_directories(transaction: Transaction, command: RemoveDirectories) -> DirectoriesRemoved:
     """Remove the rows of expanded, childless directories that nobody holds; every row gets an answer."""
     outcomes = []
     for name in command.rows:
         identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
         if identity is None:
-            outcomes.append(_purged(name, 0, PurgeOutcome.GONE))
+            outcomes.append(_removal(name, 0, RemovalOutcome.MISSING))
         else:
-            outcomes.append(purge_one(transaction, identity, name))
-    transaction.counters.refused_rows += sum(one.outcome is PurgeOutcome.HELD for one in outcomes)
-    return DirectoriesPurged(tuple(outcomes))
+            outcomes.append(remove_directory_row(transaction, identity, name))
+    transaction.counters.refused_rows += sum(one.outcome is RemovalOutcome.HELD for one in outcomes)
+    return DirectoriesRemoved(tuple(outcomes))
 
 
-def purge_one(transaction: Transaction, identity: BucketIdentity, name: RowName) -> PurgedDirectory:
+def remove_directory_row(transaction: Transaction, identity: BucketIdentity, name: RowName) -> DirectoryRemoval:
     """Remove the row of one directory, if it is expanded, has no child row left and nobody holds it."""
     work = transaction.work
     table = work.table(DELETED_DIRECTORY_TABLE)
     key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
     row = table.get(key)
     if row is None:
-        return _purged(name, 0, PurgeOutcome.GONE)
+        return _removal(name, 0, RemovalOutcome.MISSING)
     parent_id = row.directory.parent_id
     if not row.is_expanded:
-        return _purged(name, parent_id, PurgeOutcome.UNEXPANDED)
+        return _removal(name, parent_id, RemovalOutcome.UNEXPANDED)
     if row.child_rows:
-        return _purged(name, parent_id, PurgeOutcome.HAS_CHILDREN)
+        return _removal(name, parent_id, RemovalOutcome.HAS_CHILDREN)
     birth = object_txn(row.directory.object_id)
     snapshots = transaction.snapshots.of(work, name.bucket_id)
     if not is_reclaimable_after(birth, snapshots.previous(row.death)):
-        return _purged(name, parent_id, PurgeOutcome.HELD)
-    if is_held_back(transaction, name.bucket_id):
-        return _purged(name, parent_id, PurgeOutcome.HELD_BACK)
+        return _removal(name, parent_id, RemovalOutcome.HELD)
+    if is_suspended(transaction, name.bucket_id):
+        return _removal(name, parent_id, RemovalOutcome.SUSPENDED)
     table.delete(key)
     forget_death(work, name.bucket_id, row.directory, row.death)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
-    transaction.figures.purge_directory(name.bucket_id)
-    child_row_gone(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
-    return _purged(name, parent_id, PurgeOutcome.PURGED)
+    transaction.figures.remove_directory(name.bucket_id)
+    child_row_removed(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
+    return _removal(name, parent_id, RemovalOutcome.REMOVED)
 
 
-def child_row_gone(work: Work, parent_key: bytes) -> None:
+def child_row_removed(work: Work, parent_key: bytes) -> None:
     """Discount a row that has left the garbage from those below its parent's, if the parent died with it."""
     table = work.table(DELETED_DIRECTORY_TABLE)
     parent = table.get(parent_key)
@@ -220,5 +220,5 @@ def child_row_gone(work: Work, parent_key: bytes) -> None:
         table.put(parent_key, replace(parent, child_rows=parent.child_rows - 1))
 
 
-def _purged(name: RowName, parent_id: int, outcome: PurgeOutcome) -> PurgedDirectory:
-    return PurgedDirectory(name.bucket_id, name.object_id, name.death, parent_id, outcome)
+def _removal(name: RowName, parent_id: int, outcome: RemovalOutcome) -> DirectoryRemoval:
+    return DirectoryRemoval(name.bucket_id, name.object_id, name.death, parent_id, outcome)

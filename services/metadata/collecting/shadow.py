@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 
 from schemas.codec import codec
-from schemas.records import CollectorState, DeletedKeyRow, ShadowHourRow
+from schemas.records import CollectionState, DeletedKeyRow, ShadowHourRow
 from services.domain.durations import HOUR_MS
 from services.domain.table_keys import bucket_id_prefix, shadow_key
 from services.metadata.state.tables import DELETED_TABLE, SHADOW_TABLE
@@ -28,8 +28,8 @@ _DELETED_KEY_ROW = codec(DeletedKeyRow)
 def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
     """Whether claims of a bucket are made to be counted alone."""
     stopped_because = transaction.counters.claims_stopped
-    state = transaction.collectors.state_of(transaction.work, bucket_id, stopped_because)
-    return state is CollectorState.SHADOW
+    state = transaction.collection_states.state_of(transaction.work, bucket_id, stopped_because)
+    return state is CollectionState.SHADOW
 
 
 def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded: bytes) -> None:

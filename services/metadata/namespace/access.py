@@ -41,7 +41,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
 
 def _has_no_owner(transaction: Transaction, body: Any) -> bool:
     """Whether a command is about all of the shard, or about what a deleted volume has left behind."""
-    is_asked = isinstance(body, records.SetCollector | records.SetBreaker | records.ResetBreaker)
+    is_asked = isinstance(body, records.SetCollection | records.SetBreaker | records.ResetBreaker)
     return is_asked and transaction.work.table(VOLUME_TABLE).get(volume_key(body.volume)) is None
 
 

@@ -50,7 +50,7 @@ def death_now(transaction: Transaction, bucket_id: int) -> Death:
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
-def bury_key(
+def move_key_to_garbage(
     transaction: Transaction,
     volume_id: int,
     bucket_id: int,
@@ -72,8 +72,8 @@ def bury_key(
     return key
 
 
-def bury_keys(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
-    """As ``bury_key``, for versions of one bucket that die at once: what they share is looked up and summed once."""
+def move_keys_to_garbage(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
+    """As ``move_key_to_garbage``, for versions of one bucket that die at once: what they share is looked up and summed once."""
     if not rows:
         return
     work, died = transaction.work, _died(transaction, death, is_overwritten=False)
@@ -123,7 +123,7 @@ def _move(
     return held_by
 
 
-def bury_directory(
+def move_directory_to_garbage(
     transaction: Transaction,
     volume_id: int,
     bucket_id: int,
@@ -147,7 +147,7 @@ def bury_directory(
     transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
 
 
-def bury_expanded_directory(
+def move_expanded_directory_to_garbage(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
 ) -> None:
     """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""

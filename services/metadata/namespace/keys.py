@@ -26,7 +26,7 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import bury_directory, bury_key, bury_keys, death_now, note_rename
+from services.metadata.namespace.garbage import move_directory_to_garbage, move_key_to_garbage, move_keys_to_garbage, death_now, note_rename
 from services.metadata.namespace.tree import Place
 from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
@@ -90,7 +90,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
     if buried is not None:
         death = death_now(transaction, bucket.object_id)
-        bury_key(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
+        move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
     if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,
@@ -124,7 +124,7 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
         return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
     row = _take_out(transaction, bucket, command.key)
     death = death_now(transaction, bucket.object_id)
-    return Committed(bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
+    return Committed(move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
 
 
 def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
@@ -147,10 +147,10 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
             # Directories of one death count each other as children, as those of a tree that is expanded do.
             below = children.pop(taken.object_id, 0)
             children[taken.parent_id] += 1
-            bury_directory(transaction, bucket.volume_id, bucket.object_id, taken, death, child_rows=below)
+            move_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, taken, death, child_rows=below)
         else:
             left[taken].append(place)
-    bury_keys(transaction, bucket.volume_id, bucket.object_id, rows, death)
+    move_keys_to_garbage(transaction, bucket.volume_id, bucket.object_id, rows, death)
     not_found, not_empty = (tuple(places) for places in left.values())
     deleted = len(command.keys) - len(not_found) - len(not_empty)
     return Committed(0, keys=KeysDeleted(deleted, not_found, not_empty))

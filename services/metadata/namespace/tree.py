@@ -20,7 +20,7 @@ from services.domain.names import check_key_path
 from services.domain.refusals import CommandError
 from services.domain.table_keys import tree_key
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import bury_directory, bury_key, death_now, note_rename
+from services.metadata.namespace.garbage import move_directory_to_garbage, move_key_to_garbage, death_now, note_rename
 from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -166,8 +166,8 @@ def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_re
     row = take_out(transaction, bucket, path, is_recursive=is_recursive)
     death = death_now(transaction, bucket.object_id)
     if isinstance(row, bytes):
-        return bury_key(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
-    bury_directory(transaction, bucket.volume_id, bucket.object_id, row, death)
+        return move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
+    move_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death)
     return row.object_id
 
 

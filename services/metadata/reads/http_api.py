@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from starlette.routing import Route
 
-from schemas.answers import BucketSpace, CollectorStatus, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
+from schemas.answers import BucketSpace, CollectionStatus, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
 from schemas.error_codes import ErrorCode
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
 from services.domain.refusals import CommandError
 from services.domain.table_keys import volume_key
 from services.metadata.reads import queries, space_api
-from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.state.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
 from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
@@ -44,7 +44,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         read_route("/deleted", stores, deleted, list[ListedDeletion], applied_txn=applied_txn),
         read_route("/stat", stores, _stat, StatAnswer, applied_txn=applied_txn),
         read_route("/space", stores, _space, BucketSpace, applied_txn=applied_txn),
-        read_route("/collector", stores, _collector, list[CollectorStatus], applied_txn=applied_txn),
+        read_route("/collection", stores, _collection, list[CollectionStatus], applied_txn=applied_txn),
         *space_api.routes(stores, applied_txn),
     ]
 
@@ -137,8 +137,8 @@ def _bucket_id(text: str) -> int | None:
     return int(text)
 
 
-def _collector(question: Question) -> list[CollectorStatus]:
+def _collection(question: Question) -> list[CollectionStatus]:
     with closing_reader(question.store.reading()) as tables:
         volume, bucket = question.text("volume", ""), question.text("bucket", "")
         start_after, limit = _bucket_id(question.text("start_after", "")), question.limit()
-        return collector_status(tables, volume, bucket, start_after, limit, shard=question.shard)
+        return collection_status(tables, volume, bucket, start_after, limit, shard=question.shard)

@@ -19,7 +19,7 @@ from schemas.records import (
     BreakerCause,
     BucketLayout,
     BucketRow,
-    CollectorState,
+    CollectionState,
     DirectoryRow,
     KeyRow,
     ShardState,
@@ -27,7 +27,7 @@ from schemas.records import (
     SnapshotListRow,
     VolumeRow,
 )
-from services.domain.collector import WHOLE_SHARD, may_claim, stricter
+from services.domain.collection import WHOLE_SHARD, may_claim, stricter
 from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.table_keys import (
     bucket_id_key,
@@ -39,7 +39,7 @@ from services.domain.table_keys import (
     tree_key,
     volume_key,
 )
-from services.metadata.state.collectors import own_state, read_collectors
+from services.metadata.state.collection_states import own_state, read_collection_rows
 from services.metadata.state.space import MAX_UNEXPANDED_COUNT, unexpanded_count
 from services.metadata.state.tables import (
     ACCOUNT_TABLE,
@@ -306,14 +306,14 @@ def _holders_of(start_after: str) -> tuple[int, int]:
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
     """Sums over every bucket and its cells: for an operator's glance, not for every second."""
     held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
-    held_back_bytes = held_back_versions = 0
+    suspended_bytes = suspended_versions = 0
     state = shard_state(tables)
-    rows = read_collectors(tables)
+    rows = read_collection_rows(tables)
     own = {one: own_state(row) for one, row in rows.items()}
     causes = [row.trip.cause for row in rows.values() if row.trip]
     if state.claims_stopped:
-        own[WHOLE_SHARD] = CollectorState.STOPPED
-    everything = own.get(WHOLE_SHARD, CollectorState.RUNNING)
+        own[WHOLE_SHARD] = CollectionState.STOPPED
+    everything = own.get(WHOLE_SHARD, CollectionState.RUNNING)
     for key, cell in tables.table(SPACE_TABLE).scan():
         cells += 1
         if cell.first_holder:
@@ -322,9 +322,9 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         else:
             pending_bytes += cell.bytes
             pending_versions += cell.versions
-            if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectorState.RUNNING))):
-                held_back_bytes += cell.bytes
-                held_back_versions += cell.versions
+            if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectionState.RUNNING))):
+                suspended_bytes += cell.bytes
+                suspended_versions += cell.versions
     shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan()]
     accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan()]
     return ShardBacklog(
@@ -341,10 +341,10 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         chain_version=state.chain_version,
         live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan()),
         cells=cells,
-        held_back_bytes=held_back_bytes,
-        held_back_versions=held_back_versions,
+        suspended_bytes=suspended_bytes,
+        suspended_versions=suspended_versions,
         shadow_bytes=sum(hour.bytes for hour in shadow),
         shadow_versions=sum(hour.versions for hour in shadow),
-        collectors={one: list(own.values()).count(one) for one in CollectorState},
+        collection_states={one: list(own.values()).count(one) for one in CollectionState},
         trips={cause: causes.count(cause) for cause in BreakerCause},
     )

@@ -22,7 +22,7 @@ from services.domain.errors import PositionError, RetryableError
 from services.log.clock import SystemClock
 from services.log.port import Log
 from services.metadata.after_write import remove_unneeded
-from services.metadata.checkpoints.take_drop import remove_unused_checkpoints
+from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.bounded_log import BoundedLog
 from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
@@ -188,7 +188,7 @@ class Rebuild:
         """
         for _ in range(MOST_IDLE_STEPS):
             try:
-                return self._runner.send_held()
+                return self._runner.send_deferred()
             except RetryableError as error:
                 self._trouble = str(error)
                 self._pause.wait(POLL_SECONDS)

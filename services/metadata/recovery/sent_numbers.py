@@ -14,7 +14,7 @@ from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlocksWritten,
     ChainDrop,
-    ChainTake,
+    ChainCapture,
     DeletedEntries,
     FullChain,
     LedgerRows,
@@ -87,7 +87,7 @@ def _named_by(record: Any) -> Highest:
         case DeletedEntries():
             return Highest(max(record.rows.deaths, default=0), record.chain_version)
         case SnapshotChainRecord():
-            return Highest(_newest_take(record.body), record.version)
+            return Highest(_newest_capture(record.body), record.version)
         case MetadataReply() | MetadataProgress() | SpaceUpdate():
             return Highest(record.txn)
         case LedgerRows():
@@ -98,7 +98,7 @@ def _named_by(record: Any) -> Highest:
             return Highest()
 
 
-def _newest_take(body: ChainTake | ChainDrop | FullChain) -> int:
+def _newest_capture(body: ChainCapture | ChainDrop | FullChain) -> int:
     if isinstance(body, FullChain):
         return max((bucket.newest_txn for bucket in body.buckets), default=0)
     return body.txn

@@ -58,7 +58,7 @@ class BucketFigures:
         """A key or directory has come back from a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
 
-    def purge_directory(self, bucket_id: int) -> None:
+    def remove_directory(self, bucket_id: int) -> None:
         """The row of a deleted directory has gone."""
         self._used.add(bucket_id, (0, 0, 0, -1))
 

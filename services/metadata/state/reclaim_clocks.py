@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from schemas.codec import codec
 from schemas.records import ClaimedRow, ReclaimClockRow
-from services.domain.collector import WHOLE_SHARD
+from services.domain.collection import WHOLE_SHARD
 from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
 from services.domain.table_keys import bucket_id_key
 from services.metadata.state.tables import RECLAIM_CLOCK_TABLE

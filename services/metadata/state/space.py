@@ -12,7 +12,7 @@ from services.domain.space_matrix import (
     Holders,
     SpaceCell,
     SpaceError,
-    heirs_after_drop,
+    merged_cells_after_drop,
     merged_after_drop,
 )
 from services.domain.table_keys import (
@@ -162,7 +162,7 @@ class SpaceChanges:
         cells = _cells_from(work, bucket_id, dropped) | _cells_until(work, bucket_id, dropped, live_before)
         alone = cells.get((dropped, dropped), EMPTY)
         try:
-            heirs = heirs_after_drop(cells, dropped, live_before).values()
+            heirs = merged_cells_after_drop(cells, dropped, live_before).values()
             cells |= {heir: cell_of(table.get(cell_key(bucket_id, *heir))) for heir in heirs}
             merged = merged_after_drop(cells, dropped, live_before)
         except SpaceError:

@@ -13,41 +13,41 @@ one that is ``unknown_here``.
 
 from __future__ import annotations
 
-from schemas.records import CountRow, TakeSnapshot
-from services.metadata.state.tables import OVER_TABLE, SNAPSHOT_ID_TABLE, UNTAKEN_TABLE
+from schemas.records import CountRow, CaptureSnapshot
+from services.metadata.state.tables import DROPPED_ID_TABLE, SNAPSHOT_ID_TABLE, UNCAPTURED_TABLE
 from services.metadata.state.transaction import Transaction
 
 DAY_MS = 24 * 3_600_000
-TAKE_EXPIRES_MS = DAY_MS
+CAPTURE_EXPIRES_MS = DAY_MS
 """How far apart the request and the application of a take may be."""
-KEPT_MS = 2 * TAKE_EXPIRES_MS
+KEPT_MS = 2 * CAPTURE_EXPIRES_MS
 """How long an id is known after its drop."""
 FORGOTTEN_AT_ONCE = 4
 """Ids that a take or a drop forgets at most. Each adds one at most, so that what is over does not pile up."""
 _TIME_DIGITS = 16
 
 
-def is_too_late(transaction: Transaction, command: TakeSnapshot) -> bool:
+def is_too_late(transaction: Transaction, command: CaptureSnapshot) -> bool:
     """Whether a take comes so long after its request that its id may have been forgotten."""
-    return bool(command.requested_ms) and abs(transaction.log_time_ms - command.requested_ms) > TAKE_EXPIRES_MS
+    return bool(command.requested_ms) and abs(transaction.log_time_ms - command.requested_ms) > CAPTURE_EXPIRES_MS
 
 
-def is_untaken(transaction: Transaction, snapshot_id: str) -> bool:
+def is_uncaptured(transaction: Transaction, snapshot_id: str) -> bool:
     """Whether a snapshot was dropped before it was taken."""
-    return transaction.work.table(UNTAKEN_TABLE).get(snapshot_id.encode()) is not None
+    return transaction.work.table(UNCAPTURED_TABLE).get(snapshot_id.encode()) is not None
 
 
-def note_untaken(transaction: Transaction, snapshot_id: str) -> None:
+def note_uncaptured(transaction: Transaction, snapshot_id: str) -> None:
     """Remember that a snapshot was dropped that was never taken, as far as is known."""
-    if not is_untaken(transaction, snapshot_id):
-        transaction.work.table(UNTAKEN_TABLE).put(snapshot_id.encode(), CountRow(transaction.txn))
+    if not is_uncaptured(transaction, snapshot_id):
+        transaction.work.table(UNCAPTURED_TABLE).put(snapshot_id.encode(), CountRow(transaction.txn))
         note_dropped(transaction, snapshot_id)
 
 
 def note_dropped(transaction: Transaction, snapshot_id: str) -> None:
     """An id was dropped now: it is known for a while."""
     key = b"%016x/%s" % (transaction.log_time_ms, snapshot_id.encode())
-    transaction.work.table(OVER_TABLE).put(key, CountRow(transaction.txn))
+    transaction.work.table(DROPPED_ID_TABLE).put(key, CountRow(transaction.txn))
 
 
 def forget_some(transaction: Transaction) -> None:
@@ -55,14 +55,14 @@ def forget_some(transaction: Transaction) -> None:
     work = transaction.work
     end = b"%016x" % max(transaction.log_time_ms - KEPT_MS, 0)
     over: list[bytes] = []
-    for key, _ in work.table(OVER_TABLE).scan(b"", end):
+    for key, _ in work.table(DROPPED_ID_TABLE).scan(b"", end):
         over.append(key)
         if len(over) == FORGOTTEN_AT_ONCE:
             break
     for key in over:
         snapshot_id = key[_TIME_DIGITS + 1 :]
-        work.table(OVER_TABLE).delete(key)
-        work.table(UNTAKEN_TABLE).delete(snapshot_id)
+        work.table(DROPPED_ID_TABLE).delete(key)
+        work.table(UNCAPTURED_TABLE).delete(snapshot_id)
         taken = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id)
         if taken is not None and not taken.is_live:
             work.table(SNAPSHOT_ID_TABLE).delete(snapshot_id)

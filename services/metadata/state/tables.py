@@ -19,15 +19,15 @@ changedTable         /bucketId/ordinal/table/key               rows that changed
 snapshotListTable    /bucketId/ordinal                         live snapshots
 snapshotIdTable      snapshot id                               the same row as it was when taken, or dropped
 snapshotCountTable   /bucketId                                 how many snapshots a bucket ever had, and its newest
-untakenTable         snapshot id                               txn of its drop, when it was dropped before it was taken
-overTable            log time/snapshot id                      txn of a drop: the id is forgotten some time after it
+uncapturedTable         snapshot id                               txn of its drop, when it was dropped before it was taken
+droppedIdTable            log time/snapshot id                      txn of a drop: the id is forgotten some time after it
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if one goes on
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
-collectorTable       /bucketId                                 what the collector may do for a bucket; 0 for all
+collectionTable       /bucketId                                 what the collector may do for a bucket; 0 for all
 purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
 shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
 s3SecretTable        user or service                           what it signs commands with
@@ -70,15 +70,15 @@ CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
 SNAPSHOT_COUNT_TABLE = TableDefinition("snapshotCountTable", records.SnapshotCountRow)
-UNTAKEN_TABLE = TableDefinition("untakenTable", records.CountRow)
-OVER_TABLE = TableDefinition("overTable", records.CountRow)
+UNCAPTURED_TABLE = TableDefinition("uncapturedTable", records.CountRow)
+DROPPED_ID_TABLE = TableDefinition("droppedIdTable", records.CountRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackRow)
 ROLLBACK_NAME_TABLE = TableDefinition("rollbackNameTable", records.RollbackNameRow)
 ORPHAN_SEARCH_TABLE = TableDefinition("orphanSearchTable", records.OrphanSearchRow)
 SPACE_TABLE = TableDefinition("spaceTable", records.SpaceCellValue, is_cached=True)
 UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow, remembers_empty_stretches=True)
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
-COLLECTOR_TABLE = TableDefinition("collectorTable", records.CollectorRow)
+COLLECTION_TABLE = TableDefinition("collectionTable", records.CollectionRow)
 RECLAIM_CLOCK_TABLE = TableDefinition("reclaimClockTable", records.ReclaimClockRow, is_cached=True)
 PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
 SHADOW_TABLE = TableDefinition("shadowTable", records.ShadowHourRow, is_cached=True)
@@ -105,15 +105,15 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SNAPSHOT_LIST_TABLE,
     SNAPSHOT_ID_TABLE,
     SNAPSHOT_COUNT_TABLE,
-    UNTAKEN_TABLE,
-    OVER_TABLE,
+    UNCAPTURED_TABLE,
+    DROPPED_ID_TABLE,
     ROLLBACK_TABLE,
     ROLLBACK_NAME_TABLE,
     ORPHAN_SEARCH_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
     ACCOUNT_TABLE,
-    COLLECTOR_TABLE,
+    COLLECTION_TABLE,
     RECLAIM_CLOCK_TABLE,
     PURGE_HOUR_TABLE,
     SHADOW_TABLE,

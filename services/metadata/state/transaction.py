@@ -8,7 +8,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import ShardState
 from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
-from services.metadata.state.collectors import Collectors
+from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.directory_paths import DirectoryPaths
 from services.metadata.state.figures import BucketFigures
 from services.metadata.state.orphan_search import OrphanSearch
@@ -87,7 +87,7 @@ class Transaction:
     directories: DirectoryPaths
     signers: Signers
     """Not one of its own if it is forgotten: that would know nobody, or let everybody do everything."""
-    collectors: Collectors
+    collection_states: CollectionStates
     freed: FreedVersions
     """What is measured of the versions that a unit of work finishes; nothing is decided by it."""
     orphans: OrphanSearch

@@ -165,14 +165,14 @@ class BrokerSecurity:
             StackError: the broker does not take it.
         """
         try:
-            self._tell_passwords(admin)
-            _tell_rights(admin)
+            self._send_passwords(admin)
+            _send_rights(admin)
         except KafkaException as error:
             raise StackError(
                 f"The broker does not take the identities in {self.directory} ({error.args[0]}): read its log."
             ) from error
 
-    def _tell_passwords(self, admin: AdminClient) -> None:
+    def _send_passwords(self, admin: AdminClient) -> None:
         method = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS)
         told: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(one.username, method, one.password.encode())
@@ -182,7 +182,7 @@ class BrokerSecurity:
             answer.result()
 
 
-def _tell_rights(admin: AdminClient) -> None:
+def _send_rights(admin: AdminClient) -> None:
     wanted = set(access_list(rights()))
     whatever: Any = None
     anything = AclBindingFilter(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from schemas.answers import (
     BucketSpace,
-    CollectorStatus,
+    CollectionStatus,
     DeadLetterBytes,
     DeadLetterCount,
     DiffJob,
@@ -47,7 +47,7 @@ from services.log.signing import Signer, signed_command
 from services.metadata.diffs.api import DiffJobsOfShards
 from services.metadata.diffs.jobs import DiffJobs, DiffNotFoundError, DiffStateError
 from services.metadata.reads import queries as metadata_queries
-from services.metadata.reads.collector_queries import collector_status
+from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
@@ -236,10 +236,10 @@ class InMemoryMetadataReads:
         """Where the bytes of a bucket are, with a page of its cells."""
         return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket), start_after, limit)
 
-    def collector(self, volume: str = "", bucket: str = "") -> list[CollectorStatus]:
+    def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
         """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
         try:
-            return collector_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
+            return collection_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
         except CommandError as error:
             raise _refuse(error) from error
 

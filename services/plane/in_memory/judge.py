@@ -15,7 +15,7 @@ from schemas.records import (
     Barrier,
     DeadLetter,
     DeletedEntries,
-    PurgeDirectory,
+    DirectoryVerdict,
     PurgeKeys,
     SweepResult,
 )
@@ -111,7 +111,7 @@ class PureJudge:
 def _send(batch: JudgedBatch, work: Work) -> None:
     for keys in batch.purge_keys:
         work.send(PURGE_KEYS, keys)
-    for directories in batch.purge_directories:
+    for directories in batch.directory_verdicts:
         work.send(PURGE_DIRECTORIES, directories)
     for result in batch.sweep_results:
         work.send(SWEEP_RESULTS, result)
@@ -121,7 +121,7 @@ def _send(batch: JudgedBatch, work: Work) -> None:
 
 def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
     work.send(PURGE_KEYS, PurgeKeys(chain_version, NO_ROWS, (), barrier))
-    work.send(PURGE_DIRECTORIES, PurgeDirectory(chain_version, (), barrier))
+    work.send(PURGE_DIRECTORIES, DirectoryVerdict(chain_version, (), barrier))
     work.send(SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, chain_version, barrier))
 
 

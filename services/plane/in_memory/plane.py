@@ -22,7 +22,7 @@ from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.log.signing import SigningLog
 from services.metadata.after_write import remove_unneeded
-from services.metadata.checkpoints.take_drop import remove_unused_checkpoints
+from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED

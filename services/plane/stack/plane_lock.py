@@ -26,7 +26,7 @@ ASK_AGAIN_SECONDS = 0.2
 Answer = TypeVar("Answer")
 
 
-def take_plane_lock(home: Path) -> IO[bytes]:
+def acquire_plane_lock(home: Path) -> IO[bytes]:
     """Hold a home until the file is closed; raises StackError when somebody else does, or a process is left there."""
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def take_plane_lock(home: Path) -> IO[bytes]:
 def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
     """The log of a plane that does not run: its own broker is started, alone, unless others are named."""
     security = plane_security(home)
-    with take_plane_lock(home), contextlib.ExitStack() as started:
+    with acquire_plane_lock(home), contextlib.ExitStack() as started:
         if not bootstrap_servers:
             broker = EmbeddedBroker(home / "broker", security=security)
             bootstrap_servers = started.enter_context(broker).bootstrap_servers

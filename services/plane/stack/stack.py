@@ -39,7 +39,7 @@ from services.plane.stack.plane_file import (
     running_plane,
     write_plane_file,
 )
-from services.plane.stack.plane_lock import take_plane_lock
+from services.plane.stack.plane_lock import acquire_plane_lock
 from services.plane.stack.secrets import client_secrets, plane_security, token_header
 from services.plane.stack.settings import (
     BROKER,
@@ -110,7 +110,7 @@ class Stack:
 
     def start(self) -> Self:
         """Start everything, and return when all of it is ready; raises StackError with what to do."""
-        self._lock = take_plane_lock(self.home)
+        self._lock = acquire_plane_lock(self.home)
         self._children = {}
         self._reason = ""
         try:

@@ -129,7 +129,7 @@ def find_backup(directory: Path, name: str = "") -> Backup:
     return found[-1]
 
 
-def take_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -> Backup:
+def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -> Backup:
     """Copy every shard of every service of a running plane.
 
     Raises:

@@ -53,7 +53,7 @@ from services.storage.rocks import RocksStore
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
-LEAP = 1_000_000
+SKIPPED_NUMBERS = 1_000_000
 """Beyond the highest that is found: what only clients saw, who keep nothing that could be looked at."""
 FAR_AHEAD = 1 << 40
 """A position beyond every end, until the command is in the log: nobody starts on it."""
@@ -90,10 +90,10 @@ class Losses:
     """Whether a reader that begins with gc.snapshot-chain comes to where metadata is."""
 
     def __bool__(self) -> bool:
-        return bool(self.tails) or self.needs_leap
+        return bool(self.tails) or self.needs_skip
 
     @property
-    def needs_leap(self) -> bool:
+    def needs_skip(self) -> bool:
         """Whether metadata has to go on in another epoch, with the whole chain told anew; else positions suffice."""
         has_lost_commands = any(one.service == METADATA for one in self.tails)
         return has_lost_commands or self.numbers is not None or not self.is_chain_whole
@@ -219,10 +219,10 @@ def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str)
         StackError: metadata has no database, somebody writes to the log meanwhile, or may not have it accepted.
     """
     command = None
-    if losses.needs_leap:
+    if losses.needs_skip:
         store = open_database(database_directory(home, METADATA, shard), METADATA)
         try:
-            command = _leap(log, home, shard, store, reason)
+            command = _skip(log, home, shard, store, reason)
         finally:
             store.close()
     for one in losses.tails:
@@ -239,7 +239,7 @@ def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str)
     return command
 
 
-def _leap(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> AcceptLostTail:
+def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> AcceptLostTail:
     """Have the command in the log, and in the database."""
     state = _stored_state(store)
     if state is None:
@@ -308,8 +308,8 @@ def _command(log: Log, shard: int, state: ShardState, highest: Highest, reason: 
         expected_txn=state.txn,
         expected_log_time_ms=state.log_time_ms,
         epoch=state.epoch + 1,
-        txn=highest.txn + LEAP,
-        chain_version=highest.chain_version + LEAP,
+        txn=highest.txn + SKIPPED_NUMBERS,
+        chain_version=highest.chain_version + SKIPPED_NUMBERS,
         reason=reason,
     )
 

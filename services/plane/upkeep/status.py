@@ -14,9 +14,9 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from schemas.answers import CollectorStatus, ShardBacklog
+from schemas.answers import CollectionStatus, ShardBacklog
 from schemas.http_token import bearer
-from schemas.records import CollectorState
+from schemas.records import CollectionState
 from services.client.errors import UnreachableError
 from services.client.wire.http_reads import HttpShard
 
@@ -113,11 +113,11 @@ class Backlog:
     held_versions: int
     freed_bytes: int
     freed_versions: int
-    directories_on_their_way: int
-    stores_to_sweep: int
+    directories_in_progress: int
+    garbage_ranges_to_sweep: int
     purges_in_undo_window: int = 0
     """Messages to key_deletion whose rows can still be brought back."""
-    purges_held_back: int = 0
+    purges_throttled: int = 0
     """Messages that wait for the hours or the rate that key_deletion was set to."""
 
 
@@ -148,7 +148,7 @@ class LastAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class SuspendedCollection:
     """Of what nothing is claimed."""
 
     shard: int
@@ -178,7 +178,7 @@ class PlaneStatus:
     """Name of the newest complete backup in the home; empty when there is none."""
     newest_backup_age_seconds: float = 0.0
     audits: tuple[LastAudit, ...] = ()
-    held_back: tuple[HeldBack, ...] | None = ()
+    suspended_collections: tuple[SuspendedCollection, ...] | None = ()
     """Why the collector does not do all that it could; null when metadata does not answer."""
 
 
@@ -246,12 +246,12 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
         held_versions=sum(one.held_versions for one in sums),
         freed_bytes=sum(one.freed_bytes for one in sums),
         freed_versions=sum(one.freed_versions for one in sums),
-        directories_on_their_way=reported.get("directory_deletion", _SILENT).total(
+        directories_in_progress=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
-        stores_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
+        garbage_ranges_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
         purges_in_undo_window=key_deletion.total("deepclean_key_deletion_purges_in_undo_window"),
-        purges_held_back=key_deletion.total("deepclean_key_deletion_purges_held_back"),
+        purges_throttled=key_deletion.total("deepclean_key_deletion_purges_throttled"),
     )
 
 
@@ -266,19 +266,19 @@ def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBac
             return []
 
 
-def held_back(metadata_url: str, shards: int, token: str = "") -> tuple[HeldBack, ...] | None:
+def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
     """What the collector may not claim, whole shards first; None when metadata cannot say it now."""
     with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         try:
             found = [
                 (shard, line)
                 for shard in range(shards)
-                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collector", list[CollectorStatus])
+                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collection", list[CollectionStatus])
             ]
         except UnreachableError:
             return None
     lines = [
-        HeldBack(
+        SuspendedCollection(
             shard,
             f"{line.volume}/{line.bucket}" if line.bucket else "",
             line.state.lower(),
@@ -286,7 +286,7 @@ def held_back(metadata_url: str, shards: int, token: str = "") -> tuple[HeldBack
             line.since_ms(line.state),
         )
         for shard, line in found
-        if line.state is not CollectorState.RUNNING
+        if line.state is not CollectionState.RUNNING
     ]
     return tuple(sorted(lines, key=lambda line: (bool(line.bucket), line.shard, line.bucket)))
 

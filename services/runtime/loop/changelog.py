@@ -58,7 +58,7 @@ from services.storage.tables import TablesReader
 
 UNITS_BETWEEN_BASES = 256
 """A start reads from the base on: so many units and few more."""
-_UNTOLD = 1
+_UNPUBLISHED = 1
 """Number of a state that no change has led to: so that nobody takes the changes behind it for all there are."""
 
 logger = structlog.get_logger(__name__)
@@ -166,7 +166,7 @@ class Changelog:
     def _number_without_row(self, store: Store) -> int:
         """0 for a database that has never taken anything in; else what stands for all that was never told."""
         positions = TablesReader(store).table(POSITIONS).scan()
-        return _UNTOLD if any(row.next_offset for _, row in positions) else 0
+        return _UNPUBLISHED if any(row.next_offset for _, row in positions) else 0
 
     def _begin(self, store: Store, sink: Sink) -> int:
         """Have the beginning of this start in the topic; says where it is at the earliest.

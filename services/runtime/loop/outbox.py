@@ -23,7 +23,7 @@ from services.runtime.loop.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
-HELD_ROWS_AT_ONCE = 1
+DEFERRED_ROWS_AT_ONCE = 1
 """Each is acknowledged before the next one goes: of what a run has sent that was cut off, only its last unit of work
 may be incomplete."""
 _topic_and_fingerprint = itemgetter(0, 1)
@@ -47,7 +47,7 @@ class Outbox:
     """The outbox of one runner."""
 
     def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_held: bool = False) -> None:
-        """``is_held``: what is written stays in the database until ``take_held`` asks for it."""
+        """``is_held``: what is written stays in the database until ``read_deferred`` asks for it."""
         self.is_held = is_held
         self._shard = shard
         self._sink = sink
@@ -55,7 +55,7 @@ class Outbox:
         self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
         self._sent: list[tuple[bytes, OutboxRow]] = []
         self._acknowledged: list[bytes] = []
-        self._held_messages = 0
+        self._deferred_messages = 0
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
@@ -63,19 +63,19 @@ class Outbox:
         self._waiting.clear()
         self._sent = []
         self._acknowledged = []
-        self._held_messages = 0
+        self._deferred_messages = 0
         for key, row in tables.table(OUTBOX).scan():
             self._next_number = int.from_bytes(key, "big") + 1
             if self.is_held:  # they may be of a shard's whole past: too many to keep in memory
-                self._held_messages += _count(row)
+                self._deferred_messages += _count(row)
             else:
                 self._waiting.append((key, row))
 
-    def take_held(self, tables: TablesReader) -> bool:
+    def read_deferred(self, tables: TablesReader) -> bool:
         """Have the oldest rows that were held back sent next; says whether there are any."""
-        self._waiting = deque(islice(tables.table(OUTBOX).scan(), HELD_ROWS_AT_ONCE))
+        self._waiting = deque(islice(tables.table(OUTBOX).scan(), DEFERRED_ROWS_AT_ONCE))
         taken = sum(_count(row) for _, row in self._waiting)
-        self._held_messages = max(0, self._held_messages - taken) if taken else 0
+        self._deferred_messages = max(0, self._deferred_messages - taken) if taken else 0
         return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
@@ -99,14 +99,14 @@ class Outbox:
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
             if self.is_held:
-                self._held_messages += _count(added.row)
+                self._deferred_messages += _count(added.row)
             else:
                 self._waiting.append((row_key(self._next_number), added.row))
             self._next_number += 1
 
     def waiting(self) -> int:
         """How many messages are written and not yet acknowledged."""
-        return self._held_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
+        return self._deferred_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
 
     def send(self) -> None:
         """Hand all that waits to the log; it may be on its way when this returns.

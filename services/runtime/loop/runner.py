@@ -252,7 +252,7 @@ class Runner:
         self._metrics.polled()
         try:
             if self._outbox.is_held and not self._holds_messages():
-                self.send_held()
+                self.send_deferred()
                 self._outbox.is_held = False
             taken = self._run_unit(self._next_inputs())
         except BaseException:
@@ -366,7 +366,7 @@ class Runner:
         ((record, _),) = inputs
         work, batch = Work(self.shard, self.store, self._cache), _summary([record])
         batch.dead_letters[record.topic] = 1
-        self._put_aside(record, error, work)
+        self._dead_letter(record, error, work)
         self._settle()
         self._written(self._write(work, batch), batch)
 
@@ -381,11 +381,11 @@ class Runner:
             raise
         except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
             work.undo_message()
-            self._put_aside(record, error, work)
+            self._dead_letter(record, error, work)
             return False
         return True
 
-    def _put_aside(self, record: LogRecord, error: Exception, work: Work) -> None:
+    def _dead_letter(self, record: LogRecord, error: Exception, work: Work) -> None:
         logger.warning(
             "message put aside",
             service=self.service.name,
@@ -426,14 +426,14 @@ class Runner:
         if published:
             self._metrics.published(published)
 
-    def send_held(self) -> int:
+    def send_deferred(self) -> int:
         """Publish what was held back, oldest first, each removed once it is acknowledged; says how many messages.
 
         Raises:
             RetryableError: call it again; some may be sent twice.
         """
         sent = 0
-        while self._outbox.take_held(TablesReader(self.store)):
+        while self._outbox.read_deferred(TablesReader(self.store)):
             self._outbox.send()
             published = self._outbox.settle()
             self._metrics.published(published)

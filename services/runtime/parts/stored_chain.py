@@ -23,7 +23,7 @@ from schemas.records import (
     ChainedBucket,
     ChainedSnapshot,
     ChainRow,
-    ChainTake,
+    ChainCapture,
     FullChain,
     SnapshotChainRecord,
 )
@@ -84,7 +84,7 @@ class StoredChain:
                 )
             elif isinstance(body, FullChain):
                 buckets[body.buckets[0].bucket_id] = body.buckets[0]
-            elif isinstance(body, ChainTake):
+            elif isinstance(body, ChainCapture):
                 snapshot = ChainedSnapshot(body.snapshot_id, body.ordinal, body.txn, is_live=True)
                 snapshots.setdefault(body.bucket_id, []).append(snapshot)
         if version:
@@ -121,7 +121,7 @@ class StoredChain:
             for bucket_id in self.view.bucket_ids():
                 self._put_bucket(bucket_id, work)
                 for one in self.view.live(bucket_id):
-                    self._put_take(ChainTake(bucket_id, one.snapshot_id, one.ordinal, one.txn), work)
+                    self._put_capture(ChainCapture(bucket_id, one.snapshot_id, one.ordinal, one.txn), work)
             self._put_version(work)
             return
         if part.part == 1 or not self.view.pending_parts:
@@ -129,9 +129,9 @@ class StoredChain:
         if self.view.pending_parts:
             work.table(CHAIN_TABLE).put(_part_key(part.part), ChainRow(record))
 
-    def _keep_marker(self, body: ChainTake | ChainDrop | FullChain, work: Work) -> None:
-        if isinstance(body, ChainTake):
-            self._put_take(body, work)
+    def _keep_marker(self, body: ChainCapture | ChainDrop | FullChain, work: Work) -> None:
+        if isinstance(body, ChainCapture):
+            self._put_capture(body, work)
         elif isinstance(body, ChainDrop):
             work.table(CHAIN_TABLE).delete(_snapshot_key(body.bucket_id, body.txn))
         if not isinstance(body, FullChain):
@@ -145,7 +145,7 @@ class StoredChain:
         bucket = ChainedBucket(bucket_id, (), self.view.ever(bucket_id), self.view.newest_txn(bucket_id))
         work.table(CHAIN_TABLE).put(bucket_id_key(bucket_id), _full(self.view.version, (bucket,)))
 
-    def _put_take(self, take: ChainTake, work: Work) -> None:
+    def _put_capture(self, take: ChainCapture, work: Work) -> None:
         version = self.view.version
         row = ChainRow(SnapshotChainRecord(version, version - 1, take))
         work.table(CHAIN_TABLE).put(_snapshot_key(take.bucket_id, take.txn), row)

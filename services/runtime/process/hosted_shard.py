@@ -218,7 +218,7 @@ class HostedShard:
             self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken
             self._lag_asked = time.monotonic()
 
-    def keep_house(self) -> None:
+    def clean_up(self) -> None:
         """Look at the disk, and free what new checkpoints need not hold. Not in the runner's thread."""
         store = self.store
         if store is None or self._runner is None:

@@ -37,7 +37,7 @@ from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.secrets import http_token, kafka_credentials, signing
 from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_settings
 
-HOUSE_SECONDS = 5.0
+CLEAN_UP_SECONDS = 5.0
 SIGNAL_SECONDS = 0.2
 
 BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
@@ -77,7 +77,7 @@ class ServiceProcess:
             token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
-        self._house = threading.Thread(target=self._keep_house, name="house", daemon=True)
+        self._clean_up_thread = threading.Thread(target=self._clean_up_until_stopped, name="house", daemon=True)
 
     @property
     def url(self) -> str:
@@ -93,7 +93,7 @@ class ServiceProcess:
         self._server.start()
         for shard in self._shards:
             shard.start()
-        self._house.start()
+        self._clean_up_thread.start()
         try:
             self._await_end(signals or SimpleQueue())
         finally:
@@ -116,7 +116,7 @@ class ServiceProcess:
         for shard in self._shards:
             shard.join()
         self._server.stop()
-        self._house.join()
+        self._clean_up_thread.join()
         for shard in self._shards:
             shard.close()
 
@@ -129,11 +129,11 @@ class ServiceProcess:
                 ready = {"event": "ready", "service": self._name, "shards": sorted(self._stores), "url": self.url}
                 print(json.dumps(ready), flush=True)
 
-    def _keep_house(self) -> None:
-        while not self._stop.wait(HOUSE_SECONDS):
+    def _clean_up_until_stopped(self) -> None:
+        while not self._stop.wait(CLEAN_UP_SECONDS):
             for shard in self._shards:
                 try:
-                    shard.keep_house()
+                    shard.clean_up()
                 except (DeepcleanError, OSError) as error:  # the writer finds out by itself whether it can go on
                     logger.warning("the disk could not be looked at", shard=shard.shard, reason=str(error))
 

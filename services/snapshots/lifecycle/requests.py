@@ -21,7 +21,7 @@ from services.domain.refusals import CommandError
 from services.domain.retention import LATEST_TIME_MS
 from services.runtime.loop.service import Message, Work
 from services.snapshots.lifecycle.holds import Holds
-from services.snapshots.lifecycle.snapshots import Lifecycle, PendingAction, take_of
+from services.snapshots.lifecycle.snapshots import Lifecycle, PendingAction, capture_of
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.answers import Answers
@@ -72,7 +72,7 @@ class Requests:
             request.at_ms,
             user=command.user,
         )
-        self._begin_take(request, pending, work)
+        self._begin_create(request, pending, work)
 
     def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
         """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
@@ -82,9 +82,9 @@ class Requests:
         """
         snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
         pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
-        self._begin_take(CreateSnapshot(volume, bucket, name), pending, work)
+        self._begin_create(CreateSnapshot(volume, bucket, name), pending, work)
 
-    def _begin_take(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
+    def _begin_create(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)
         if request.at_ms > LATEST_TIME_MS:
             raise CommandError(ErrorCode.INVALID_REQUEST, f"a snapshot cannot be made at {request.at_ms} ms: too late")
@@ -108,7 +108,7 @@ class Requests:
         )
         self._rows.put(row, work)
         self._lifecycle.put_pending(pending, work)
-        send_to_metadata(take_of(row, pending), work)
+        send_to_metadata(capture_of(row, pending), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
         """Delete a snapshot that no tag holds."""

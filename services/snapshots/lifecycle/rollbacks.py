@@ -81,7 +81,7 @@ class Rollbacks:
         self._lifecycle.check_chain()
         self._lifecycle.check_bucket(request.volume, request.bucket)
         row = self._target(request)
-        self._check_no_take(row)
+        self._check_no_create(row)
         chain = self._rows.active_chain(request.volume, request.bucket)
         newer = [other for other in chain if other.create_txn > row.create_txn]
         for other in newer:
@@ -115,7 +115,7 @@ class Rollbacks:
             ErrorCode.FILE_NOT_FOUND, f"there is no tag {request.tag} of {request.volume}/{request.bucket}"
         )
 
-    def _check_no_take(self, row: SnapshotInfo) -> None:
+    def _check_no_create(self, row: SnapshotInfo) -> None:
         """A snapshot that is being made would be newer than the one that is rolled back to."""
         for pending in self._lifecycle.pending.values():
             other = self._rows.of(pending.snapshot_id)

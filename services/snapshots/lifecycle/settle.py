@@ -14,7 +14,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.runtime.parts.collector_follower import CollectorFollower
+from services.runtime.parts.collection_follower import CollectionFollower
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
@@ -41,12 +41,12 @@ class Settling:
         answers: Answers,
         own_work: Callable[[], int],
         metrics: SnapshotsMetrics,
-        collector: CollectorFollower,
+        collection: CollectionFollower,
     ) -> None:
         self._answers = answers
         self._own_work = own_work
         self._metrics = metrics
-        self._collector = collector
+        self._collection = collection
         self._requests: dict[str, SettleRow] = {}
         self._returned_txns: dict[tuple[str, str], int] = {}
 
@@ -80,7 +80,7 @@ class Settling:
 
     def barrier_returned(self, progress: MetadataProgress, barrier: Barrier, work: Work) -> None:
         """One branch of a barrier is back."""
-        found = barrier.work + self._collector.is_behind(barrier)
+        found = barrier.work + self._collection.is_behind(barrier)
         if found:
             self._add_work(found, work)
         row = self._requests.get(barrier.barrier_id)
@@ -123,7 +123,7 @@ class Settling:
         row = replace(row, round=row.round + 1, work=own_work, returned=())
         self._put(row, work)
         self._metrics.settle_rounds.inc()
-        known_txn = self._collector.complete_txn
+        known_txn = self._collection.complete_txn
         send_to_metadata(Barrier(row.barrier_id, row.round, own_work, "", known_txn), work)
 
     def _end(self, row: SettleRow, reply: SnapshotReply, work: Work) -> None:

@@ -89,7 +89,7 @@ class Sizes:
                     self._rows.put(measured, work)
         self._stale.clear()
 
-    def forget_purged(self, work: Work) -> None:
+    def forget_removed(self, work: Work) -> None:
         """Remove sizes that came after their snapshot had gone. Only when settled: nothing is on its way then."""
         table = work.table(SNAPSHOT_SIZE_TABLE)
         for key, size in list(table.scan()):

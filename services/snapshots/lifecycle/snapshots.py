@@ -22,8 +22,8 @@ from schemas.records import (
     SnapshotInfo,
     SnapshotReply,
     SnapshotStatus,
-    SnapshotTaken,
-    TakeSnapshot,
+    SnapshotCaptured,
+    CaptureSnapshot,
 )
 from services.domain.errors import InvariantError
 from services.domain.refusals import CommandError
@@ -35,7 +35,7 @@ from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
-from services.snapshots.state.rows import SnapshotRows, in_order_of_takes, is_complete
+from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_complete
 from services.snapshots.state.tables import (
     DEEP_CLEAN_TABLE,
     PENDING_TABLE,
@@ -66,7 +66,7 @@ class Listener(Protocol):
         """A deleted snapshot has no row any more."""
         ...
 
-    def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
+    def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """A snapshot will not be there."""
         ...
 
@@ -103,7 +103,7 @@ class Lifecycle:
         self._left_open = frozenset(self.pending)
         self.corruption = ""
         try:
-            self._chain = SnapshotChain.load(in_order_of_takes(self._rows))
+            self._chain = SnapshotChain.load(in_order_of_captures(self._rows))
         except ChainLinksError as error:
             self.corruption = str(error)
 
@@ -134,7 +134,7 @@ class Lifecycle:
 
     # A snapshot is taken
 
-    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotTaken, log_time_ms: int, work: Work) -> None:
+    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotCaptured, log_time_ms: int, work: Work) -> None:
         """End a create: the snapshot is there, or the client is told why not."""
         pending = self.pending.get(taken.snapshot_id)
         row = self._rows.of(taken.snapshot_id)
@@ -165,13 +165,13 @@ class Lifecycle:
         self.put_pending(replace(pending, action=PendingAction.UNDO.value, client_id="", number=0), work)
         send_to_metadata(DropSnapshot(row.snapshot_id), work)
         self._metrics.refusals.labels("create").inc()
-        self._metrics.undone_takes.inc()
+        self._metrics.undone_creates.inc()
         self._answers.answer(SnapshotReply(pending.client_id, pending.number, code, message), work)
         for listener in self.listeners:
-            listener.take_refused(pending, row, f"{code}: {message}", work)
+            listener.create_refused(pending, row, f"{code}: {message}", work)
 
     def _complete(
-        self, progress: MetadataProgress, taken: SnapshotTaken, row: SnapshotInfo, at_ms: int, work: Work
+        self, progress: MetadataProgress, taken: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
     ) -> None:
         """Give a snapshot its place in both chains: where its take is in metadata's order."""
         complete = replace(
@@ -204,7 +204,7 @@ class Lifecycle:
             )
             self._rows.put(row, work)
             return
-        linked = [other for other in in_order_of_takes(self._rows) if other.snapshot_id != row.snapshot_id]
+        linked = [other for other in in_order_of_captures(self._rows) if other.snapshot_id != row.snapshot_id]
         before, after = _around(linked, row.create_txn)
         if after is not None:
             self._rows.put(replace(after, global_previous_snapshot_id=row.snapshot_id), work)
@@ -214,7 +214,7 @@ class Lifecycle:
             after = self._row(after.snapshot_id)
             self._rows.put(replace(after, path_previous_snapshot_id=row.snapshot_id), work)
         self._rows.put(replace(row, path_previous_snapshot_id=_id_of(before)), work)
-        self._chain = SnapshotChain.load(in_order_of_takes(self._rows))
+        self._chain = SnapshotChain.load(in_order_of_captures(self._rows))
 
     # A snapshot is dropped
 
@@ -240,11 +240,11 @@ class Lifecycle:
         elif self.corruption:
             self.put_pending(replace(pending, action=PendingAction.DROPPED.value), work)
         else:
-            self._purge(progress, dropped, work)
+            self._remove(progress, dropped, work)
             self._remove_pending(pending, work)
-            self._metrics.purges.inc()
+            self._metrics.removals.inc()
 
-    def _purge(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
+    def _remove(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
         row = self._row(dropped.snapshot_id)
         next_global = self._rows.of(self._chain.next_global(row.snapshot_id))
         if next_global is not None:
@@ -259,7 +259,7 @@ class Lifecycle:
                 if snapshot_id:
                     self._reset_flags(self._row(snapshot_id), progress, dropped.chain_version, work)
         self._chain.delete(row.snapshot_id)
-        self._rows.remove(replace(row, is_purged=True, last_txn=max(row.last_txn, progress.txn)), work)
+        self._rows.remove(replace(row, is_removed=True, last_txn=max(row.last_txn, progress.txn)), work)
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
         work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
         for listener in self.listeners:
@@ -285,7 +285,7 @@ class Lifecycle:
         for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
             row = self._rows.of(pending.snapshot_id)
             if pending.action == PendingAction.TAKE and row is not None:
-                send_to_metadata(take_of(row, pending), work)
+                send_to_metadata(capture_of(row, pending), work)
             else:
                 if pending.action == PendingAction.DROPPED:
                     self.put_pending(replace(pending, action=PendingAction.DROP.value), work)
@@ -321,15 +321,15 @@ class Lifecycle:
 def corruption_of(rows: SnapshotRows) -> str:
     """Why the rows make no chain; empty when they do."""
     try:
-        SnapshotChain.load(in_order_of_takes(rows))
+        SnapshotChain.load(in_order_of_captures(rows))
     except ChainLinksError as error:
         return str(error)
     return ""
 
 
-def take_of(row: SnapshotInfo, pending: PendingSnapshot) -> TakeSnapshot:
+def capture_of(row: SnapshotInfo, pending: PendingSnapshot) -> CaptureSnapshot:
     """What metadata is asked for, the first time and each time again: the time of the request stays its own."""
-    return TakeSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user, pending.since_ms)
+    return CaptureSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user, pending.since_ms)
 
 
 def _with_flags(row: SnapshotInfo, work: Work) -> SnapshotInfo:

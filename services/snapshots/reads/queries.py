@@ -6,15 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from schemas.error_codes import ErrorCode
-from schemas.records import GoneSnapshotRow, SnapshotInfo
+from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
 from services.snapshots.lifecycle.chain_check import ChainCheck
 from services.snapshots.lifecycle.snapshots import corruption_of
-from services.snapshots.state.rows import SnapshotRows, in_order_of_takes, is_active, is_complete
+from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_active, is_complete
 from services.snapshots.state.tables import (
-    GONE_TABLE,
+    DROPPED_SNAPSHOT_TABLE,
     SNAPSHOT_INFO_TABLE,
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
@@ -60,18 +60,18 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
     row = tables.table(SNAPSHOT_INFO_TABLE).get(snapshot_key(volume, bucket, name))
     if row is not None and is_complete(row):
         return row
-    gone = tables.table(GONE_TABLE).get(snapshot_key(volume, bucket, name))
-    if gone is not None:
-        raise SnapshotExpiredError(f"snapshot {name}", _next_after(tables, volume, bucket, gone))
+    dropped = tables.table(DROPPED_SNAPSHOT_TABLE).get(snapshot_key(volume, bucket, name))
+    if dropped is not None:
+        raise SnapshotExpiredError(f"snapshot {name}", _next_after(tables, volume, bucket, dropped))
     raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
 
 
-def _next_after(tables: ReadableTables, volume: str, bucket: str, gone: GoneSnapshotRow) -> str:
+def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: DroppedSnapshotRow) -> str:
     """Name of the oldest snapshot of the same bucket that was taken after one that has gone; empty for none."""
     later = (
         row.name
         for row in list_snapshots(tables, volume, bucket)
-        if row.bucket_id == gone.bucket_id and row.create_txn > gone.create_txn
+        if row.bucket_id == dropped.bucket_id and row.create_txn > dropped.create_txn
     )
     return next(later, "")
 
@@ -80,7 +80,7 @@ def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -
     """The path chain of a bucket, or the global one of the shard when none is named; oldest first."""
     prefix = snapshot_key(volume, bucket, "")
     table = tables.table(SNAPSHOT_INFO_TABLE)
-    return in_order_of_takes(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
+    return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
 def verify(tables: ReadableTables) -> Verification:

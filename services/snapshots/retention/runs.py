@@ -242,7 +242,7 @@ class Retention:
         """A request may have waited for it."""
         self._waiting.snapshot_gone(row, work)
 
-    def take_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
+    def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if pending.is_automatic and policy_row is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.records import Barrier, DropSnapshot, MetadataCommand, RollbackPage, StopClaims, TakeSnapshot
+from schemas.records import Barrier, DropSnapshot, MetadataCommand, RollbackPage, StopClaims, CaptureSnapshot
 from schemas.topics import METADATA_COMMANDS
 from services.runtime.loop.service import Work
 
 SENDER = "snapshots"
 
 
-def send_to_metadata(body: TakeSnapshot | DropSnapshot | RollbackPage | StopClaims | Barrier, work: Work) -> None:
+def send_to_metadata(body: CaptureSnapshot | DropSnapshot | RollbackPage | StopClaims | Barrier, work: Work) -> None:
     """Send an internal command: answered on metadata.progress, remembered for nobody."""
     work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, body, SENDER, wants_reply=False))

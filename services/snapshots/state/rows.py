@@ -26,7 +26,7 @@ def is_active(row: SnapshotInfo) -> bool:
     return is_complete(row) and row.status is SnapshotStatus.SNAPSHOT_ACTIVE
 
 
-def in_order_of_takes(rows: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
+def in_order_of_captures(rows: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
     """Complete rows as metadata took them: the order of both chains, whatever the clocks said."""
     return sorted((row for row in rows if is_complete(row)), key=lambda row: row.create_txn)
 
@@ -40,7 +40,7 @@ class SnapshotRows:
         self._buckets: dict[int, dict[int, str]] = {}
         self._paths: dict[str, dict[str, None]] = {}
         self._changed: dict[str, None] = {}
-        self._purged: dict[str, SnapshotInfo] = {}
+        self._removed: dict[str, SnapshotInfo] = {}
 
     def restore(self, tables: ReadableTables) -> None:
         """Read all rows anew; what was changed in the present batch is still to be told."""
@@ -90,7 +90,7 @@ class SnapshotRows:
     def active_chain(self, volume: str, bucket: str) -> list[SnapshotInfo]:
         """Snapshots of a bucket that clients may read, oldest first."""
         ids = self._paths.get(f"{volume}/{bucket}", {})
-        return in_order_of_takes(row for row in map(self.of, ids) if row is not None and is_active(row))
+        return in_order_of_captures(row for row in map(self.of, ids) if row is not None and is_active(row))
 
     def put(self, row: SnapshotInfo, work: Work) -> None:
         """Set a row; one with another name moves."""
@@ -112,7 +112,7 @@ class SnapshotRows:
         self._paths[last.snapshot_path].pop(last.snapshot_id)
         self._changed[last.snapshot_id] = None
         if is_complete(last):
-            self._purged[last.snapshot_id] = last
+            self._removed[last.snapshot_id] = last
 
     def has_changed(self) -> bool:
         """Whether any row was changed since the last call of ``take_changed``."""
@@ -120,14 +120,14 @@ class SnapshotRows:
 
     def take_changed(self) -> list[SnapshotInfo]:
         """What became of the complete rows that were changed since the last call."""
-        rows = [self.of(snapshot_id) or self._purged.get(snapshot_id) for snapshot_id in self._changed]
+        rows = [self.of(snapshot_id) or self._removed.get(snapshot_id) for snapshot_id in self._changed]
         self.forget_changed()
         return [row for row in rows if row is not None and is_complete(row)]
 
     def forget_changed(self) -> None:
         """The batch was thrown away: nothing is to be told."""
         self._changed.clear()
-        self._purged.clear()
+        self._removed.clear()
 
     def _remember(self, row: SnapshotInfo) -> None:
         key = row_key(row)

@@ -12,13 +12,13 @@ spaceProgressTable   /bucketId          the newest update of a bucket without it
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
 chainTable           see ``StoredChain`` the chain: its version, its buckets, its live snapshots
-collectorTable       #KNOWN             what is known of the collector: all buckets that it does not just run for
+collectionTable       #KNOWN             what is known of the collector: all buckets that it does not just run for
 retentionTable       /volume/bucket     a retention policy, and where its runs are
 tagTable             /volume/bucket/tag a named hold on a snapshot
 consumerTable        /volume/bucket/consumer  a named reader and its place
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
 rollbackTable        /volume/bucket     a rollback on its way
-goneTable            /volume/bucket/name the last snapshot of a name that has gone
+droppedSnapshotTable            /volume/bucket/name the last snapshot of a name that has gone
 s3SecretTable        user or service    what it signs commands with
 deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
 letterTable          as deadLetterTable the letter itself, until it is dealt with
@@ -35,7 +35,7 @@ from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from schemas import records
-from services.runtime.parts.collector_follower import COLLECTOR_TABLE
+from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition
 
@@ -52,7 +52,7 @@ TAG_TABLE = TableDefinition("tagTable", records.TagRow)
 CONSUMER_TABLE = TableDefinition("consumerTable", records.ConsumerRow)
 EXPIRY_TABLE = TableDefinition("expiryTable", records.ExpiryRow)
 ROLLBACK_TABLE = TableDefinition("rollbackTable", records.RollbackTaskRow)
-GONE_TABLE = TableDefinition("goneTable", records.GoneSnapshotRow)
+DROPPED_SNAPSHOT_TABLE = TableDefinition("droppedSnapshotTable", records.DroppedSnapshotRow)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 DEAD_LETTER_TABLE = TableDefinition("deadLetterTable", records.DeadLetterRow)
 LETTER_TABLE = TableDefinition("letterTable", records.DeadLetter)
@@ -70,13 +70,13 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     SETTLE_TABLE,
     RETURNED_BARRIER_TABLE,
     CHAIN_TABLE,
-    COLLECTOR_TABLE,
+    COLLECTION_TABLE,
     RETENTION_TABLE,
     TAG_TABLE,
     CONSUMER_TABLE,
     EXPIRY_TABLE,
     ROLLBACK_TABLE,
-    GONE_TABLE,
+    DROPPED_SNAPSHOT_TABLE,
     SECRET_TABLE,
     DEAD_LETTER_TABLE,
     LETTER_TABLE,

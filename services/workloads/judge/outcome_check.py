@@ -31,7 +31,7 @@ def listing_of(view: View) -> dict[str, ListedKey]:
     return {path: ListedKey(version.tag, version.size_bytes) for path, version in view.keys.items()}
 
 
-class VersionLedger:
+class ExpectedVersions:
     """Every version that was put into one bucket, and which views hold it."""
 
     def __init__(self, volume: str, bucket: str) -> None:
@@ -85,7 +85,7 @@ class ListingTruth(Protocol):
 class ModelTruth:
     """The truth of a workload that no one else knows: the ledger's own model."""
 
-    def __init__(self, ledger: VersionLedger) -> None:
+    def __init__(self, ledger: ExpectedVersions) -> None:
         self._ledger = ledger
 
     def snapshot(self, name: str) -> Listing:
@@ -128,7 +128,7 @@ class OutcomeCheck:
     before the versions were compared: a check that looked at nothing must not pass.
     """
 
-    def __init__(self, ledger: VersionLedger, truth: ListingTruth) -> None:
+    def __init__(self, ledger: ExpectedVersions, truth: ListingTruth) -> None:
         self._ledger = ledger
         self._truth = truth
         self._result = CheckResult()

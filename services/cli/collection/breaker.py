@@ -1,0 +1,187 @@
+"""``deepclean breaker``: how much of a bucket may go within an hour, and what happened when more was to go."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.answers import CollectionStatus
+from schemas.records import BreakerCause, BreakerLimits, CollectionState, ResetBreaker, SetBreaker
+from services.cli.amounts import parse_size
+from services.cli.collection_lines import (
+    IdOption,
+    collection_lines,
+    order,
+    scope,
+    shard_cell,
+    shard_heading,
+    shards_of,
+    trip_words,
+)
+from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_table, time_text
+from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Hold a bucket back by itself when far more of it is to be freed than usual, until a person has looked.",
+)
+BucketArgument = Annotated[
+    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each that has no limits of its own.")
+]
+
+
+@app.command("set")
+def set_limits(
+    context: typer.Context,
+    bucket: BucketArgument = "",
+    share_percent: Annotated[
+        int | None,
+        typer.Option("--share", metavar="PERCENT", min=0, max=100, help="Share of what a bucket has; 0 for no limit."),
+    ] = None,
+    floor: Annotated[str | None, typer.Option(metavar="SIZE", help="What may always go in an hour: 100GiB.")] = None,
+    floor_versions: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Versions that may always go in an hour.")
+    ] = None,
+) -> None:
+    """Limit what of a bucket may be claimed within an hour: a share of what it has, live and deleted, as that begins.
+
+    The floors are for small buckets, of which most may go on a normal day. What is not named stays as it was set;
+    where nothing was set a share has to be named, and a floor that is not is 0.
+    """
+    volume, name = bucket_path(bucket) if bucket else ("", "")
+    named = (share_percent, None if floor is None else parse_size(floor), floor_versions)
+    if named == (None, None, None):
+        raise typer.BadParameter("nothing to set: name a share, a floor or both", param_hint="--share")
+    with session_of(context) as session:
+        shards = shards_of(session, volume)
+        limits = {shard: _completed(_limits_now(session, shard, volume, name), *named) for shard in shards}
+        for shard in shards:
+            session.execute(shard, SetBreaker(volume, name, limits[shard]))
+    for said in dict.fromkeys(map(_limits_words, limits.values())):
+        say(f"{bucket or 'each bucket without limits of its own'}: {said}")
+
+
+def _limits_now(session: Session, shard: int, volume: str, bucket: str) -> BreakerLimits | None:
+    """What is set for a bucket by itself, or for all: not what counts for it because it has no limits of its own."""
+    shard_line, *bucket_lines = session.connected().metadata(shard).collection(volume, bucket)
+    if not bucket:
+        return shard_line.limits
+    return min(bucket_lines, key=lambda line: line.is_deleted).limits
+
+
+def _completed(
+    now: BreakerLimits | None, share_percent: int | None, floor_bytes: int | None, floor_versions: int | None
+) -> BreakerLimits:
+    if now is None:
+        if share_percent is None:
+            raise typer.BadParameter("nothing is set that could stay: name a share", param_hint="--share")
+        now = BreakerLimits(share_percent, 0, 0)
+    return BreakerLimits(
+        now.share_percent if share_percent is None else share_percent,
+        now.floor_bytes if floor_bytes is None else floor_bytes,
+        now.floor_versions if floor_versions is None else floor_versions,
+    )
+
+
+@app.command()
+def unset(
+    context: typer.Context, bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+) -> None:
+    """Take a bucket's own limits away: those for all count for it again."""
+    volume, name = bucket_path(bucket)
+    with session_of(context) as session:
+        order(session, SetBreaker(volume, name, None))
+    say(f"{bucket} has no limits of its own any more")
+
+
+@app.command()
+def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
+    """Show the limits, and for which buckets the breaker has tripped, when, why, how much waits, and what to do."""
+    with session_of(context) as session:
+        lines = collection_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
+    print_table(
+        [*shard_heading(lines), "WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
+        (
+            (
+                *shard_cell(lines, line),
+                scope(line),
+                _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
+                _hour_words(line),
+                bytes_text(line.pending_bytes),
+                line.pending_versions,
+                time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
+            )
+            for line in lines
+            if bucket or not line.bucket or line.limits or line.trip
+        ),
+        numbers=["WAITS", "VERSIONS"],
+    )
+    tripped = [line for line in lines if line.trip]
+    for line in tripped:
+        say("")
+        _print_trip(line)
+    if not tripped:
+        say("The breaker has not tripped.")
+
+
+@app.command()
+def reset(
+    context: typer.Context,
+    bucket: Annotated[
+        str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each for which it has tripped.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why: shown to whoever looks.")] = "",
+    bucket_id: IdOption = 0,
+) -> None:
+    """Let the collector go on where the breaker has tripped: the hour begins anew, and what is deleted by now goes.
+
+    Where an administrator has set the limits, only an administrator may.
+    """
+    volume, name = bucket_path(bucket) if bucket else ("", "")
+    with session_of(context) as session:
+        lines = collection_lines(session, bucket)
+        tripped = [line for line in lines if line.trip and bucket_id in (0, line.bucket_id)]
+        order(session, ResetBreaker(volume, name, reason, bucket_id))
+        after = {(line.shard, scope(line)): line for line in collection_lines(session, bucket)}
+    for line in tripped:
+        everything = after[line.shard, "everything"]
+        now = after.get((line.shard, scope(line)), everything).effective_state
+        suspended = "" if now is CollectionState.RUNNING else f", once it is not {now.lower()} any more"
+        waiting = amount_in_words(line.pending_bytes, line.pending_versions)
+        say(f"{scope(line)} goes on{suspended}: {waiting}")
+    if not tripped:
+        say(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
+
+
+def _limits_words(limits: BreakerLimits) -> str:
+    if not limits.share_percent:
+        return "no limit"
+    floor = f"{bytes_text(limits.floor_bytes)} and {counted(limits.floor_versions, 'version')}"
+    return f"{limits.share_percent} % in an hour, but always {floor}"
+
+
+def _hour_words(line: CollectionStatus) -> str:
+    if line.hour is None:
+        return ""
+    of = f"{bytes_text(line.hour.claimed_bytes)} of {bytes_text(line.hour.most_bytes)}"
+    let_go = f", and {bytes_text(line.hour.let_go_bytes)} that a reset let go" if line.hour.let_go_versions else ""
+    return f"{of} since {time_text(line.hour.began_ms)}{let_go}"
+
+
+def _print_trip(line: CollectionStatus) -> None:
+    trip = line.trip
+    assert trip is not None  # noqa: S101  asked before
+    path = f"{line.volume}/{line.bucket}"
+    say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
+    say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
+    if trip.cause is not BreakerCause.LIMITS:
+        say("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
+        return
+    say(f"  deepclean deleted list {path}     what it is")
+    say(f"  deepclean undelete {path}/PATH    bring it back")
+    say(f"  deepclean breaker reset {path}    it was meant: let it go")

@@ -1,0 +1,254 @@
+"""``deepclean explain``: who holds a path, a snapshot, a bucket or a block, how much it is, and what lets it go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from schemas.answers import SnapshotHold
+from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
+from services.cli.collection.retention import reason_text
+from services.cli.collection.space import accounted_bytes, suspended_in, print_bucket, size_text, view_of
+from services.cli.collection_lines import suspended_words
+from services.cli.output import (
+    amount_in_words,
+    bytes_text,
+    counted,
+    print_fields,
+    print_json,
+    print_table,
+    time_text,
+)
+from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
+from services.cli.terminal import say
+from services.client.errors import PlaneError
+from services.client.tasks.space_view import (
+    BucketView,
+    Holds,
+    NamedSnapshots,
+    find_block,
+    held_by_path,
+    held_by_snapshot,
+    is_held_by,
+)
+from services.domain.table_keys import local_id_shard
+
+SNAPSHOT_INDICATOR = "/.snapshot/"
+_MOST_NAMES = 4
+MAX_DIGITS = 19
+"""Of a number of 64 bits."""
+_BUCKET_DEPTH = 2
+
+
+def explain(
+    context: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="VOLUME/BUCKET/PATH, VOLUME/BUCKET/.snapshot/NAME, VOLUME/BUCKET, or the local id of a block.",
+        ),
+    ],
+    bucket: Annotated[
+        str, typer.Option(metavar="VOLUME/BUCKET", help="Look for a block in this bucket only: much faster.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Say who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what lets it go."""
+    if bucket and not target.isdecimal():
+        raise typer.BadParameter("it says where to look for a block, and TARGET is none", param_hint="--bucket")
+    if target.isdecimal() and len(target) > MAX_DIGITS:
+        raise typer.BadParameter(f"{target[:MAX_DIGITS]}… is no block: an id has up to {MAX_DIGITS} digits")
+    with session_of(context) as session:
+        if target.isdecimal():
+            _block(session, int(target), bucket, as_json=as_json)
+        elif SNAPSHOT_INDICATOR in target:
+            place, _, name = target.partition(SNAPSHOT_INDICATOR)
+            _snapshot(view_of(session, place), name, as_json=as_json)
+        elif len(target.strip("/").split("/")) <= _BUCKET_DEPTH:
+            _bucket(view_of(session, target), as_json=as_json)
+        else:
+            volume_name, bucket_name, path = key_path(target)
+            _path(view_of(session, f"{volume_name}/{bucket_name}"), path, as_json=as_json)
+
+
+# A path
+
+
+def _path(view: BucketView, path: str, *, as_json: bool) -> None:
+    snapshots = view.snapshots()
+    found = view.path(path)
+    held = held_by_path(snapshots, found)
+    names = [info.name for info in held.holders]
+    suspended = suspended_in(view)
+    if as_json:
+        shown = {"path": path, "held_by": names, "bytes": held.bytes, "suspended_because": suspended}
+        print_json({**shown, **asdict(found)})
+        return
+    print_fields(
+        [
+            ("path", f"{view.volume}/{view.bucket}/{path}"),
+            ("as of", f"txn {found.txn}, chain version {found.chain_version} of shard {view.shard}"),
+            ("held by", _names(names) or "no snapshot"),
+            ("bytes", size_text(held.bytes, is_exact=found.is_exact)),
+        ]
+    )
+    _print_directories(snapshots, found)
+    if found.below_versions:
+        say(f"below it: {amount_in_words(found.below_bytes, found.below_versions)}, live or held")
+    if not found.versions and not found.directories:
+        say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
+    if found.versions:
+        say("")
+        print_table(
+            ["COMMITTED", "BYTES", "BORN", "DIED", "STAGE", "HELD BY", "GOES WHEN"],
+            (_version_cells(snapshots, version, suspended) for version in found.versions),
+            numbers=["BYTES", "BORN", "DIED"],
+        )
+
+
+def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> None:
+    for directory in found.directories:
+        names = [info.name for info in snapshots.active if is_held_by(info, directory)]
+        state = "live" if not directory.death else f"deleted at txn {directory.death}"
+        waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
+        say(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
+
+
+def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> tuple[Any, ...]:
+    names = [info.name for info in snapshots.active if is_held_by(info, version)]
+    return (
+        time_text(version.modification_time_ms),
+        bytes_text(version.size_bytes),
+        f"txn {version.birth}",
+        f"txn {version.death}" if version.death else "",
+        version.stage.lower(),
+        _names(names),
+        goes_when(version.stage, names, suspended),
+    )
+
+
+def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
+    """What has to happen before a version's blocks are freed; ``suspended`` says why nothing is claimed."""
+    last = f"{_names(holders)} {'are' if len(holders) > 1 else 'is'} deleted"
+    if stage is VersionStage.LIVE:
+        return f"it is deleted, and {last}" if holders else "it is deleted"
+    if stage is VersionStage.CLAIMED:
+        return "the block store confirms"
+    if holders:
+        return last
+    if suspended:
+        return f"a person lets it go: {suspended}"
+    if stage is VersionStage.UNEXPANDED:
+        return "the directory above it is expanded, then judged and claimed: by itself"
+    return "it is judged and claimed: by itself"
+
+
+def _names(names: list[str]) -> str:
+    """Some names; of many the first, the last and how many."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} … {names[-1]} ({counted(len(names), 'snapshot')})"
+
+
+# A snapshot
+
+
+def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
+    snapshots = view.snapshots()
+    (snapshot_id,) = snapshots.ids_of([name])
+    spaces = view.spaces()
+    held = held_by_snapshot(snapshots, spaces, snapshot_id)
+    space = next(one for one in spaces.snapshots if one.snapshot_id == snapshot_id)
+    names = [info.name for info in held.holders]
+    holds = view.holds()
+    reasons = next((holds.of(kept) for kept in holds.preview.kept if kept.snapshot_id == snapshot_id), ())
+    if as_json:
+        shown = {"name": name, "held_by": names, "bytes": held.bytes, "has_policy": holds.has_policy, "holds": reasons}
+        print_json({**shown, **asdict(space)})
+        return
+    is_held_exact = space.is_referenced_exact and space.is_exclusive_exact
+    before = size_text(space.shared_with_previous_bytes, is_exact=space.is_referenced_exact)
+    after = size_text(space.shared_with_next_bytes, is_exact=space.is_shared_with_next_exact)
+    exclusive = size_text(space.exclusive_bytes, is_exact=space.is_exclusive_exact)
+    exclusive = f"{exclusive} in {counted(space.exclusive_versions, 'version')}"
+    print_fields(
+        [
+            ("snapshot", f"{name} of {view.volume}/{view.bucket}"),
+            ("as of", f"txn {spaces.txn}, chain version {spaces.chain_version} of shard {view.shard}"),
+            ("taken", f"{time_text(space.creation_time_ms)}, at txn {space.txn}"),
+            ("shows", size_text(space.referenced_bytes, is_exact=space.is_referenced_exact)),
+            ("of that not live any more", size_text(space.held_bytes, is_exact=is_held_exact)),
+            ("held by it alone", f"{exclusive}: freed when it is deleted"),
+            ("shown by the previous too", before),
+            ("shown by the next too", after),
+            ("what it shows is held by", _names(names)),
+            ("it stays because", _why(holds, snapshot_id, reasons)),
+        ]
+    )
+
+
+def _why(holds: Holds, snapshot_id: str, reasons: tuple[SnapshotHold, ...]) -> str:
+    """What keeps a snapshot, and so when it will go."""
+    if reasons:
+        return "; ".join(map(reason_text, reasons))
+    if not holds.has_policy:
+        return "nobody deletes it: its bucket has no retention policy"
+    if any(expiring.snapshot_id == snapshot_id for expiring in holds.preview.expired):
+        return "no run of retention has come by yet: the next one takes it"
+    return "older ones go first: a later run of retention takes it"
+
+
+# A bucket
+
+
+def _bucket(view: BucketView, *, as_json: bool) -> None:
+    space = view.plane.metadata(view.shard).space(view.volume, view.bucket)
+    suspended = suspended_in(view)
+    if as_json:
+        print_json({**asdict(space), "accounted_bytes": accounted_bytes(space), "suspended_because": suspended})
+    else:
+        print_bucket(view, space, suspended)
+
+
+# A block
+
+
+def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> None:
+    shard, plane = local_id_shard(local_id), session.connected()
+    if shard >= plane.shards:
+        raise PlaneError("INVALID_REQUEST", f"{local_id} is a block of shard {shard}; the plane has {plane.shards}")
+    names = bucket_path(bucket) if bucket else ("", "")
+    found = find_block(plane, shard, local_id, *names)
+    version = found.version
+    holders: list[str] = []
+    suspended = ""
+    if version is not None:
+        view = BucketView(plane, shard, found.volume, found.bucket)
+        suspended = suspended_words(plane.metadata(shard).collection(found.volume, found.bucket))
+        if version.last_holder:
+            holders = [info.name for info in view.snapshots().active if is_held_by(info, version)]
+    if as_json:
+        shown_first = {"local_id": local_id, "shard": shard, "held_by": holders, "suspended_because": suspended}
+        print_json({**shown_first, **asdict(found)})
+        return
+    shown: list[tuple[str, object]] = [
+        ("block", f"{local_id} of shard {shard}"),
+        ("as of", f"txn {found.txn}, chain version {found.chain_version}"),
+        ("written", f"at txn {found.birth}"),
+    ]
+    if version is None:
+        where = f" of {bucket}" if bucket else ""
+        shown.append(("owner", f"no version{where} that is left: it was freed, or that txn wrote no such block"))
+    else:
+        shown += [
+            ("bucket", f"{found.volume}/{found.bucket}"),
+            ("path", found.path or f"…/{version.name}"),
+            ("bytes of the version", bytes_text(version.size_bytes)),
+            ("stage", version.stage.lower()),
+            ("held by", _names(holders) or "no snapshot"),
+            ("goes when", goes_when(version.stage, holders, suspended)),
+        ]
+    print_fields(shown)

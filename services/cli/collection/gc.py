@@ -1,0 +1,163 @@
+"""``deepclean gc``: pause and resume the collector, for one bucket or for everything, and see what waits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from schemas.answers import CollectionStatus
+from schemas.records import CollectionState
+from services.cli.collection_lines import (
+    IdOption,
+    collection_lines,
+    scope,
+    set_collection,
+    shard_cell,
+    shard_heading,
+    state_words,
+    trip_words,
+)
+from services.cli.output import bytes_text, counted, print_json, print_table, time_text
+from services.cli.session import JsonOption, session_of
+from services.cli.terminal import say
+
+app = typer.Typer(
+    no_args_is_help=True, help="Hold the collector back, for one bucket or for everything, and let it go on."
+)
+BucketArgument = Annotated[
+    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default everything, new buckets included.")
+]
+ReasonOption = Annotated[str, typer.Option(help="Why: shown to whoever looks.")]
+
+
+@app.command()
+def pause(
+    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+) -> None:
+    """Claim nothing more. Deletions go on being taken in and wait; trees that were deleted can come back whole.
+
+    What was claimed before goes on to its end: its blocks are promised to the block store.
+    """
+    with session_of(context) as session:
+        set_collection(session, bucket, CollectionState.PAUSED, reason, bucket_id=bucket_id)
+        lines = collection_lines(session, bucket)
+    say(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
+    claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
+    if claimed:
+        say(f"claimed before, and on its way to the block store: {counted(claimed, 'version')}")
+    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+
+
+@app.command()
+def shadow(
+    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+) -> None:
+    """Judge everything and claim nothing: what would go is counted by the hour, and shown by gc status VOLUME/BUCKET.
+
+    Deleted trees are taken apart, so that what is below them is counted, too; their files come back one by one then.
+    """
+    with session_of(context) as session:
+        set_collection(session, bucket, CollectionState.SHADOW, reason, bucket_id=bucket_id)
+    say(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
+    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+
+
+@app.command()
+def resume(
+    context: typer.Context,
+    bucket: BucketArgument = "",
+    reason: ReasonOption = "",
+    bucket_id: IdOption = 0,
+    ends_stop: Annotated[
+        bool, typer.Option("--chain-is-mended", help="End a stop of all claims, too: only once its cause is mended.")
+    ] = False,
+) -> None:
+    """Let the collector go on: what has waited is judged once more, and goes if still nobody holds it.
+
+    Buckets that were paused by themselves stay so when everything is resumed; a bucket that is resumed
+    while everything is paused goes on when everything does.
+    """
+    with session_of(context) as session:
+        set_collection(session, bucket, CollectionState.RUNNING, reason, bucket_id=bucket_id, ends_stop=ends_stop)
+        lines = collection_lines(session, bucket)
+    suspended = [line for line in lines if line.effective_state is not CollectionState.RUNNING]
+    if bucket and suspended:
+        say(f"{bucket} is not held back by itself any more, but everything is: {state_words(lines[0])}")
+        return
+    if not any(line.effective_state is not CollectionState.RUNNING and not line.bucket for line in lines):
+        say(f"{bucket or 'everything'} goes on")
+    for line in suspended:
+        where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
+        say(f"still held back: {scope(line)}{where}, {state_words(line)}")
+
+
+@app.command()
+def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
+    """Show what is held back, since when, by whom and why, and how much waits."""
+    with session_of(context) as session:
+        lines = collection_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
+    lines = [line for line in lines if bucket or not line.bucket or line.state is not CollectionState.RUNNING]
+    print_table(
+        [*shard_heading(lines), "WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
+        (
+            (
+                *shard_cell(lines, line),
+                scope(line),
+                line.effective_state.lower(),
+                bytes_text(line.pending_bytes),
+                line.pending_versions,
+                "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
+                bytes_text(line.claimed_bytes),
+                time_text(line.since_ms(line.effective_state)),
+                "" if _is_stop(line) else line.changed_by,
+                trip_words(line.trip) if line.trip else line.reason,
+            )
+            for line in lines
+        ),
+        numbers=["WAITS", "VERSIONS", "TREES", "CLAIMED"],
+    )
+    say(_advice(lines))
+    for line in lines:
+        if bucket and line.shadow:
+            say("", f"would have been claimed of {scope(line)}, hour by hour:")
+            _print_shadow(line)
+
+
+def _is_stop(line: CollectionStatus) -> bool:
+    """Whether the shard's own line is about a stop: when a person has changed something last is not its story."""
+    return line.state is CollectionState.STOPPED
+
+
+def _print_shadow(line: CollectionStatus) -> None:
+    print_table(
+        ["HOUR", "BYTES", "VERSIONS", "OLDEST DELETION", "NEWEST DELETION"],
+        (
+            (
+                time_text(hour.began_ms) if hour.began_ms else "before",
+                bytes_text(hour.bytes),
+                hour.versions,
+                time_text(hour.oldest_deletion_ms),
+                time_text(hour.newest_deletion_ms),
+            )
+            for hour in line.shadow
+        ),
+        numbers=["BYTES", "VERSIONS"],
+    )
+
+
+def _advice(lines: list[CollectionStatus]) -> str:
+    if any(line.state is CollectionState.STOPPED for line in lines):
+        return "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+    suspended = [line for line in lines if line.state is not CollectionState.RUNNING]
+    if not suspended:
+        return "Nothing is held back: what waits is on its way."
+    return "\n".join(dict.fromkeys(_advice_on(line) for line in suspended))
+
+
+def _advice_on(line: CollectionStatus) -> str:
+    group, way = ("breaker", "reset") if line.state is CollectionState.TRIPPED else ("gc", "resume")
+    return f"Let it go on with: deepclean {group} {way}{f' {line.volume}/{line.bucket}' if line.bucket else ''}"

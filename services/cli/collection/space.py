@@ -1,0 +1,186 @@
+"""``deepclean space``: where a bucket's bytes are, what its snapshots share, what deleting some of them would free."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from schemas.answers import BucketSpace
+from schemas.space_answers import SnapshotSpaces
+from services.cli.amounts import parse_size
+from services.cli.collection_lines import suspended_words
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
+from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.terminal import say
+from services.client.tasks.space_view import BucketView, NamedSnapshots
+
+SHOW = "show"
+BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
+
+
+class ShowByDefault(TyperGroup):
+    """A group whose first word may be a bucket instead of a command: then it is shown."""
+
+    default_command = SHOW
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in that was left out."""
+        first = next((word for word in args if not word.startswith("-")), None)
+        if first is not None and first not in self.commands:
+            args = [SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=ShowByDefault,
+    no_args_is_help=True,
+    help="Show where the bytes of VOLUME/BUCKET are and what its snapshots share; say what deleting some would free.",
+)
+
+
+def view_of(session: Session, bucket: str) -> BucketView:
+    """The bucket that the command line names."""
+    volume_name, bucket_name = bucket_path(bucket)
+    return BucketView(session.connected(), session.volumes().shard_of(volume_name), volume_name, bucket_name)
+
+
+@app.command(SHOW)
+def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
+    """Show where the bytes of a bucket are, and what each snapshot refers to, holds alone and shares. The default."""
+    with session_of(context) as session:
+        view = view_of(session, bucket)
+        snapshots = view.snapshots()
+        space = view.plane.metadata(view.shard).space(view.volume, view.bucket)
+        spaces = view.spaces()
+        suspended = suspended_in(view)
+    if as_json:
+        print_json({"suspended_because": suspended, **_show_json(space, spaces, snapshots)})
+        return
+    print_bucket(view, space, suspended)
+    say("")
+    _print_snapshots(spaces, snapshots)
+
+
+def suspended_in(view: BucketView) -> str:
+    """What holds back the rows of a bucket; empty when nothing does."""
+    return suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
+
+
+def accounted_bytes(space: BucketSpace) -> int:
+    """What the block store must have of a bucket, at rest."""
+    return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
+
+
+def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> dict[str, Any]:
+    names = {info.snapshot_id: info.name for info in snapshots.active}
+    figures = {name: value for name, value in asdict(space).items() if name != "cells"}
+    return {
+        **figures,
+        "accounted_bytes": accounted_bytes(space),
+        "snapshots_txn": spaces.txn,
+        "snapshots": [{"name": names.get(one.snapshot_id, ""), **asdict(one)} for one in spaces.snapshots],
+    }
+
+
+def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
+    """Where the bytes of a bucket are, and what has to happen before they go."""
+    print_fields(
+        [
+            ("bucket", f"{view.volume}/{view.bucket}"),
+            ("as of", f"txn {space.txn}, chain version {space.chain_version} of shard {view.shard}"),
+            ("live snapshots", space.live_snapshots),
+            ("unexpanded directories", space.unexpanded_directories),
+        ]
+    )
+    if space.unexpanded_directories:
+        say("What is below an unexpanded directory still counts as live; figures with ~ may still change.")
+    if suspended:
+        say(f"Nothing is claimed at present: {suspended}")
+    say("")
+    pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
+    print_table(
+        ["WHERE", "BYTES", "VERSIONS", "GOES WHEN"],
+        [
+            ("live", bytes_text(space.live_bytes), "", "it is deleted and no snapshot holds it"),
+            ("held", bytes_text(space.held_bytes), space.held_versions, "the snapshots that hold it are deleted"),
+            ("pending", bytes_text(space.pending_bytes), space.pending_versions, pending),
+            ("claimed", bytes_text(space.claimed_bytes), space.claimed_versions, "the block store has confirmed it"),
+            ("in the store", bytes_text(accounted_bytes(space)), "", "the four together"),
+            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "it has gone"),
+        ],
+        numbers=["BYTES", "VERSIONS"],
+    )
+
+
+def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
+    names = {info.snapshot_id: info.name for info in snapshots.active}
+    print_table(
+        ["SNAPSHOT", "TAKEN", "REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
+        (
+            (
+                names.get(one.snapshot_id, "(being deleted)"),
+                time_text(one.creation_time_ms),
+                size_text(one.referenced_bytes, is_exact=one.is_referenced_exact),
+                size_text(one.exclusive_bytes, is_exact=one.is_exclusive_exact),
+                size_text(one.shared_with_previous_bytes, is_exact=one.is_referenced_exact),
+                size_text(one.shared_with_next_bytes, is_exact=one.is_shared_with_next_exact),
+            )
+            for one in spaces.snapshots
+        ),
+        numbers=["REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
+    )
+
+
+def size_text(size_bytes: int, *, is_exact: bool) -> str:
+    """A size; ``~`` while a deleted directory is not yet expanded and the figure may still change."""
+    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
+
+
+@app.command("what-if")
+def what_if(
+    context: typer.Context,
+    bucket: BucketArgument,
+    names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say exactly what deleting some snapshots together would free. Nothing is deleted."""
+    with session_of(context) as session:
+        view = view_of(session, bucket)
+        freed = view.what_if(view.snapshots(), names)
+    if as_json:
+        print_json({"snapshots": names, **asdict(freed)})
+        return
+    size = size_text(freed.freed_bytes, is_exact=freed.is_exact)
+    say(f"deleting {', '.join(names)} would free {size}, {counted(freed.freed_versions, 'version')} (txn {freed.txn})")
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    bucket: BucketArgument,
+    free: Annotated[str, typer.Option(metavar="SIZE", help="How much to free at least: 10GiB, 500MB, 4096.")],
+    keep: Annotated[list[str] | None, typer.Option(metavar="SNAPSHOT", help="Leave this one; may be repeated.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Name the fewest snapshots, then the oldest, whose deletion frees so much. Nothing is deleted."""
+    wanted_bytes = parse_size(free)
+    with session_of(context) as session:
+        view = view_of(session, bucket)
+        snapshots = view.snapshots()
+        found = view.plan(snapshots, wanted_bytes, keep or ())
+    names = snapshots.names_of(found.snapshot_ids)
+    if as_json:
+        print_json({"snapshots": names, "wanted_bytes": wanted_bytes, **asdict(found)})
+        return
+    for name in names:
+        say(name)
+    size = size_text(found.freed_bytes, is_exact=found.is_exact)
+    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
+    say(f"deleting {what} would free {size}, {counted(found.freed_versions, 'version')} (txn {found.txn})")
+    if not found.is_enough:
+        say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
+    if not found.is_smallest:
+        say("a smaller set may do: the search was cut short")

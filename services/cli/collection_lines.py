@@ -1,0 +1,106 @@
+"""What ``gc`` and ``breaker`` have in common: changing and reading what the collector does, and saying it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from schemas.answers import CollectionStatus
+from schemas.records import BreakerCause, BreakerTrip, CollectionState, ResetBreaker, SetBreaker, SetCollection
+from services.cli.output import amount_in_words, bytes_text, time_text
+from services.cli.session import Session, bucket_path
+
+IdOption = Annotated[
+    int,
+    typer.Option("--id", metavar="ID", help="Only the one of this name and id, say a deleted one: see gc status."),
+]
+
+
+def set_collection(
+    session: Session, bucket: str, state: CollectionState, reason: str, *, bucket_id: int = 0, ends_stop: bool = False
+) -> None:
+    """Pause or resume the collector for a bucket, one of its name by its id, or for everything."""
+    volume, name = bucket_path(bucket) if bucket else ("", "")
+    order(session, SetCollection(volume, name, state, reason, ends_stop, bucket_id))
+
+
+def order(session: Session, command: SetCollection | SetBreaker | ResetBreaker) -> None:
+    """Give a command to the shard of its bucket, or to all of them."""
+    for shard in shards_of(session, command.volume):
+        session.execute(shard, command)
+
+
+def shards_of(session: Session, volume: str) -> Sequence[int]:
+    """The shard of a volume, or all of them for none."""
+    return [session.volumes().shard_of(volume)] if volume else range(session.connected().shards)
+
+
+def collection_lines(session: Session, bucket: str) -> list[CollectionStatus]:
+    """Of all shards, or of the one that has the bucket."""
+    plane = session.connected()
+    if bucket:
+        volume, name = bucket_path(bucket)
+        return plane.metadata(session.volumes().shard_of(volume)).collection(volume, name)
+    return [line for shard in range(plane.shards) for line in plane.metadata(shard).collection()]
+
+
+def scope(line: CollectionStatus) -> str:
+    """What a line is about."""
+    if not line.bucket:
+        return "everything"
+    return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
+
+
+def shard_heading(lines: Sequence[CollectionStatus]) -> list[str]:
+    """A column for the shard, where lines are of more than one."""
+    return ["SHARD"] if len({line.shard for line in lines}) > 1 else []
+
+
+def shard_cell(lines: Sequence[CollectionStatus], line: CollectionStatus) -> list[object]:
+    """What is in that column."""
+    return [line.shard] if shard_heading(lines) else []
+
+
+def state_words(line: CollectionStatus) -> str:
+    """A state with its story, in one line."""
+    since = f"{line.effective_state.lower()} since {time_text(line.since_ms(line.effective_state))}"
+    if line.trip and line.effective_state is CollectionState.TRIPPED:
+        return f"{since}: {trip_words(line.trip)}"
+    if line.state is CollectionState.STOPPED:
+        return f"{since}: {line.reason}"  # the rest is of what a person said last
+    by = f" by {line.changed_by}" if line.changed_by else ""
+    because = f": {line.reason}" if line.reason else ""
+    return f"{since}{by}{because}"
+
+
+def suspended_words(lines: list[CollectionStatus]) -> str:
+    """What holds back the rows of a bucket, by whom, since when and why; empty when nothing does."""
+    shard, *buckets = lines
+    line = next((one for one in buckets if not one.is_deleted), shard)
+    is_own = line is not shard and line.state is line.effective_state
+    what, by = ("the bucket", line) if is_own else ("everything", shard)
+    match line.effective_state:
+        case CollectionState.RUNNING:
+            return ""
+        case CollectionState.STOPPED:
+            return f"all claims are stopped since {time_text(shard.stopped_ms)}: {shard.reason}"
+        case CollectionState.TRIPPED if by.trip:
+            return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
+    state = "in the shadow" if line.effective_state is CollectionState.SHADOW else "paused"
+    who = f" by {by.changed_by}" if by.changed_by else ""
+    because = f": {by.reason}" if by.reason else ""
+    return f"{what} is {state}{who} since {time_text(by.changed_ms)}{because}"
+
+
+def trip_words(trip: BreakerTrip) -> str:
+    """Why the breaker has tripped, with the figures that did it."""
+    went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
+    most = amount_in_words(trip.most_bytes, trip.most_versions)
+    if trip.cause is BreakerCause.FIGURES:
+        return f"its rows and its space figures disagree: by one of them, {most} would be left"
+    after = f"and the next version has {bytes_text(trip.next_bytes)}"
+    if trip.cause is BreakerCause.LIMITS:
+        return f"claimed within an hour: {went}, at most {most} may go, {after}"
+    return f"claimed by one command: {went}, but the space figures know of only {most} that nobody holds, {after}"

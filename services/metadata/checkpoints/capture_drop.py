@@ -1,0 +1,169 @@
+"""Taking and dropping snapshots: a checkpoint, a row in the bucket's list, a marker in the chain, at one txn."""
+
+from __future__ import annotations
+
+from schemas.error_codes import ErrorCode
+from schemas.records import (
+    ChainDrop,
+    ChainedBucket,
+    ChainedSnapshot,
+    ChainCapture,
+    DropSnapshot,
+    SnapshotChainRecord,
+    SnapshotDropped,
+    SnapshotListRow,
+    SnapshotSize,
+    SnapshotCaptured,
+    CaptureSnapshot,
+)
+from schemas.topics import SNAPSHOT_CHAIN
+from services.domain.errors import InvalidMessageError
+from services.domain.full_chain import in_parts
+from services.domain.names import is_snapshot_id
+from services.domain.refusals import CommandError
+from services.domain.table_keys import bucket_id_key, volume_key
+from services.metadata.checkpoints.rollback import is_rolled_back_to
+from services.metadata.namespace.access import require_manager
+from services.metadata.namespace.buckets import find_bucket
+from services.metadata.state import spent_ids
+from services.metadata.state.reclaim_clocks import note_drop
+from services.metadata.state.tables import (
+    BUCKET_ID_TABLE,
+    SNAPSHOT_COUNT_TABLE,
+    SNAPSHOT_ID_TABLE,
+    SNAPSHOT_LIST_TABLE,
+    VOLUME_TABLE,
+)
+from services.metadata.state.transaction import Transaction
+from services.storage.store import Store
+from services.storage.tables import TablesReader
+
+_ALL = (b"/", b"0")
+
+
+def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> SnapshotCaptured:
+    """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
+    work = transaction.work
+    if not is_snapshot_id(command.snapshot_id):
+        raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: take a UUID")
+    spent_ids.forget_some(transaction)
+    before = transaction.snapshots.find(work, command.snapshot_id)
+    if before is not None:
+        return _taken(transaction, before)
+    if spent_ids.is_uncaptured(transaction, command.snapshot_id):
+        return _refused(command, "was dropped before this came")
+    if spent_ids.is_too_late(transaction, command):
+        return _refused(command, f"was asked for at {command.requested_ms} ms, which is more than a day away")
+    try:
+        if transaction.signers.is_on and command.user:
+            require_manager(transaction, command.user, command.volume)
+        bucket = find_bucket(work, command.volume, command.bucket)
+    except CommandError as error:
+        return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
+    # All commands before this one are written: a take is alone in its batch. One that is there without a row is of a
+    # take that was not written, and may be of another state: that take may have been put aside, and sent again by hand.
+    work.store.remove_checkpoint(command.snapshot_id)
+    work.store.checkpoint(command.snapshot_id)
+    row = SnapshotListRow(
+        snapshot_id=command.snapshot_id,
+        bucket_id=bucket.object_id,
+        ordinal=transaction.snapshots.of(work, bucket.object_id).ever + 1,
+        txn=transaction.txn,
+        is_live=True,
+        creation_time_ms=transaction.log_time_ms,
+        referenced_bytes=bucket.used_bytes,
+        referenced_namespace=bucket.used_namespace,
+        chain_version=transaction.counters.chain_version + 1,
+        dropped_chain_version=0,
+    )
+    transaction.snapshots.append(work, row)
+    size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+    transaction.space.size_changed(row.bucket_id, size)
+    marker = ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn)
+    _mark(transaction, marker)
+    return _taken(transaction, row)
+
+
+def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
+    message = f"snapshot {command.snapshot_id} {reason}: ask for another one"
+    return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
+
+
+def _taken(transaction: Transaction, row: SnapshotListRow) -> SnapshotCaptured:
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
+    return SnapshotCaptured(
+        snapshot_id=row.snapshot_id,
+        bucket_id=row.bucket_id,
+        volume_id=identity.volume_id if identity else 0,
+        ordinal=row.ordinal,
+        snapshot_txn=row.txn,
+        creation_time_ms=row.creation_time_ms,
+        chain_version=row.chain_version,
+        referenced_bytes=row.referenced_bytes,
+        owner=_owner(transaction, identity.volume if identity else ""),
+    )
+
+
+def _owner(transaction: Transaction, volume: str) -> str:
+    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) if volume else None
+    return row.owner if row else ""
+
+
+def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:
+    """Drop a snapshot from its list; one that was never taken, or is dropped, needs no marker.
+
+    One that was never taken cannot be from then on: its take may still be on its way, or come a second time, when
+    whoever asked for it was told that there is none.
+    """
+    work = transaction.work
+    spent_ids.forget_some(transaction)
+    row = transaction.snapshots.find(work, command.snapshot_id)
+    if row is None or not row.is_live:
+        version = row.dropped_chain_version if row else transaction.counters.chain_version
+        if row is None and is_snapshot_id(command.snapshot_id):
+            spent_ids.note_uncaptured(transaction, command.snapshot_id)
+        return SnapshotDropped(command.snapshot_id, version)
+    if is_rolled_back_to(transaction, row.bucket_id, row.snapshot_id):
+        raise InvalidMessageError(f"snapshot {row.snapshot_id} is being rolled back to: drop it when that is done")
+    live_before = transaction.snapshots.of(work, row.bucket_id).live_txns
+    alone = transaction.space.drop(work, row.bucket_id, row.txn, live_before)
+    transaction.snapshots.drop(work, row, transaction.counters.chain_version + 1)
+    note_drop(work, row.bucket_id, row.txn, transaction.log_time_ms)
+    spent_ids.note_dropped(transaction, row.snapshot_id)
+    _mark(transaction, ChainDrop(row.bucket_id, row.snapshot_id, row.txn, alone))
+    return SnapshotDropped(command.snapshot_id, transaction.counters.chain_version)
+
+
+def _mark(transaction: Transaction, marker: ChainCapture | ChainDrop) -> None:
+    version = transaction.counters.chain_version
+    transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version + 1, version, marker))
+    transaction.counters.chain_version = version + 1
+
+
+def publish_full_chain(transaction: Transaction) -> None:
+    """Write the whole chain, in parts: a reader may start here, and older markers may then be trimmed."""
+    live: dict[int, list[ChainedSnapshot]] = {}
+    for _, row in transaction.work.table(SNAPSHOT_LIST_TABLE).scan(*_ALL):
+        live.setdefault(row.bucket_id, []).append(ChainedSnapshot(row.snapshot_id, row.ordinal, row.txn, row.is_live))
+    counts = {int(key[1:]): row for key, row in transaction.work.table(SNAPSHOT_COUNT_TABLE).scan(*_ALL)}
+    buckets = (
+        ChainedBucket(bucket_id, tuple(live.get(bucket_id, ())), row.snapshots_ever, row.newest_txn)
+        for bucket_id, row in sorted(counts.items())
+    )
+    version = transaction.counters.chain_version
+    for part in in_parts(buckets):
+        transaction.work.send(SNAPSHOT_CHAIN, SnapshotChainRecord(version, version, part))
+
+
+def remove_unused_checkpoints(store: Store) -> list[str]:
+    """Remove, at the start, every checkpoint without a live snapshot: its take or its removal was cut short."""
+    tables = TablesReader(store)
+    unused = [name for name in store.checkpoints() if not _is_live(tables, name)]
+    for name in unused:
+        store.remove_checkpoint(name)
+    return unused
+
+
+def _is_live(tables: TablesReader, snapshot_id: str) -> bool:
+    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    return taken is not None and taken.is_live

@@ -1,0 +1,158 @@
+"""Pausing and resuming the collector: commands, so that log order alone decides between them and a claim.
+
+A change is told to the services that claim and purge in the order of all that metadata tells them. What they had
+asked for before they heard of it comes here behind it, and is held back here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import CollectionRow, CollectionState, Committed, ResetBreaker, SetBreaker, SetCollection, StopClaims
+from services.domain.collection import WHOLE_SHARD, may_claim
+from services.domain.names import MAX_REASON_LENGTH, check_length
+from services.domain.refusals import CommandError
+from services.domain.table_keys import bucket_id_key, volume_key
+from services.metadata.namespace import access
+from services.metadata.namespace.buckets import bucket_row
+from services.metadata.state.collection_states import NEVER_SET, own_state
+from services.metadata.state.reclaim_clocks import note_running
+from services.metadata.state.tables import BUCKET_ID_TABLE, VOLUME_TABLE
+from services.metadata.state.transaction import Transaction
+
+_SET_BY_PEOPLE = (CollectionState.RUNNING, CollectionState.SHADOW, CollectionState.PAUSED)
+
+
+def is_suspended(transaction: Transaction, bucket_id: int) -> bool:
+    """Whether nothing of a bucket may be claimed at this place of the log."""
+    stopped_because = transaction.counters.claims_stopped
+    return not may_claim(transaction.collection_states.state_of(transaction.work, bucket_id, stopped_because))
+
+
+def set_collection(transaction: Transaction, command: SetCollection) -> Committed:
+    """Pause or resume the collector for a bucket, or for all of the shard."""
+    check_length("a reason", command.reason, MAX_REASON_LENGTH)
+    if command.state not in _SET_BY_PEOPLE:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST, f"nobody sets {command.state.lower()}; pause the collector instead"
+        )
+    if command.ends_stop and (command.volume or command.bucket):
+        raise CommandError(ErrorCode.INVALID_REQUEST, "claims were stopped for all of the shard: name no bucket")
+
+    def why_not(row: CollectionRow) -> str:
+        is_said = row.is_by_administrator and row.state is not CollectionState.RUNNING
+        return f"has set it to {row.state.lower()}" if is_said else ""
+
+    bucket_ids = named_buckets(transaction, command, why_not)
+    if command.ends_stop and transaction.counters.claims_stopped:
+        note_running(transaction.work, WHOLE_SHARD, transaction.log_time_ms)
+    if command.ends_stop:  # behind all that may refuse the command: counters are not undone
+        transaction.counters.claims_stopped, transaction.counters.claims_stopped_ms = "", -1
+    is_administrator = access.is_administrator(transaction)
+    for bucket_id in bucket_ids:
+        before = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
+        row = with_story(transaction, before, command.reason)
+        put_row(transaction, bucket_id, replace(row, state=command.state, is_by_administrator=is_administrator))
+    return Committed(bucket_ids[0])
+
+
+def with_story(transaction: Transaction, row: CollectionRow, reason: str) -> CollectionRow:
+    """A row that says who has changed it last, when, and why."""
+    return replace(
+        row,
+        reason=reason,
+        changed_by=transaction.user,
+        changed_ms=transaction.log_time_ms,
+        changed_txn=transaction.txn,
+    )
+
+
+def named_buckets(
+    transaction: Transaction, command: SetCollection | SetBreaker | ResetBreaker, why_not: Callable[[CollectionRow], str]
+) -> list[int]:
+    """The buckets that a command is about, as far as whoever sent it may change them.
+
+    ``why_not`` says of a row what an administrator has done that only an administrator undoes.
+
+    Raises:
+        CommandError: there is none, or he may not change the first one, which is the one that lives if any does.
+    """
+    bucket_ids = _meant_buckets(transaction, command)
+    if access.is_administrator(transaction):
+        return bucket_ids
+    allowed = []
+    for bucket_id in bucket_ids:
+        why = why_not(transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET))
+        if not _is_in_volume(transaction, bucket_id, command.volume):
+            why = "alone may, since its volume was deleted: another one has its name now"
+        if not why:
+            allowed.append(bucket_id)
+        elif bucket_id == bucket_ids[0]:
+            raise CommandError(
+                ErrorCode.PERMISSION_DENIED,
+                f"{command.volume}/{command.bucket} (id {bucket_id}): an administrator {why}; ask one",
+            )
+    return allowed
+
+
+def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker | ResetBreaker) -> list[int]:
+    """The bucket of a name, with those that had the name before, are deleted and are held back; or one of them by its
+    id; or all of the shard.
+    """
+    volume, bucket = command.volume, command.bucket
+    if bool(volume) != bool(bucket) or (command.bucket_id and not volume):
+        raise CommandError(ErrorCode.INVALID_REQUEST, "name a volume and a bucket, or neither for all of the shard")
+    if not volume:
+        return [WHOLE_SHARD]
+    if command.bucket_id:
+        if not _has_name(transaction, command.bucket_id, volume, bucket):
+            raise CommandError(
+                ErrorCode.BUCKET_NOT_FOUND,
+                f"no bucket {volume}/{bucket} ever had the id {command.bucket_id}: deepclean gc status shows ids",
+            )
+        return [command.bucket_id]
+    deleted = sorted(
+        bucket_id
+        for bucket_id, row in transaction.collection_states.rows(transaction.work).items()
+        if not may_claim(own_state(row)) and _has_name(transaction, bucket_id, volume, bucket)
+    )
+    try:
+        live = bucket_row(transaction.work, volume, bucket).object_id
+    except CommandError:
+        if not deleted:
+            raise
+        return deleted
+    return [live, *(bucket_id for bucket_id in deleted if bucket_id != live)]
+
+
+def _has_name(transaction: Transaction, bucket_id: int, volume: str, bucket: str) -> bool:
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+    return identity is not None and (identity.volume, identity.bucket) == (volume, bucket)
+
+
+def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool:
+    """Whether a bucket is, or was, in the volume that has this name now, and not in one before it."""
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume))
+    return identity is not None and row is not None and identity.volume_id == row.object_id
+
+
+def put_row(transaction: Transaction, bucket_id: int, row: CollectionRow) -> None:
+    """Change a row; the services are told of it with all that the command changes."""
+    stopped_because = transaction.counters.claims_stopped if bucket_id == WHOLE_SHARD else ""
+    before = own_state(transaction.collection_states.rows(transaction.work).get(bucket_id))
+    if may_claim(own_state(row)) and not may_claim(before):
+        note_running(transaction.work, bucket_id, transaction.log_time_ms)
+    transaction.collection_states.put(transaction.work, bucket_id, row, stopped_because)
+
+
+def stop_claims(transaction: Transaction, command: StopClaims) -> None:
+    """Stop all claims of the shard, whatever else is said of the collector."""
+    if not transaction.counters.claims_stopped:  # it is said again at each start of who has said it
+        transaction.counters.claims_stopped_ms = transaction.log_time_ms
+    transaction.counters.claims_stopped = command.reason or "stopped"
+    transaction.counters.txn = transaction.txn
+    row = transaction.collection_states.rows(transaction.work).get(WHOLE_SHARD, NEVER_SET)
+    put_row(transaction, WHOLE_SHARD, replace(row, changed_txn=transaction.txn))

@@ -1,0 +1,115 @@
+"""Which commands of a log were allowed, told from the log: its secrets, its signatures, and who owns which volume.
+
+Only who may do what is asked here, and nothing of what may be freed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import records
+from schemas.records import MetadataCommand, SecretRole, SetSecret
+from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
+from services.domain.authorization import may_manage, why_not_named
+
+SIGNED_FOR_MS = 1_800_000
+TOPIC = "metadata.commands"
+COLLECTION_COMMANDS = (records.SetCollection, records.SetBreaker, records.ResetBreaker)
+"""What says when rows may be claimed: of nothing that lives or is held."""
+_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A command with the bytes that its signature is over."""
+
+    command: MetadataCommand
+    timestamp_ms: int
+    """When the broker took it."""
+    fingerprint: bytes | None
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    """What somebody signs with, and signed with before."""
+
+    role: SecretRole
+    secret: bytes = field(repr=False)
+    previous: bytes = field(repr=False)
+
+
+class Secrets:
+    """Who has a secret, and who owns the volumes."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[str, _Secret] = {}
+        self.owners: dict[str, str] = {}
+        """Of each volume that there is."""
+        self.are_asked_for = False
+        """Whether commands must be signed: an administrator is known."""
+
+    def set(self, change: SetSecret) -> bool:
+        """Carry out a change; False when it is refused."""
+        is_made = self._set(change)
+        self.are_asked_for = any(one.role is SecretRole.ADMINISTRATOR for one in self._secrets.values())
+        return is_made
+
+    def _set(self, change: SetSecret) -> bool:
+        if why_not_named(change.name, change.role):
+            return False
+        administrators = {name for name, one in self._secrets.items() if one.role is SecretRole.ADMINISTRATOR}
+        becomes_one = bool(change.secret) and change.role is SecretRole.ADMINISTRATOR
+        if administrators and not becomes_one and administrators <= {change.name}:
+            return False
+        if not change.secret:
+            self._secrets.pop(change.name, None)
+            return True
+        if not SHORTEST_SECRET <= len(change.secret) <= LONGEST_SECRET:
+            return False
+        before = self._secrets.get(change.name)
+        previous = before.secret if before is not None and before.secret != change.secret else b""
+        self._secrets[change.name] = _Secret(change.role, change.secret, previous)
+        return True
+
+    def allow_client(self, signed: Signed) -> bool:
+        """Whether a client's command is looked at."""
+        command = signed.command
+        body: Any = command.body
+        role = self._person(signed)
+        is_nobodys = isinstance(body, COLLECTION_COMMANDS) and body.volume not in self.owners
+        if role is None or is_nobodys or isinstance(body, _ADMINISTRATORS_ONLY):
+            return role is SecretRole.ADMINISTRATOR
+        return self.may_manage(command.user, body.volume)
+
+    def allow_internal(self, signed: Signed) -> bool:
+        """Whether a command of a service, or one that steers the shard, is looked at."""
+        command = signed.command
+        if not command.sender:
+            return self._person(signed) is SecretRole.ADMINISTRATOR
+        known = self._secrets.get(command.sender)
+        is_service = known is not None and known.role is SecretRole.SERVICE
+        return not command.user and is_service and _is_signed_by(known, signed)
+
+    def may_manage(self, user: str, volume: str) -> bool:
+        """Whether somebody may do something to a volume; one that is not there is for the command to miss."""
+        if volume not in self.owners:
+            return True
+        known = self._secrets.get(user)
+        return known is not None and may_manage(known.role, user, self.owners[volume])
+
+    def _person(self, signed: Signed) -> SecretRole | None:
+        """What the user who signed a command is; None when nobody has, or not now."""
+        command = signed.command
+        known = self._secrets.get(command.user)
+        if known is None or known.role is SecretRole.SERVICE or not _is_signed_by(known, signed):
+            return None
+        if not command.client_id.startswith(f"{command.user}/") or command.number <= 0:
+            return None
+        return known.role if abs(signed.timestamp_ms - command.issued_at_ms) <= SIGNED_FOR_MS else None
+
+
+def _is_signed_by(known: _Secret | None, signed: Signed) -> bool:
+    secrets = () if known is None else (known.secret, known.previous)
+    return any(is_signed_with(secret, TOPIC, signed.fingerprint or b"", signed.value) for secret in secrets if secret)
