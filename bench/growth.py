@@ -59,9 +59,9 @@ ROWS_AT_ONCE = 1_000
 ROUNDS = 5
 HELD_SHARE = 10
 """One key in so many has a version that a snapshot holds, when a path is explained."""
-PUT, OVERWRITE, DELETE, CLAIM, FINISH, DELETE_ON_DISK, TAKE, EXPLAIN = (
+PUT, OVERWRITE, DELETE, CLAIM, FINISH, DELETE_ON_DISK, CAPTURE, EXPLAIN = (
     *("put", "overwrite", "delete", "claim", "finish"),
-    *("delete-with-files-on-disk", "snapshot-take", "explain"),
+    *("delete-with-files-on-disk", "snapshot-capture", "explain"),
 )
 UNBOUNDED = frozenset({DELETE_ON_DISK})
 Costs = Mapping[str, Mapping[int, float]]
@@ -173,7 +173,7 @@ class _GrowingBucket:
         rounds = [self._round() for _ in range(ROUNDS)]
         found = {operation: min(one[operation] for one in rounds) for operation in rounds[0]}
         found[DELETE_ON_DISK] = median(one[DELETE_ON_DISK] for one in rounds)
-        found[TAKE] = median(self._take() for _ in range(ROUNDS))
+        found[CAPTURE] = median(self._capture() for _ in range(ROUNDS))
         found[EXPLAIN] = self._explain()
         for snapshot in self._snapshots:
             self.shard.drop(snapshot)
@@ -246,7 +246,7 @@ class _GrowingBucket:
         """Microseconds for each of what waits in the log."""
         return _microseconds(self.shard.step, clock) / count
 
-    def _take(self) -> float:
+    def _capture(self) -> float:
         """A snapshot, after some puts so that there is something to flush."""
         many = min(OPERATIONS_AT_ONCE, self.keys // 4)
         self.shard.apply(self._put(flat_name(self._random.randrange(self.keys))) for _ in range(many))

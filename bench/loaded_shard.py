@@ -19,7 +19,7 @@ from typing import Any
 from bench.bulk import VOLUME, CommandMaker, made_places
 from bench.passing_log import PassingLog
 from schemas.codec import codec
-from schemas.records import BucketLayout, DropSnapshot, MetadataCommand, CaptureSnapshot
+from schemas.records import BucketLayout, CaptureSnapshot, DropSnapshot, MetadataCommand
 from schemas.topics import METADATA_COMMANDS, Topic
 from services.client.plane import NamespaceCommand
 from services.log.clock import VirtualClock

@@ -65,7 +65,9 @@ def chain_of(snapshots: int) -> ChainView:
     """A view of one bucket with so many snapshots, every tenth one dropped."""
     view = ChainView()
     for number in range(1, snapshots + 1):
-        view.take(view.version + 1, view.version, BUCKET_ID, f"snapshot-{number}", number, number * TXNS_PER_SNAPSHOT)
+        view.capture(
+            view.version + 1, view.version, BUCKET_ID, f"snapshot-{number}", number, number * TXNS_PER_SNAPSHOT
+        )
     for number in range(5, snapshots + 1, 10):
         view.drop(view.version + 1, view.version, BUCKET_ID, f"snapshot-{number}")
     return view

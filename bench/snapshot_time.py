@@ -64,8 +64,8 @@ def measure_snapshot_time(conditions: Conditions) -> Sequence[Figure]:
                         writers.enter_context(
                             writing(broker.bootstrap_servers, bodies, sizes.offered_per_second, maker.shard)
                         )
-                    taken = _take_in_turns(conditions, plane, len(keys))
-    return _figures(keys, taken)
+                    created = _create_in_turns(conditions, plane, len(keys))
+    return _figures(keys, created)
 
 
 def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
@@ -76,13 +76,13 @@ def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
     """
     plane, held = plane_with_held_versions(conditions)
     bucket = plane.make_bucket(AMONG_MANY)
-    taken = []
+    created = []
     for number in range(conditions.count(SNAPSHOTS_PER_SECOND, at_least=LEAST_ROUNDS)):
         plane.send(flat_puts(bucket, 1, number))
         plane.settle(AMONG_MANY)
-        taken.append(timed_ms(partial(plane.snapshot, bucket, f"snapshot-{number:04}")))
-    details = {"snapshots_before": float(held.snapshots), "taken": float(len(taken)), "slowest_ms": max(taken)}
-    return [Figure(AMONG_MANY, median(taken), "ms", FIFTY, None, details)]
+        created.append(timed_ms(partial(plane.snapshot, bucket, f"snapshot-{number:04}")))
+    details = {"snapshots_before": float(held.snapshots), "created": float(len(created)), "slowest_ms": max(created)}
+    return [Figure(AMONG_MANY, median(created), "ms", FIFTY, None, details)]
 
 
 def _write_puts(broker: EmbeddedBroker, maker: CommandMaker, size: int) -> None:
@@ -102,21 +102,21 @@ def _await_applied(metadata: ServiceAlone, shard: int, size: int, conditions: Co
     metadata.watch(METADATA_COMMANDS.name, size, lambda done: conditions.say(f"{NAME}: {done:,.0f} keys loaded"), shard)
 
 
-def _take_in_turns(conditions: Conditions, plane: KafkaPlane, shards: int) -> list[list[float]]:
+def _create_in_turns(conditions: Conditions, plane: KafkaPlane, shards: int) -> list[list[float]]:
     """Per shard the milliseconds of each snapshot."""
-    taken: list[list[float]] = [[] for _ in range(shards)]
+    created: list[list[float]] = [[] for _ in range(shards)]
     rounds = max(LEAST_ROUNDS, int(SNAPSHOTS_PER_SECOND * conditions.seconds / shards))
     started, pause = time.perf_counter(), threading.Event()
     for number in range(2 * rounds * shards):
         conditions.say(f"{NAME}: {number} of {2 * rounds * shards} snapshots")
         pause.wait(max(0.0, started + number / SNAPSHOTS_PER_SECOND - time.perf_counter()))
-        milliseconds = _take(plane, number % shards, number)
+        milliseconds = _create(plane, number % shards, number)
         if number >= rounds * shards:
-            taken[number % shards].append(milliseconds)
-    return taken
+            created[number % shards].append(milliseconds)
+    return created
 
 
-def _take(plane: KafkaPlane, shard: int, number: int) -> float:
+def _create(plane: KafkaPlane, shard: int, number: int) -> float:
     started = time.perf_counter()
     reply = plane.request(shard, CreateSnapshot(VOLUME, BUCKET, f"snapshot-{number:05}"))
     seconds = time.perf_counter() - started
@@ -125,11 +125,11 @@ def _take(plane: KafkaPlane, shard: int, number: int) -> float:
     return seconds * 1_000
 
 
-def _figures(keys: Sequence[int], taken: Sequence[Sequence[float]]) -> list[Figure]:
+def _figures(keys: Sequence[int], created: Sequence[Sequence[float]]) -> list[Figure]:
     """Each size beside the target, and each but the first beside the first."""
-    medians = [median(milliseconds) for milliseconds in taken]
+    medians = [median(milliseconds) for milliseconds in created]
     figures = []
-    for size, value, milliseconds in zip(keys, medians, taken, strict=True):
+    for size, value, milliseconds in zip(keys, medians, created, strict=True):
         details = {
             "snapshots": float(len(milliseconds)),
             "fastest_ms": min(milliseconds),

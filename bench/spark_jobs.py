@@ -155,7 +155,7 @@ def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[st
     """Verdicts a second of the column alone over entries of a file, each many times over: the median of some rounds."""
     view, bucket_id = ChainView(), options["bucket_id"]
     for number, txn in enumerate(options["snapshot_txns"], start=1):
-        view.take(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
+        view.capture(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
     cells = functions.broadcast(ViewTable(session).frame([view], {(0, bucket_id)}))
     columns = "bucket_id long, birth long, death long, before long"
     entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()

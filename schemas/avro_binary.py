@@ -91,7 +91,7 @@ def _write_long(out: BytesWriter, number: i64) -> None:
     out.truncate(len(out) - 7 + (shift >> 3))
 
 
-def _take(source: Source) -> bytes:
+def _read_sized(source: Source) -> bytes:
     """As many bytes as the number before them says."""
     length = _read_long(source)
     begin = source.at
@@ -173,7 +173,7 @@ class String(Kind):
 
     def read(self, source: Source) -> object:
         try:
-            return _take(source).decode("utf-8")
+            return _read_sized(source).decode("utf-8")
         except UnicodeDecodeError as error:
             raise DecodeError(f"a text is no UTF-8: {error}") from error
 
@@ -188,7 +188,7 @@ class Bytes(Kind):
     """``bytes``."""
 
     def read(self, source: Source) -> object:
-        return _take(source)
+        return _read_sized(source)
 
     def write(self, value: Any, out: BytesWriter) -> None:
         data: bytes = value

@@ -9,6 +9,7 @@ from random import Random
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateVolume,
     DeleteDirectory,
@@ -18,7 +19,6 @@ from schemas.records import (
     PutKey,
     RenameDirectory,
     RenameKey,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand

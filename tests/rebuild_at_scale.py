@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateVolume,
     DeleteKey,
@@ -28,7 +29,6 @@ from schemas.records import (
     MetadataCommand,
     PutKey,
     RenameKey,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, TOPICS
 from services.cli.main import app

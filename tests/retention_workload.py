@@ -15,7 +15,7 @@ def _put(tag: str, size: int) -> dict[str, Any]:
     return {"op": "put_key", **PLACE, "key": "k", "size": size, "tag": tag}
 
 
-def _take(name: str, at_s: int) -> dict[str, Any]:
+def _create(name: str, at_s: int) -> dict[str, Any]:
     return {"op": "create_snapshot", **PLACE, "snapshot": name, "at_s": at_s}
 
 
@@ -25,7 +25,7 @@ _STEPS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     *(
         (step, None)
         for number in range(1, 7)
-        for step in (_put(f"v{number}", number), _take(f"s{number}", 10 * number))
+        for step in (_put(f"v{number}", number), _create(f"s{number}", 10 * number))
     ),
     ({"op": "delete_key", **PLACE, "key": "k"}, None),
     ({"op": "tag", **PLACE, "snapshot": "s2", "tag": "keep"}, None),
@@ -39,7 +39,7 @@ _STEPS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"op": "untag", **PLACE, "snapshot": "s2", "tag": "keep"}, None),
     ({"op": "expire", **PLACE, **OLD, "num_retained_min": 0}, {"error": "INVALID_REQUEST"}),
     ({"op": "expire", **PLACE, **OLD, "expire_limit": 1}, {"expired": ["s2"]}),
-    (_take("s2", 70), None),
+    (_create("s2", 70), None),
     ({"op": "settle"}, None),
 ]
 

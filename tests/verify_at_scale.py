@@ -21,6 +21,7 @@ from typing import Any
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     ClaimRows,
     CreateBucket,
     CreateVolume,
@@ -33,7 +34,6 @@ from schemas.records import (
     MetadataProgress,
     PutKey,
     RowsClaimed,
-    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic

@@ -8,20 +8,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ChainDrop:
-    """Marker of a snapshot that was dropped."""
-
-    bucket_id: int
-    """objectID of the bucket."""
-    snapshot_id: str
-    """Id of the snapshot."""
-    txn: int
-    """txn at which the dropped snapshot had been taken."""
-    rows_held_alone: int
-    """Garbage rows of all three tables that this snapshot alone held: 0 means that nothing became free."""
-
-
-@dataclass(frozen=True, slots=True)
 class ChainCapture:
     """Marker of a snapshot that was taken."""
 
@@ -33,6 +19,20 @@ class ChainCapture:
     """Its number among all snapshots that the bucket ever had, from 1."""
     txn: int
     """txn at which it was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDrop:
+    """Marker of a snapshot that was dropped."""
+
+    bucket_id: int
+    """objectID of the bucket."""
+    snapshot_id: str
+    """Id of the snapshot."""
+    txn: int
+    """txn at which the dropped snapshot had been taken."""
+    rows_held_alone: int
+    """Garbage rows of all three tables that this snapshot alone held: 0 means that nothing became free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,22 @@ class BreakerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class CaptureSnapshot:
+    """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    snapshot_id: str
+    """Id that snapshots has given it."""
+    user: str = ""
+    """User who asked for it, for metadata to see whether it may be; empty when a policy did."""
+    requested_ms: int = 0
+    """Log time of the request: one that is applied too long after it is refused. 0: not known, never refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRows:
     """Move rows that nobody holds out of reach. Sent by key_deletion."""
 
@@ -223,16 +239,6 @@ class PublishFullChain:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDirectories:
-    """Remove the rows of expanded, childless directories that nobody holds. Sent by directory_deletion."""
-
-    chain_version: int
-    """Chain version of the view with which the sender judged."""
-    rows: tuple[RowName, ...]
-    """Rows to purge."""
-
-
-@dataclass(frozen=True, slots=True)
 class PutKey:
     """Commit a key, new or over an older version."""
 
@@ -248,6 +254,16 @@ class PutKey:
     """The client's word for this version, kept with it and shown in listings."""
     block_size_bytes: int = 268435456
     """Size of a full block."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDirectories:
+    """Remove the rows of expanded, childless directories that nobody holds. Sent by directory_deletion."""
+
+    chain_version: int
+    """Chain version of the view with which the sender judged."""
+    rows: tuple[RowName, ...]
+    """Rows to purge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,22 +421,6 @@ class SweepPage:
     """Most serialized bytes of a page; one row always fits."""
     with_claimed: bool = True
     """Whether it goes through reclaimTable too."""
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureSnapshot:
-    """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
-
-    volume: str
-    """Name of the volume."""
-    bucket: str
-    """Name of the bucket."""
-    snapshot_id: str
-    """Id that snapshots has given it."""
-    user: str = ""
-    """User who asked for it, for metadata to see whether it may be; empty when a policy did."""
-    requested_ms: int = 0
-    """Log time of the request: one that is applied too long after it is refused. 0: not known, never refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class TreeRow:
     is_reclaimable: bool
     """The verdict."""
     state: str
-    """WAITING (for room), EXPANDING, EXPANDED, PURGING or BLOCKED (by a child row)."""
+    """WAITING (for room), EXPANDING, EXPANDED, REMOVING or BLOCKED (by a child row)."""
     attempt: int
     """Tries of the present step, from 1."""
     due_ms: int

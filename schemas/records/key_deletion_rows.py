@@ -21,6 +21,20 @@ class ChainRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GarbageRangeRow:
+    """garbageRangeTable: the store of one live snapshot. It is clean when sweepTable has no sweep of it."""
+
+    snapshot_id: str
+    """Id of the snapshot."""
+    bucket_id: int
+    """objectID of the bucket."""
+    reset_version: int
+    """Chain version of the last change that concerns this store: what its flags answer for."""
+    attempt: int
+    """Sweeps that have found something since the last change."""
+
+
+@dataclass(frozen=True, slots=True)
 class KnownCollectionsRow:
     """collectionTable of the services that follow metadata: what they know of the collector."""
 
@@ -48,20 +62,6 @@ class OpenSweepPage:
     """Rows that went out in it; 0 until metadata has answered."""
     judged: SweptParts
     """The messages of it that were judged, each once."""
-
-
-@dataclass(frozen=True, slots=True)
-class GarbageRangeRow:
-    """garbageRangeTable: the store of one live snapshot. It is clean when sweepTable has no sweep of it."""
-
-    snapshot_id: str
-    """Id of the snapshot."""
-    bucket_id: int
-    """objectID of the bucket."""
-    reset_version: int
-    """Chain version of the last change that concerns this store: what its flags answer for."""
-    attempt: int
-    """Sweeps that have found something since the last change."""
 
 
 @dataclass(frozen=True, slots=True)

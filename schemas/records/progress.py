@@ -89,7 +89,7 @@ class RowsClaimed:
     """Rows that are claimed, with their blocks."""
     removed: tuple[RowNames, ...]
     """Rows without blocks that the claim has removed."""
-    gone: tuple[RowNames, ...]
+    missing: tuple[RowNames, ...]
     """Rows that are not there any more: nothing to do."""
     refused: tuple[RowNames, ...]
     """Rows that exist and are held: a defect of an earlier judge; they are kept."""
@@ -105,16 +105,6 @@ class RowsFinished:
 
     task: int
     """From the command."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotDropped:
-    """Answer to DropSnapshot."""
-
-    snapshot_id: str
-    """From the command."""
-    chain_version: int
-    """The shard's chain version without this snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +133,16 @@ class SnapshotCaptured:
     """The refusal in words."""
     owner: str = ""
     """Owner of the volume, who may manage the bucket's snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDropped:
+    """Answer to DropSnapshot."""
+
+    snapshot_id: str
+    """From the command."""
+    chain_version: int
+    """The shard's chain version without this snapshot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,17 +124,17 @@ class ExpansionOutcome(StrEnum):
 
     EXPANDED = "EXPANDED"
     PARTLY = "PARTLY"
-    GONE = "GONE"
+    MISSING = "MISSING"
 
 
 class RemovalOutcome(StrEnum):
     """What became of a directory's own row."""
 
-    PURGED = "PURGED"
+    REMOVED = "REMOVED"
     UNEXPANDED = "UNEXPANDED"
     HAS_CHILDREN = "HAS_CHILDREN"
     HELD = "HELD"
-    GONE = "GONE"
+    MISSING = "MISSING"
     SUSPENDED = "SUSPENDED"
 
 

@@ -66,18 +66,6 @@ class DeadLetterRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiryRow:
-    """expiryTable: a request to expire that is answered when its snapshots are gone."""
-
-    client_id: str
-    """Who is to be answered."""
-    number: int
-    """The client's number."""
-    outcome: SnapshotsExpired
-    """The answer. It waits for those of its snapshots that still have a row."""
-
-
-@dataclass(frozen=True, slots=True)
 class DroppedSnapshotRow:
     """droppedSnapshotTable: the last snapshot of a name, after it has gone."""
 
@@ -92,13 +80,25 @@ class DroppedSnapshotRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiryRow:
+    """expiryTable: a request to expire that is answered when its snapshots are gone."""
+
+    client_id: str
+    """Who is to be answered."""
+    number: int
+    """The client's number."""
+    outcome: SnapshotsExpired
+    """The answer. It waits for those of its snapshots that still have a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class PendingSnapshot:
     """pendingTable: a snapshot half made or half dropped."""
 
     snapshot_id: str
     """Id of the snapshot."""
     action: str
-    """TAKE, DROP, DROPPED (answered while the chain was corrupted: ask again) or UNDO."""
+    """CREATE, DROP, DROPPED (answered while the chain was corrupted: ask again) or UNDO."""
     client_id: str
     """Who is to be answered; empty when nobody."""
     number: int

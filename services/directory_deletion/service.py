@@ -11,9 +11,9 @@ from schemas.records import (
     CollectionChanged,
     DirectoriesRemoved,
     DirectoryExpanded,
+    DirectoryVerdict,
     MetadataCommand,
     MetadataProgress,
-    DirectoryVerdict,
     SnapshotChainRecord,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SNAPSHOT_CHAIN
@@ -26,7 +26,7 @@ from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
-from services.runtime.parts.counts import count_done, take_done
+from services.runtime.parts.counts import count_done, pop_done
 
 
 class DirectoryDeletionService(RememberingService):
@@ -89,7 +89,7 @@ class DirectoryDeletionService(RememberingService):
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
         """End pauses, and send the barrier on behind all that went to metadata."""
-        left = self._trees.work + take_done(work) + self._collection.is_behind(barrier)
+        left = self._trees.work + pop_done(work) + self._collection.is_behind(barrier)
         passed = replace(
             barrier, work=barrier.work + left, origin=self.name, collection_txn=self._collection.complete_txn
         )

@@ -24,13 +24,13 @@ import structlog
 from schemas.records import (
     DeletedKind,
     DirectoryExpanded,
+    DirectoryRemoval,
     ExpandDirectory,
     ExpansionOutcome,
     JudgedDirectory,
     MetadataCommand,
-    DirectoryRemoval,
-    RemoveDirectories,
     RemovalOutcome,
+    RemoveDirectories,
     RowName,
     TreeRow,
 )

@@ -23,9 +23,9 @@ for which a client's number is remembered: a command that is sent again is known
 number is forgotten."""
 
 
-def is_timely(issued_at_ms: int, taken_at_ms: int) -> bool:
+def is_timely(issued_at_ms: int, received_at_ms: int) -> bool:
     """Whether a user's command is young enough when the broker takes it, and not from the future either."""
-    return abs(taken_at_ms - issued_at_ms) <= SIGNED_FOR_MS
+    return abs(received_at_ms - issued_at_ms) <= SIGNED_FOR_MS
 
 
 def may_manage(role: SecretRole, user: str, owner: str) -> bool:

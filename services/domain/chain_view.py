@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from schemas.records import ChainDrop, ChainedBucket, ChainedSnapshot, ChainCapture, FullChain, SnapshotChainRecord
+from schemas.records import ChainCapture, ChainDrop, ChainedBucket, ChainedSnapshot, FullChain, SnapshotChainRecord
 from services.domain.full_chain import FullChainParts
 from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
@@ -145,18 +145,18 @@ class ChainView:
         """
         version, predecessor, body = marker.version, marker.predecessor_version, marker.body
         if isinstance(body, ChainCapture):
-            is_new = self.take(version, predecessor, body.bucket_id, body.snapshot_id, body.ordinal, body.txn)
+            is_new = self.capture(version, predecessor, body.bucket_id, body.snapshot_id, body.ordinal, body.txn)
             return (body.bucket_id,) if is_new else None
         if isinstance(body, ChainDrop):
             is_new = self.drop(version, predecessor, body.bucket_id, body.snapshot_id)
             return (body.bucket_id,) if is_new else None
         if version < self.version or not self._parts.follow(version, body):
             return None
-        buckets = self._parts.take()
+        buckets = self._parts.capture()
         changed = {*self._buckets, *(bucket.bucket_id for bucket in buckets)}
         return tuple(sorted(changed)) if self.full(version, buckets) else None
 
-    def take(
+    def capture(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn
     ) -> bool:
         """Follow the marker of a take; says whether it was new.

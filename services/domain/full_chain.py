@@ -71,7 +71,7 @@ class FullChainParts:
             return False
         return bool(self._parts) and len(self._parts) == self.count
 
-    def take(self) -> list[ChainedBucket]:
+    def pop(self) -> list[ChainedBucket]:
         """The buckets of a complete full chain, which are let go of here."""
         buckets: list[ChainedBucket] = []
         for part in self._parts:

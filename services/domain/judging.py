@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from schemas.records import (
     DeletedKind,
-    JudgedDirectory,
     DirectoryVerdict,
+    JudgedDirectory,
     PurgeKeys,
     SweepResult,
     SweptParts,

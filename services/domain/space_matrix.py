@@ -73,7 +73,9 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return (live[first], live[beyond - 1]) if first < beyond else NOBODY
 
 
-def merged_cells_after_drop(touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]) -> dict[Holders, Holders]:
+def merged_cells_after_drop(
+    touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]
+) -> dict[Holders, Holders]:
     """Of runs that begin or end with a snapshot, by whom what they hold is held when that one is dropped.
 
     Raises:

@@ -18,7 +18,10 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
     """
     table = work.table(BARRIER_TABLE)
     counterpart_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
-    own_key, counterpart_key = barrier_key(topic, barrier.barrier_id), barrier_key(counterpart_topic, barrier.barrier_id)
+    own_key, counterpart_key = (
+        barrier_key(topic, barrier.barrier_id),
+        barrier_key(counterpart_topic, barrier.barrier_id),
+    )
     own, twin = table.get(own_key), table.get(counterpart_key)
     if any(known is not None and known.round > barrier.round for known in (own, twin)):
         return None

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.records import (
+    ChainCapture,
     ChainDrop,
     ChainedSnapshot,
-    ChainCapture,
+    GarbageRangeRow,
     SetDeepClean,
     SnapshotChainRecord,
     SnapshotCommand,
-    GarbageRangeRow,
     SweepRow,
 )
 from schemas.topics import SNAPSHOTS_COMMANDS
@@ -31,7 +31,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.row_range import EVERY_ROW, RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps
-from services.key_deletion.tables import SAFETY_SWEEP_MS, GARBAGE_RANGE_TABLE, Tables
+from services.key_deletion.tables import GARBAGE_RANGE_TABLE, SAFETY_SWEEP_MS, Tables
 from services.runtime.loop.service import Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, count_done, set_count
@@ -64,13 +64,13 @@ class Stores:
         body = record.body
         count_done(work)
         if isinstance(body, ChainCapture):
-            self._taken(ChainedSnapshot(body.snapshot_id, body.ordinal, body.txn, True), body.bucket_id, view, work)
+            self._captured(ChainedSnapshot(body.snapshot_id, body.ordinal, body.txn, True), body.bucket_id, view, work)
         elif isinstance(body, ChainDrop):
             self._dropped(body, view, work)
         else:
             self._start_over(view, work)
 
-    def _taken(self, snapshot: ChainedSnapshot, bucket_id: int, view: ChainView, work: Work) -> None:
+    def _captured(self, snapshot: ChainedSnapshot, bucket_id: int, view: ChainView, work: Work) -> None:
         """A new store holds what the active one held until now: it is swept once."""
         previous = view.previous_live(bucket_id, snapshot.txn)
         self._put(GarbageRangeRow(snapshot.snapshot_id, bucket_id, view.version, attempt=0), work)
@@ -80,13 +80,13 @@ class Stores:
     def _dropped(self, drop: ChainDrop, view: ChainView, work: Work) -> None:
         """A store joins the next one, with whatever is still to be swept in it."""
         following = view.next_live(drop.bucket_id, drop.txn)
-        heir_id = following.snapshot_id if following else ACTIVE
-        self._sweeps.hand_over(drop.bucket_id, drop.snapshot_id, heir_id, work)
+        merged_into_id = following.snapshot_id if following else ACTIVE
+        self._sweeps.hand_over(drop.bucket_id, drop.snapshot_id, merged_into_id, work)
         self._rows.pop(drop.snapshot_id, None)
         work.table(GARBAGE_RANGE_TABLE).delete(drop.snapshot_id.encode())
         rows = self._rows_of_drop(drop, following, view)
         if rows is not None:
-            self._sweeps.queue(drop.bucket_id, heir_id, rows, work)
+            self._sweeps.queue(drop.bucket_id, merged_into_id, rows, work)
         if following is None:
             return
         self._reset(following, view, work)
@@ -116,7 +116,7 @@ class Stores:
         self._rows.clear()
         for bucket_id in view.bucket_ids():
             for snapshot in view.live(bucket_id):
-                self._taken(snapshot, bucket_id, view, work)
+                self._captured(snapshot, bucket_id, view, work)
             self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
 
     def swept(self, sweep: SweepRow, work: Work) -> None:

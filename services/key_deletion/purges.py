@@ -167,7 +167,7 @@ class WaitingPurges:
             self._window.ended(ended.newest_death, work)
             self._queue_of(ended).numbers.append(ended.number)
 
-    def take(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
+    def pop_rows(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
         """Reclaimable rows for one task, from as many purges of a queue as fit whole; None when none may be judged yet.
 
         A purge judged with a newer chain than this view waits, and all behind it: they are as new.
@@ -177,27 +177,27 @@ class WaitingPurges:
         if is_contended and (count(PURGE_TURN, work) + 1) % SWEEP_SHARE == 0:
             queues.reverse()
         for queue in queues:
-            if (taken := self._take_from(queue, view, max_rows, work)) is not None:
+            if (rows := self._pop_rows_of(queue, view, max_rows, work)) is not None:
                 if is_contended:
                     next_number(PURGE_TURN, work)  # only now: as long as all wait for the chain, nothing is written
-                return taken
+                return rows
         return None
 
-    def _take_from(self, queue: _Queue, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
+    def _pop_rows_of(self, queue: _Queue, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
         table = work.table(WAITING_TABLE)
         found: list[RowNames] = []
-        taken_rows = first_judge_version = 0
+        row_total = first_judge_version = 0
         while queue.numbers:
             key = number_key(queue.numbers[0])
             purge = table.get(key)
             if purge is not None:
                 purge_rows = row_count([purge.rows])
-                if purge.chain_version > view.version or (taken_rows and taken_rows + purge_rows > max_rows):
+                if purge.chain_version > view.version or (row_total and row_total + purge_rows > max_rows):
                     break
                 found.append(self._judge(purge, view, max_rows))
                 # A queue is in the order of its verdicts but for repeats.
                 first_judge_version = min(first_judge_version or purge.chain_version, purge.chain_version)
-                taken_rows += min(purge_rows, max_rows)
+                row_total += min(purge_rows, max_rows)
                 if purge_rows > max_rows:
                     rest = names_between(purge.rows, max_rows, purge_rows)
                     befores = purge.snapshots_before_death[max_rows:]
@@ -206,7 +206,7 @@ class WaitingPurges:
             table.delete(key)
             queue.numbers.popleft()
             queue.pressing = max(0, queue.pressing - 1)
-        return JudgedRows(found, first_judge_version) if taken_rows else None
+        return JudgedRows(found, first_judge_version) if row_total else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
         """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing; so are those

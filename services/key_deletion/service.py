@@ -39,11 +39,11 @@ from schemas.topics import (
 from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
+from services.key_deletion.garbage_ranges import Stores
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.pace import ThrottledBy, Pace
+from services.key_deletion.pace import Pace, ThrottledBy
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.garbage_ranges import Stores
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES, Tables
 from services.key_deletion.tasks import Tasks
@@ -51,7 +51,7 @@ from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
-from services.runtime.parts.counts import count_done, take_done
+from services.runtime.parts.counts import count_done, pop_done
 
 
 class KeyDeletionService(RememberingService):
@@ -155,7 +155,7 @@ class KeyDeletionService(RememberingService):
         collector may claim is not waited for.
         """
         left = len(self._tasks) + len(self._purges) + len(self._sweeps)
-        return left + take_done(work)
+        return left + pop_done(work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
         """Do what is due, and start what has room."""
@@ -168,7 +168,7 @@ class KeyDeletionService(RememberingService):
             if throttled_by is not None and not self._purges.are_pressing:
                 self._throttled_by = throttled_by
                 break
-            found = self._purges.take(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
+            found = self._purges.pop_rows(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
             if found is None:
                 break
             if row_count(found.rows):

@@ -104,15 +104,15 @@ class Sweeps:
         for row in [row for row in self._queued.values() if _is_suspended(row) and is_meant(row)]:
             self._enqueue(replace(row, pause_ms=pause_ms), work)
 
-    def hand_over(self, bucket_id: int, snapshot_id: str, heir_id: str, work: Work) -> None:
+    def hand_over(self, bucket_id: int, snapshot_id: str, merged_into_id: str, work: Work) -> None:
         """A store has joined another one: whatever was to be swept in it is to be swept there, and goes on."""
         for row in list(self._running_of(bucket_id, snapshot_id)):
             work.table(SWEEP_TABLE).delete(_key(row))
-            self._put(replace(row, snapshot_id=heir_id, is_inherited=True), work)
+            self._put(replace(row, snapshot_id=merged_into_id, is_inherited=True), work)
         queued = self._queued.get(sweep_key(bucket_id, snapshot_id, _QUEUED))
         if queued is not None:
-            self._take_from_queue(queued, work)
-            self._enqueue(replace(queued, snapshot_id=heir_id, is_inherited=True), work)
+            self._dequeue(queued, work)
+            self._enqueue(replace(queued, snapshot_id=merged_into_id, is_inherited=True), work)
 
     def forget(self, bucket_id: int, snapshot_id: str, work: Work) -> None:
         """End whatever sweeps a store; late answers are ignored."""
@@ -120,7 +120,7 @@ class Sweeps:
             self._end(row, work)
         queued = self._queued.get(sweep_key(bucket_id, snapshot_id, _QUEUED))
         if queued is not None:
-            self._take_from_queue(queued, work)
+            self._dequeue(queued, work)
 
     def page_sent(self, answer: SweepPageSent, txn: int, work: Work) -> SweepRow | None:
         """Metadata has sent a page's rows at a txn; says the sweep if that was its end."""
@@ -202,7 +202,7 @@ class Sweeps:
         elif row.due_ms != UNSET:
             self._queue.set(key, row.due_ms)
 
-    def _take_from_queue(self, row: SweepRow, work: Work) -> None:
+    def _dequeue(self, row: SweepRow, work: Work) -> None:
         key = _key(row)
         self._queued.pop(key)
         self._queue.discard(key)
@@ -228,7 +228,7 @@ class Sweeps:
             if not row.is_inherited and not all(other.is_inherited for other in others):
                 too_early.append(row)
                 continue
-            self._take_from_queue(row, work)
+            self._dequeue(row, work)
             number, turn = next_number(SWEEP, work, now_ms), next_number(SWEEP_TURN, work)
             self._put(replace(row, sweep_id=number, turn=turn, due_ms=UNSET), work)
         for row in too_early:

@@ -39,7 +39,7 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
     def after_write(service: Service, store: Store) -> None:
         remove_unneeded(service, store)
         if isinstance(service, MetadataService):
-            metrics.freed(service.freed.take(), limits)
+            metrics.freed(service.freed.pop(), limits)
 
     return ServiceParts(
         make_service=lambda _: MetadataService(),
@@ -53,7 +53,7 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
 
 def _start(log: Log, shard: int, store: Store) -> Start:
     checked = StartCheckedLog(log, shard, store)
-    return Start(checked, checked.holds_messages)
+    return Start(checked, checked.must_defer)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,6 @@ from services.storage.store import Store
 def remove_unneeded(service: Service, store: Store) -> None:
     """Remove the checkpoints of dropped snapshots, and a page of the changes before the oldest live one."""
     if isinstance(service, MetadataService):
-        for name in service.take_dropped_checkpoints():
+        for name in service.pop_dropped_checkpoints():
             store.remove_checkpoint(name)
         service.unneeded_changes.remove_page(store)

@@ -25,7 +25,7 @@ from services.domain.durations import HOUR_MS
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
-from services.metadata.checkpoints import lost_tail, rollback, capture_drop
+from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
 from services.metadata.state.batch_sums import PresentTxn
@@ -322,9 +322,9 @@ class MetadataService:
     def _note_unneeded_changes(self, dropped_id: str, transaction: Transaction) -> None:
         dropped = self._snapshots.find(transaction.work, dropped_id)
         if dropped is not None:
-            taken = self._snapshots.of(transaction.work, dropped.bucket_id)
-            oldest_live = taken.rows[0].ordinal if taken.rows else None
-            self.unneeded_changes.add(dropped.bucket_id, oldest_live, taken.ever)
+            snapshots = self._snapshots.of(transaction.work, dropped.bucket_id)
+            oldest_live = snapshots.rows[0].ordinal if snapshots.rows else None
+            self.unneeded_changes.add(dropped.bucket_id, oldest_live, snapshots.ever)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         """What steers the shard itself rather than what it stores."""
@@ -394,7 +394,7 @@ class MetadataService:
             work.table(TRANSACTION_INFO_TABLE).put(TRANSACTION_INFO_KEY, state)
             self._saved_counters = state
 
-    def take_dropped_checkpoints(self) -> list[str]:
+    def pop_dropped_checkpoints(self) -> list[str]:
         """Checkpoints that may be removed, now that their drop is written."""
         dropped, self._dropped = self._dropped, []
         return dropped

@@ -21,7 +21,7 @@ OPERATIONS = (
     "resolve_dead_letter",
 )
 STATES = ("active", "deleted", "being_made")
-TRIGGERS = ("request", "take", "clock")
+TRIGGERS = ("request", "create", "clock")
 RUN_OUTCOMES = ("expired", "nothing", "failed")
 
 

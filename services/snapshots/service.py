@@ -24,10 +24,10 @@ from schemas.records import (
     SetRetention,
     SetSecret,
     Settle,
+    SnapshotCaptured,
     SnapshotCommand,
     SnapshotDropped,
     SnapshotReply,
-    SnapshotCaptured,
     SpaceUpdate,
     StopClaims,
     UnsetRetention,
@@ -180,7 +180,7 @@ class SnapshotsService(RememberingService):
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
             return
-        self._answers.taken_in(command, message.timestamp_ms, work)
+        self._answers.received(command, message.timestamp_ms, work)
         operation = _OPERATIONS[type(command.body)]
         try:
             self._check_shard(command, work)
@@ -260,7 +260,7 @@ class SnapshotsService(RememberingService):
     def _apply_progress(self, progress: MetadataProgress, log_time_ms: int, work: Work) -> None:
         body = progress.body
         if isinstance(body, SnapshotCaptured):
-            self._lifecycle.snapshot_taken(progress, body, log_time_ms, work)
+            self._lifecycle.snapshot_captured(progress, body, log_time_ms, work)
         elif isinstance(body, SnapshotDropped):
             self._lifecycle.snapshot_dropped(progress, body, work)
         elif isinstance(body, RollbackPageDone):
@@ -299,7 +299,7 @@ class SnapshotsService(RememberingService):
         """Work out sizes, publish what has changed and end rounds: once a batch."""
         self._sizes.refresh(work)
         is_changed = self._rows.has_changed()
-        for row in self._rows.take_changed():
+        for row in self._rows.pop_changed():
             work.send(SNAPSHOTS_INFO, row)
         if self._settling.end_rounds(self._sizes.complete_txn, work):
             self._sizes.forget_removed(work)

@@ -195,7 +195,7 @@ class _KeysInOrder:
 
     def between(self, start: bytes, end: bytes) -> list[bytes]:
         """Every key with start <= key < end, in order."""
-        self._take_in_new()
+        self._add_new()
         found: list[bytes] = []
         for run in self._runs:
             first = bisect_left(run, start)
@@ -203,7 +203,7 @@ class _KeysInOrder:
         found.sort()
         return found
 
-    def _take_in_new(self) -> None:
+    def _add_new(self) -> None:
         """A dict keeps its keys in the order in which they came: the new ones are its last."""
         new = len(self._pending) - self._count
         if not new:
@@ -229,7 +229,7 @@ class _Ahead:
     """Of those that were not taken yet."""
     parts: Iterator[list[bytes | None]]
 
-    def take_part(self, rows: dict[bytes, bytes | None]) -> bool:
+    def add_part(self, rows: dict[bytes, bytes | None]) -> bool:
         """Put the next part to others, when it is there; whether there was one."""
         part = next(self.parts, None)
         if part is None:
@@ -295,13 +295,13 @@ class Table(Generic[V]):
         The last ones may be on their way yet when the first are asked for.
         """
         ahead = _Ahead(iter(keys), self._reader.get_in_parts(self._name, keys))
-        ahead.take_part(self._read_ahead)
+        ahead.add_part(self._read_ahead)
         self._ahead.append(ahead)
 
     def _read(self, key: bytes) -> bytes | None:
         """A row that is not among those that were read ahead and are there by now."""
         while self._ahead:
-            if not self._ahead[0].take_part(self._read_ahead):
+            if not self._ahead[0].add_part(self._read_ahead):
                 del self._ahead[0]
             elif key in self._read_ahead:
                 return self._read_ahead[key]

@@ -149,7 +149,7 @@ class LogReplay:
             records.SetSecret: self._set_secret,
         }
         self._service_commands: Mapping[type[Any], tuple[str, Callable[[Any], None]]] = {
-            records.CaptureSnapshot: ("snapshots", self._take),
+            records.CaptureSnapshot: ("snapshots", self._capture),
             records.DropSnapshot: ("snapshots", self._drop),
             records.RollbackPage: ("snapshots", self._rollback_page),
             records.ClaimRows: ("key_deletion", self._claim),
@@ -560,7 +560,7 @@ class LogReplay:
 
     # Snapshots
 
-    def _take(self, body: records.CaptureSnapshot) -> None:
+    def _capture(self, body: records.CaptureSnapshot) -> None:
         if not is_snapshot_id(body.snapshot_id):
             raise _DeadLetteredError
         bucket = self._buckets.get((body.volume, body.bucket))

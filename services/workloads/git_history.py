@@ -90,7 +90,7 @@ class _KnownTree:
             directory = child
         return directory.file_count == 0
 
-    def take_empty_directory(self, key: str) -> str | None:
+    def remove_empty_directory(self, key: str) -> str | None:
         """Forget and name the topmost empty directory on the way to ``key``, the last part included."""
         directory = self._root
         parts = key.split("/")
@@ -104,7 +104,7 @@ class _KnownTree:
             directory = child
         return None
 
-    def take_directory(self, path: str) -> bool:
+    def remove_directory(self, path: str) -> bool:
         """Forget an empty directory at exactly this path; say whether there was one."""
         parent_path, _, name = path.rpartition("/")
         parent = self._directory(parent_path) if parent_path else self._root
@@ -242,7 +242,7 @@ class GitHistory:
             yield PutKey(self.volume, self.bucket, key, size_bytes[blob], blob)
         # git knows no empty directories.
         for key in left_behind:
-            if (empty := known.take_empty_directory(key)) is not None:
+            if (empty := known.remove_empty_directory(key)) is not None:
                 yield DeleteDirectory(self.volume, self.bucket, empty)
 
     def _rename(self, plan: _CommitPlan, known: _KnownTree) -> Iterator[Operation]:
@@ -272,7 +272,7 @@ class GitHistory:
             yield DeleteKey(self.volume, self.bucket, old)
 
     def _clear(self, key: str, known: _KnownTree) -> Iterator[Operation]:
-        if known.take_directory(key):
+        if known.remove_directory(key):
             yield DeleteDirectory(self.volume, self.bucket, key)
 
 

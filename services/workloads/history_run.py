@@ -19,7 +19,7 @@ from services.client.tasks.space_pages import all_cells
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.workloads.closing import Closing, choose_closing, closing_operations
 from services.workloads.judge.diff_check import flattened, listed_difference
-from services.workloads.judge.outcome_check import CheckResult, ListedKey, ListingTruth, OutcomeCheck, ExpectedVersions
+from services.workloads.judge.outcome_check import CheckResult, ExpectedVersions, ListedKey, ListingTruth, OutcomeCheck
 from services.workloads.replay import Replay, list_everything
 from services.workloads.source import WorkloadSource
 from services.workloads.workload import Operation

@@ -204,9 +204,9 @@ def _decoded(rows: Rows, family: str, record: type[Any], start: bytes, end: byte
 def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
     used = {bucket_key(row.volume, row.bucket): row for row in _decoded(rows, "bucketTable", BucketRow, *_BY_PATH)}
     live: dict[int, list[SnapshotListRow]] = {}
-    for taken in _decoded(rows, "snapshotListTable", SnapshotListRow, *_BY_PATH):
-        if taken.is_live:
-            live.setdefault(taken.bucket_id, []).append(taken)
+    for captured in _decoded(rows, "snapshotListTable", SnapshotListRow, *_BY_PATH):
+        if captured.is_live:
+            live.setdefault(captured.bucket_id, []).append(captured)
     cells: dict[int, list[SpaceCellValue]] = {}
     cell_of = codec(SpaceCellValue).decode
     for key, value in rows.scan("spaceTable", *_BY_PATH):

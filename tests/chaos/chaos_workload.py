@@ -113,7 +113,7 @@ class _Drawing:
             case "put_key":
                 self._put(place, self._known_or_new_path())
             case "create_snapshot":
-                self._take(place)
+                self._create(place)
             case "expire" | "tag" | "untag" | "consumer" | "delete_snapshot" | "rollback":
                 self._add(kind, place, **self._snapshot_fields(kind, self._snapshots[place["volume"]]))
             case _:
@@ -163,7 +163,7 @@ class _Drawing:
         size = self._random.choice(_SIZES)
         self._add("put_key", place, key=path, size=size, tag=f"t{len(self._lines)}")
 
-    def _take(self, place: Place) -> None:
+    def _create(self, place: Place) -> None:
         number = len(self._lines)
         self._snapshots[place["volume"]].append(f"snap{number}")
         self._add("create_snapshot", place, snapshot=f"snap{number}", at_s=number * SECONDS_BETWEEN_OPERATIONS)
@@ -174,14 +174,14 @@ class _Drawing:
         path = f"undo{number}" + random.choice(("", "/x"))
         self._put(place, path)
         if random.random() < 0.3:
-            self._take(place)
+            self._create(place)
         first = len(self._lines)
         if random.random() < 0.5:
             self._add("delete_key", place, key=path)
         else:
             self._add("delete_keys", place, keys=[path, f"{path}-never-put"])
         if random.random() < 0.3:
-            self._take(place)
+            self._create(place)
         for _ in range(random.randint(0, 2)):
             self._put(random.choice(self._places), random.choice((path, _path(random))))
         self._add("undelete_key", place, key=path)

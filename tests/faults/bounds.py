@@ -105,12 +105,12 @@ def a_dropped_id_is_known_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(spent_ids, "forget_some", lambda _: None)
 
 
-def a_take_may_come_at_any_time(patch: pytest.MonkeyPatch) -> None:
+def a_capture_may_come_at_any_time(patch: pytest.MonkeyPatch) -> None:
     """A take that comes again when its id is forgotten makes a second snapshot."""
     patch.setattr(spent_ids, "is_too_late", lambda *_: False)
 
 
-def an_id_is_forgotten_while_its_take_may_come(patch: pytest.MonkeyPatch) -> None:
+def an_id_is_forgotten_while_its_capture_may_come(patch: pytest.MonkeyPatch) -> None:
     """An id is forgotten as soon as it is dropped."""
     patch.setattr(spent_ids, "KEPT_MS", -1)
 
@@ -192,12 +192,12 @@ FAULTS = (
         message=r"assert 197 <= \(20 \+ 2\)",
     ),
     Fault(
-        a_take_may_come_at_any_time,
+        a_capture_may_come_at_any_time,
         caught_by=f"{_SPENT}::test_a_take_that_comes_again_never_makes_a_second_snapshot",
         message=r"assert '' == 'INVALID_REQUEST'",
     ),
     Fault(
-        an_id_is_forgotten_while_its_take_may_come,
+        an_id_is_forgotten_while_its_capture_may_come,
         caught_by=f"{_SPENT}::test_a_take_that_comes_again_never_makes_a_second_snapshot",
         message=r"assert SnapshotCaptured",
     ),

@@ -11,7 +11,7 @@ from services.storage.store import prefix_end
 from tests.faults.fault import Fault
 
 
-def a_trim_takes_what_came_after_a_take(patch: pytest.MonkeyPatch) -> None:
+def a_trim_removes_changes_after_a_capture(patch: pytest.MonkeyPatch) -> None:
     """Without a live snapshot all changes of a bucket were to be removed, and those after a later take as well."""
 
     def unneeded_of(bucket_id: int, oldest_live: int | None, _: int) -> Range:
@@ -28,22 +28,22 @@ def each_range_begins_at_the_buckets_first_change(patch: pytest.MonkeyPatch) -> 
 
 FAULTS = (
     Fault(
-        a_trim_takes_what_came_after_a_take,
+        a_trim_removes_changes_after_a_capture,
         caught_by="tests/unit/test_replay_of_diffs.py::test_a_diff_is_whole_while_the_changes_of_a_dropped_snapshot_are_removed",
         message=r"'diff': \[\]",
     ),
     Fault(
-        a_trim_takes_what_came_after_a_take,
+        a_trim_removes_changes_after_a_capture,
         caught_by="tests/unit/test_changed_rows.py::test_what_changes_after_a_snapshot_stays_while_older_changes_are_removed",
         message=r"Right contains \d+ more items, first extra item: DiffEntry",
     ),
     Fault(
-        a_trim_takes_what_came_after_a_take,
+        a_trim_removes_changes_after_a_capture,
         caught_by="tests/unit/test_changed_rows.py::test_a_path_is_explained_by_changes_that_stay",
         message=r"assert \[\] == \[\['two'\]\]",
     ),
     Fault(
-        a_trim_takes_what_came_after_a_take,
+        a_trim_removes_changes_after_a_capture,
         caught_by="tests/property/test_changed_rows.py::test_removing_changes_changes_no_answer",
         message=r"assert \['changedTable'\] == \[\]",
     ),

@@ -38,7 +38,7 @@ def an_undelete_does_not_ask_for_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 def a_bulk_delete_stops_at_a_refusal(patch: pytest.MonkeyPatch) -> None:
     """Keys behind one that could not be deleted were left as well."""
-    each: Callable[..., Iterator[Any]] = keys._each_taken_out
+    each: Callable[..., Iterator[Any]] = keys._each_removed
 
     def up_to_the_first_refusal(transaction: Transaction, bucket: BucketRow, names: Sequence[str]) -> Iterator[Any]:
         for taken in each(transaction, bucket, names):
@@ -46,7 +46,7 @@ def a_bulk_delete_stops_at_a_refusal(patch: pytest.MonkeyPatch) -> None:
             if isinstance(taken, str):
                 return
 
-    patch.setattr(keys, "_each_taken_out", up_to_the_first_refusal)
+    patch.setattr(keys, "_each_removed", up_to_the_first_refusal)
 
 
 def a_deleted_bucket_is_not_collected(patch: pytest.MonkeyPatch) -> None:

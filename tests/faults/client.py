@@ -44,15 +44,15 @@ def answers_pile_up(patch: pytest.MonkeyPatch) -> None:
 
 def an_answer_fetched_twice_is_awaited(patch: pytest.MonkeyPatch) -> None:
     """An answer that was fetched before was waited for, a minute long."""
-    take = Answers.take
+    pop_answer = Answers.pop_answer
 
     def waits(self: Answers[Any], number: int) -> Any:
         try:
-            return take(self, number)
+            return pop_answer(self, number)
         except AnswerExpiredError:
             return None
 
-    patch.setattr(Answers, "take", waits)
+    patch.setattr(Answers, "pop_answer", waits)
 
 
 def one_failed_delivery_ends_the_client(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import ChainedBucket, ChainedSnapshot, ChainCapture, FullChain, SnapshotChainRecord
+from schemas.records import ChainCapture, ChainedBucket, ChainedSnapshot, FullChain, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
 BUCKET = 256
 MARKERS = codec(SnapshotChainRecord)
-TAKES = [SnapshotChainRecord(n, n - 1, ChainCapture(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 4)]
+CAPTURES = [SnapshotChainRecord(n, n - 1, ChainCapture(BUCKET, f"s{n}", n, 100 * n)) for n in range(1, 4)]
 WHOLE = SnapshotChainRecord(
     3,
     3,
@@ -68,8 +68,8 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chains]:
 
 def test_each_shard_is_followed_for_itself_and_new_ones_join_in(chains: Chains) -> None:
     reader = chains.reader
-    chains.send(0, *TAKES[:2])
-    chains.send(1, TAKES[0], TAKES[2])
+    chains.send(0, *CAPTURES[:2])
+    chains.send(1, CAPTURES[0], CAPTURES[2])
     assert reader.advance() == {(0, BUCKET), (1, BUCKET)}
     assert chains.versions == [2, None]
 
@@ -77,9 +77,9 @@ def test_each_shard_is_followed_for_itself_and_new_ones_join_in(chains: Chains) 
     assert not reader.cover(3, [DELETED_ENTRIES]), "another topic has not got its partition"
     chains.grow([DELETED_ENTRIES.name], 3)
     assert reader.cover(3, [DELETED_ENTRIES])
-    chains.send(2, TAKES[0])
+    chains.send(2, CAPTURES[0])
     chains.send(1, WHOLE)
-    chains.send(0, TAKES[2])
+    chains.send(0, CAPTURES[2])
     assert reader.advance() == {(0, BUCKET), (1, BUCKET), (2, BUCKET)}
     assert chains.versions == [3, 3, 1]
 

@@ -184,11 +184,11 @@ def test_answers_are_read_again_after_an_error(servers: str) -> None:
         failed = threading.Event()
 
         def breaks_once(messages: list[Any]) -> None:
-            del commands._take
+            del commands._receive
             failed.set()
             raise KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET))
 
-        commands._take = breaks_once  # type: ignore[method-assign]
+        commands._receive = breaks_once  # type: ignore[method-assign]
         number = plane.submit(0, CreateVolume("read-again"))
         with metadata_running(servers):
             assert failed.wait(30)

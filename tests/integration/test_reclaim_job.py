@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from schemas.codec import FINGERPRINT_HEADER, codec, released_schemas
 from schemas.records import (
     Barrier,
-    ChainDrop,
     ChainCapture,
+    ChainDrop,
     DeadLetter,
     DeletedEntries,
     DeletedKind,
@@ -291,7 +291,7 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
         assert purge.chain_version == version
         assert list(purge.snapshots_before_death) == [numbers[row] for row in row_names([purge.rows])]
         assert all(is_swept[row] is purge.is_sweep for row in row_names([purge.rows]))
-    assert all_directories(read[PURGE_DIRECTORIES]) == all_directories(expected.purge_directories)
+    assert all_directories(read[PURGE_DIRECTORIES]) == all_directories(expected.directory_verdicts)
     assert swept(read[SWEEP_RESULTS]) == swept(expected.sweep_results)
     letters = {letter.offset: letter for letter in read[DEAD_LETTERS]}
     assert {offset: letter.error for offset, letter in letters.items()} == {

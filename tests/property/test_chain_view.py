@@ -16,7 +16,9 @@ from services.domain.reclaimability import LifetimeError, Verdict, judge
 BUCKETS = (1, 2)
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["take", "take", "drop", "repeat", "full"]), st.sampled_from(BUCKETS), st.integers(0)),
+    st.tuples(
+        st.sampled_from(["capture", "capture", "drop", "repeat", "full"]), st.sampled_from(BUCKETS), st.integers(0)
+    ),
     max_size=40,
 )
 
@@ -33,15 +35,15 @@ class Model:
     def play(self, step: str, bucket: int, choice: int) -> None:
         self.txn += 1 + choice % 3
         version = self.view.version
-        if step == "take":
+        if step == "capture":
             self.ever[bucket].append(self.txn)
             self.live[bucket].append(self.txn)
-            assert self.view.take(version + 1, version, bucket, str(self.txn), len(self.ever[bucket]), self.txn)
+            assert self.view.capture(version + 1, version, bucket, str(self.txn), len(self.ever[bucket]), self.txn)
         elif step == "drop" and self.live[bucket]:
             dropped = self.live[bucket].pop(choice % len(self.live[bucket]))
             assert self.view.drop(version + 1, version, bucket, str(dropped))
         elif step == "repeat" and version:
-            assert not self.view.take(version, version - 1, bucket, "again", 99, self.txn)
+            assert not self.view.capture(version, version - 1, bucket, "again", 99, self.txn)
         elif step == "full":
             fresh = ChainView()
             parts = in_parts(self.view.buckets(), 2 + choice % 5)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     DirectoryRow,
     DropSnapshot,
     KeyRow,
     RollbackOutcome,
     RollbackPage,
-    CaptureSnapshot,
 )
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import deleted_name_key, deleted_object_key

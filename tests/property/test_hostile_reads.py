@@ -14,12 +14,12 @@ from starlette.routing import Route
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     MetadataCommand,
     PutKey,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand

@@ -15,6 +15,7 @@ from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateVolume,
     DeleteKey,
@@ -23,7 +24,6 @@ from schemas.records import (
     PutKey,
     RequeueOrphans,
     Settle,
-    CaptureSnapshot,
 )
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.client.tasks.orphans import requeue
@@ -151,8 +151,8 @@ def test_in_doubt_blocks_are_kept(case: str, code: str) -> None:
 
     def amid_a_snapshot() -> MetadataReply:
         encoder = codec(MetadataCommand)
-        take = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket-b", "taken"), "snapshots")
-        shard.plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(take), encoder.fingerprint)
+        capture = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket-b", "taken"), "snapshots")
+        shard.plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(capture), encoder.fingerprint)
         return shard.send(good)
 
     cases: dict[str, Callable[[], MetadataReply]] = {

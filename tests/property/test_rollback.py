@@ -14,6 +14,7 @@ from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     BucketRow,
+    CaptureSnapshot,
     ClaimRows,
     CreateBucket,
     CreateVolume,
@@ -25,8 +26,8 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    RemoveDirectories,
     PutKey,
+    RemoveDirectories,
     RenameDirectory,
     RenameKey,
     RenameRow,
@@ -35,7 +36,6 @@ from schemas.records import (
     RollbackPageDone,
     RowName,
     SnapshotCaptured,
-    CaptureSnapshot,
 )
 from schemas.topics import (
     BY_NAME,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.functions import col
 
-from schemas.records import ChainDrop, ChainCapture, SnapshotChainRecord
+from schemas.records import ChainCapture, ChainDrop, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
 from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.answers import Returning
-from schemas.records import BucketLayout, DeletedKind, MetadataReply, RollbackPage, CaptureSnapshot, Undelete
+from schemas.records import BucketLayout, CaptureSnapshot, DeletedKind, MetadataReply, RollbackPage, Undelete
 from schemas.topics import DEAD_LETTERS
 from services.domain.coming_back import Return, return_of
 from services.domain.table_keys import object_txn

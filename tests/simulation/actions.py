@@ -30,7 +30,7 @@ _WEIGHTS = {
     "make_directory": 4,
     "delete_directory": 8,
     "undelete": 14,
-    "take": 11,
+    "create": 11,
     "drop": 10,
     "rename_snapshot": 2,
     "tag": 3,
@@ -224,7 +224,7 @@ class Actor:
             chosen = replace(chosen, path=self._path(is_directory=chosen.kind is records.DeletedKind.DIRECTORY))
         self.submit(chosen)
 
-    def _take(self) -> None:
+    def _create(self) -> None:
         if self.random.random() < 0.9:
             self._snapshot_names += 1
         at_ms = self.random.choice((-1, -1, -1, self.random.randrange(10**13)))
@@ -288,7 +288,7 @@ class Actor:
         buckets = {request.body.bucket for request in self.requests if isinstance(request.body, records.SetRetention)}
         return [self.request(records.UnsetRetention(self.volume, bucket)) for bucket in sorted(buckets)]
 
-    def take_some(self, bucket: str) -> list[SentRequest]:
+    def create_some(self, bucket: str) -> list[SentRequest]:
         """Some snapshots more, made at times of their own."""
         requests = []
         for _ in range(self.random.randrange(6)):

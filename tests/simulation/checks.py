@@ -38,7 +38,7 @@ from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
-from tests.simulation.model import Incarnation, ShardModel, TakenView
+from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
 
 _AGAIN = (TreeState.WAITING, TreeState.EXPANDING)
@@ -177,11 +177,11 @@ class QuietCheck:
             view = incarnation.bucket.view()
             reachable += len(view.keys) + len(view.directories)
             self._check_listing("active", metadata, incarnation, view.keys, view.directories)
-            for taken in incarnation.snapshots.values():
+            for captured in incarnation.snapshots.values():
                 checkpoint = TablesReader(
-                    self.plane.processes["metadata", self._shard].store.open_checkpoint(taken.snapshot_id)
+                    self.plane.processes["metadata", self._shard].store.open_checkpoint(captured.snapshot_id)
                 )
-                self._check_listing(taken.snapshot_id, checkpoint, incarnation, taken.keys, taken.directories)
+                self._check_listing(captured.snapshot_id, checkpoint, incarnation, captured.keys, captured.directories)
         there = sum(len(rows(metadata, table)) for table in (KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE))
         if there != reachable:
             raise LivenessError(f"shard {self._shard}: {there} rows are in the namespace, {reachable} can be reached")
@@ -251,7 +251,7 @@ class QuietCheck:
         """The space matrix of a bucket, counted from copies."""
         cells: dict[tuple[int, int], Cell] = {}
 
-        def add(holders: list[TakenView], cell: Cell) -> None:
+        def add(holders: list[CapturedView], cell: Cell) -> None:
             key = (holders[0].txn, holders[-1].txn) if holders else (0, 0)
             before = cells.get(key, _EMPTY)
             cells[key] = (
@@ -305,12 +305,12 @@ class QuietCheck:
     def check_snapshots(self) -> None:
         """SnapshotInfo of every live snapshot: names, chains, sizes, flags; and no other rows."""
         infos = {row.snapshot_id: row for row in rows(self._tables("snapshots"), SNAPSHOT_INFO_TABLE)}
-        taken = {view.snapshot_id: (i, view) for i in self._live() for view in i.snapshots.values()}
-        if set(self.names) != set(taken):
-            raise AnswerError(f"shard {self._shard}: clients made {self.names}, metadata has {list(taken)}")
-        if set(infos) != set(taken):
-            raise LivenessError(f"shard {self._shard}: rows of {list(infos)}, live are {list(taken)}")
-        in_order = sorted(taken.values(), key=lambda pair: pair[1].txn)
+        captured = {view.snapshot_id: (i, view) for i in self._live() for view in i.snapshots.values()}
+        if set(self.names) != set(captured):
+            raise AnswerError(f"shard {self._shard}: clients made {self.names}, metadata has {list(captured)}")
+        if set(infos) != set(captured):
+            raise LivenessError(f"shard {self._shard}: rows of {list(infos)}, live are {list(captured)}")
+        in_order = sorted(captured.values(), key=lambda pair: pair[1].txn)
         global_previous = ""
         path_previous: dict[int, str] = {}
         for incarnation, view in in_order:
@@ -319,7 +319,7 @@ class QuietCheck:
             path_previous[incarnation.bucket_id] = global_previous = view.snapshot_id
 
     def _check_snapshot(
-        self, info: SnapshotInfo, incarnation: Incarnation, view: TakenView, previous: tuple[str, str]
+        self, info: SnapshotInfo, incarnation: Incarnation, view: CapturedView, previous: tuple[str, str]
     ) -> None:
         exclusive_bytes = self.model.exclusive_bytes(incarnation, view)
         expected = SnapshotInfo(

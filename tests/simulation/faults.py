@@ -264,10 +264,10 @@ class FaultySource:
             left = min(max_records, self._faults.random.choice((1, 2, 3, 5, 10, max_records)))
         polled: list[LogRecord] = []
         for topic in topics:
-            polled += self._take(topic, left - len(polled))
+            polled += self._poll_topic(topic, left - len(polled))
         return polled
 
-    def _take(self, topic: str, limit: int) -> list[LogRecord]:
+    def _poll_topic(self, topic: str, limit: int) -> list[LogRecord]:
         name, shard = self._address
         offset = self._next_offsets[topic]
         records = self._log.records(topic, self._partition)

@@ -24,7 +24,7 @@ from services.metadata.state.space import unexpanded_count
 from services.metadata.state.tables import DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from tests.simulation.errors import FlagError
-from tests.simulation.model import ShardModel, TakenView
+from tests.simulation.model import CapturedView, ShardModel
 from tests.simulation.plane import SimulatedPlane
 
 _Lists = dict[int, tuple[str, ...]]
@@ -115,7 +115,7 @@ class FlagWatch:
         if not found:
             raise FlagError(f"shard {self.model.shard}: a flag of a snapshot that was not live then: {flag}")
         ((bucket_id, ids),) = found
-        views = [self.model.taken[snapshot_id] for snapshot_id in ids]
+        views = [self.model.captured[snapshot_id] for snapshot_id in ids]
         place = ids.index(flag.snapshot_id)
         store = (bucket_id, views[place - 1].txn if place else 0, views[place].txn)
         for what in (*self._free_versions(store, views), *self._free_renames(store, flag.snapshot_id, views)):
@@ -124,14 +124,14 @@ class FlagWatch:
         if unexpanded_count(metadata, *store, limit=1):
             raise FlagError(f"shard {self.model.shard}: flagged as clean with a directory unexpanded: {flag}")
 
-    def _free_versions(self, store: tuple[int, int, int], views: list[TakenView]) -> Iterator[str]:
+    def _free_versions(self, store: tuple[int, int, int], views: list[CapturedView]) -> Iterator[str]:
         held = {number for view in views for number in view.numbers}
         metadata = self.plane.tables("metadata", self.model.shard)
         for key, row in metadata.table(DELETED_TABLE).scan():
             if _is_in(store, key) and self.model.put_numbers[row.key.birth] not in held:
                 yield f"a free version, {row.key.object_id} born at {row.key.birth}, dead since {row.death},"
 
-    def _free_renames(self, store: tuple[int, int, int], snapshot_id: str, views: list[TakenView]) -> Iterator[str]:
+    def _free_renames(self, store: tuple[int, int, int], snapshot_id: str, views: list[CapturedView]) -> Iterator[str]:
         incarnation, _ = self.model.snapshot_places[snapshot_id]
         things = dict(incarnation.renames)
         metadata = self.plane.tables("metadata", self.model.shard)

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import codec
-from schemas.records import DeletedKind, JudgedDirectory, MetadataCommand, DirectoryVerdict, PurgeKeys, RowName
+from schemas.records import DeletedKind, DirectoryVerdict, JudgedDirectory, MetadataCommand, PurgeKeys, RowName
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, PURGE_DIRECTORIES, PURGE_KEYS, Topic
 from services.domain.row_columns import NO_ROWS, DeletedEntry, by_columns, entries_by_columns
 from services.domain.table_keys import object_txn
@@ -53,9 +53,9 @@ class Liar:
     def lie(self, model: ShardModel) -> None:
         """Send one untrue message."""
         lies: list[Callable[[], None]] = [self._purge, self._claim, self._entry]
-        lies += [self._purge_directories, self._judge_directories, self._claim_others, self._expand, self._sweep]
+        lies += [self._send_directory_verdicts, self._judge_directories, self._claim_others, self._expand, self._sweep]
         lies += [partial(lie, model) for lie in (self._roll_back_past, self._drop_target_now, self.call_orphaned)]
-        lies += [partial(lie, model) for lie in (self._finish_now, self._take)]
+        lies += [partial(lie, model) for lie in (self._finish_now, self._capture)]
         if self.stranger is not None:
             lies += [partial(self._order, self.stranger, model)] * 4
         self.random.choice(lies)()
@@ -141,7 +141,7 @@ class Liar:
                 found.append((name, rename.snapshots_before_death))
         return self.random.sample(found, min(len(found), 3))
 
-    def _purge_directories(self) -> None:
+    def _send_directory_verdicts(self) -> None:
         """The judge of directories says that nobody holds them, or that they died later."""
         names = [name for name, _ in self._others(DeletedKind.DIRECTORY)]
         if self.random.random() < 0.2:
@@ -230,7 +230,7 @@ class Liar:
         )
         self._command(body, "key_deletion")
 
-    def _take(self, model: ShardModel) -> None:
+    def _capture(self, model: ShardModel) -> None:
         """snapshots wants a snapshot that there is already, perhaps of another bucket, or of one that there is not."""
         places = [(one.volume, one.name) for one in model.live_buckets()] + [("volume-none", "bucket-none")]
         known = list(model.snapshot_places)

@@ -13,7 +13,7 @@ from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.row_columns import Row
 from services.metadata.collecting import claims
 from services.metadata.namespace import garbage, keys, tree
-from services.metadata.namespace.garbage import move_key_to_garbage, death_now
+from services.metadata.namespace.garbage import death_now, move_key_to_garbage
 from services.metadata.state.figures import BucketFigures
 from services.metadata.state.snapshot_lists import SnapshotList, SnapshotLists
 from services.metadata.state.tables import FILE_TABLE, KEY_TABLE

@@ -53,7 +53,7 @@ _CONTROL = (
 
 
 @dataclass(frozen=True, slots=True)
-class TakenView:
+class CapturedView:
     """All that a bucket listed when a snapshot was taken."""
 
     snapshot_id: str
@@ -104,10 +104,10 @@ class Incarnation:
     renames: list[tuple[int, Thing]] = field(default_factory=list)
     """Txn and object of every rename that had to be noted."""
     rename_txns: dict[Thing, list[int]] = field(default_factory=dict)
-    snapshots: dict[str, TakenView] = field(default_factory=dict)
+    snapshots: dict[str, CapturedView] = field(default_factory=dict)
     """Live ones, in the order of the chain."""
-    ever_taken: int = 0
-    rollback: tuple[str, TakenView] | None = None
+    ever_captured: int = 0
+    rollback: tuple[str, CapturedView] | None = None
     """The rollback under way: its id, and where it goes."""
     rolled_back_txn: int = 0
     """When the last rollback was done."""
@@ -145,7 +145,7 @@ class ShardModel:
     """Offsets of commands that metadata has to put aside."""
     snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
     """By id of every snapshot that was ever taken its bucket and its txn."""
-    taken: dict[str, TakenView] = field(default_factory=dict)
+    captured: dict[str, CapturedView] = field(default_factory=dict)
     """By id what every snapshot that was ever taken lists."""
     _uncaptured: set[str] = field(default_factory=set)
     """Ids that were dropped before they were taken."""
@@ -304,7 +304,7 @@ class ShardModel:
 
     def _apply_service_command(self, body: Any, log_time_ms: int) -> None:
         if isinstance(body, records.CaptureSnapshot):
-            self._take(body, log_time_ms)
+            self._capture(body, log_time_ms)
         elif isinstance(body, records.DropSnapshot):
             if body.snapshot_id not in self.snapshot_places:
                 self._uncaptured.add(body.snapshot_id)
@@ -507,13 +507,13 @@ class ShardModel:
         self._directories[id(entry)] = entry  # kept, so that its id stays its own
         return ("directory", id(entry))
 
-    def _take(self, take: records.CaptureSnapshot, log_time_ms: int) -> None:
-        incarnation = self._current.get((take.volume, take.bucket))
-        is_over = take.snapshot_id in self.snapshot_places or take.snapshot_id in self._uncaptured
-        is_too_late = take.requested_ms and abs(log_time_ms - take.requested_ms) > DAY_MS
+    def _capture(self, capture: records.CaptureSnapshot, log_time_ms: int) -> None:
+        incarnation = self._current.get((capture.volume, capture.bucket))
+        is_over = capture.snapshot_id in self.snapshot_places or capture.snapshot_id in self._uncaptured
+        is_too_late = capture.requested_ms and abs(log_time_ms - capture.requested_ms) > DAY_MS
         if incarnation is None or incarnation.rollback or is_over or is_too_late:
             return
-        self.snapshot_places[take.snapshot_id] = (incarnation, self.txn)
+        self.snapshot_places[capture.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()
         things = frozenset(self._thing(entry) for entry in _entries(incarnation.bucket.root))
         directories: dict[str, _Directory] = {}
@@ -521,9 +521,11 @@ class ShardModel:
             entry = incarnation.bucket.find(path.split("/"))
             assert isinstance(entry, _Directory)
             directories[path] = entry
-        incarnation.ever_taken += 1
-        taken = TakenView(take.snapshot_id, self.txn, incarnation.ever_taken, view.keys, directories, things)
-        incarnation.snapshots[take.snapshot_id] = self.taken[take.snapshot_id] = taken
+        incarnation.ever_captured += 1
+        captured = CapturedView(
+            capture.snapshot_id, self.txn, incarnation.ever_captured, view.keys, directories, things
+        )
+        incarnation.snapshots[capture.snapshot_id] = self.captured[capture.snapshot_id] = captured
 
     # ---- what comes back
 
@@ -679,7 +681,7 @@ class ShardModel:
             incarnation.rollback = None
             incarnation.rolled_back_txn = self.txn
 
-    def _become(self, incarnation: Incarnation, view: TakenView) -> None:
+    def _become(self, incarnation: Incarnation, view: CapturedView) -> None:
         """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
         root = incarnation.bucket.root = _Directory()
         for directory in view.directories.values():
@@ -793,7 +795,7 @@ class ShardModel:
         """The bucket that has a name now."""
         return self._current.get((volume, bucket))
 
-    def holders(self, incarnation: Incarnation, number: int) -> list[TakenView]:
+    def holders(self, incarnation: Incarnation, number: int) -> list[CapturedView]:
         """Live snapshots that list a version."""
         return [view for view in incarnation.snapshots.values() if number in view.numbers]
 
@@ -802,7 +804,7 @@ class ShardModel:
         active = set() if incarnation.is_deleted else self.active_numbers(incarnation)
         return [n for n in incarnation.versions if n not in active and self.names.versions[n].size_bytes]
 
-    def exclusive_bytes(self, incarnation: Incarnation, view: TakenView) -> int:
+    def exclusive_bytes(self, incarnation: Incarnation, view: CapturedView) -> int:
         """Bytes that one snapshot alone lists: no other one does, and not the active namespace."""
         others = set() if incarnation.is_deleted else self.active_numbers(incarnation)
         for other in incarnation.snapshots.values():
@@ -810,12 +812,12 @@ class ShardModel:
                 others |= other.numbers
         return sum(self.names.versions[number].size_bytes for number in view.numbers - others)
 
-    def left_directories(self, incarnation: Incarnation) -> list[list[TakenView]]:
+    def left_directories(self, incarnation: Incarnation) -> list[list[CapturedView]]:
         """The holders of each deleted directory whose row must still be there: held, or above one that is.
 
         Above are also directories that died in the same command, one after the other (DeleteKeys).
         """
-        left: list[list[TakenView]] = []
+        left: list[list[CapturedView]] = []
         died = {(txn, self._thing(tree)) for txn, tree in incarnation.deleted_trees}
         beneath: dict[tuple[int, Thing], list[_Directory]] = {}
         for txn, tree in incarnation.deleted_trees:
@@ -837,7 +839,7 @@ class ShardModel:
                 visit(txn, tree)
         return left
 
-    def left_renames(self, incarnation: Incarnation) -> list[list[TakenView]]:
+    def left_renames(self, incarnation: Incarnation) -> list[list[CapturedView]]:
         """The holders of each noted rename that is still held: live snapshots before it that list the object."""
         left = []
         for txn, thing in incarnation.renames:

@@ -17,12 +17,12 @@ from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import garbage_key, object_txn
-from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.garbage_ranges import Stores
+from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import service as metadata_service
-from services.metadata.checkpoints import rollback, capture_drop
+from services.metadata.checkpoints import capture_drop, rollback
 from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.namespace.garbage import Death
 from services.metadata.state import changed_rows
@@ -324,11 +324,11 @@ def birth_from_the_object(patch: Patch) -> None:
     patch.setattr(SentEntries, "add", add)
 
 
-def take_twice(patch: Patch) -> None:
+def capture_twice(patch: Patch) -> None:
     """A take that comes twice makes two entries in the bucket's list."""
     original = capture_drop.capture_snapshot
 
-    def take(transaction: Any, command: records.CaptureSnapshot) -> Any:
+    def capture(transaction: Any, command: records.CaptureSnapshot) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
             return original(transaction, command)
@@ -336,7 +336,7 @@ def take_twice(patch: Patch) -> None:
     patch.setitem(
         __import__("services.metadata.service", fromlist=["_SERVICE_HANDLERS"])._SERVICE_HANDLERS,
         records.CaptureSnapshot,
-        ("snapshots", take),
+        ("snapshots", capture),
     )
 
 
@@ -532,5 +532,5 @@ MUTANTS = {
     "any beginning counts": Mutant(
         any_beginning_counts, FaultMix(unacknowledged=0.3, crash=0.2, restore=0.1), "services", "does not start"
     ),
-    "a take that counts twice": Mutant(take_twice, FaultMix(repeat=0.5), "services", "cannot be followed"),
+    "a take that counts twice": Mutant(capture_twice, FaultMix(repeat=0.5), "services", "cannot be followed"),
 }

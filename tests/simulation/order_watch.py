@@ -65,8 +65,10 @@ class OrderWatch:
             if incarnation.rollback is None:
                 continue
             snapshot_id = incarnation.rollback[1].snapshot_id
-            taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-            row = taken and tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_list_key(taken.bucket_id, taken.ordinal))
+            captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+            row = captured and tables.table(SNAPSHOT_LIST_TABLE).get(
+                snapshot_list_key(captured.bucket_id, captured.ordinal)
+            )
             if row is None or not row.is_live:
                 raise SafetyError(
                     f"shard {shard.model.shard}: {snapshot_id} was dropped while its bucket is rolled back to it"

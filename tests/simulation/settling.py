@@ -106,7 +106,7 @@ class Settling:
         """With nothing on its way, what expires is what the rules say, and what a preview has said."""
         for shard in self.state.shards:
             for incarnation in shard.model.live_buckets():
-                for prepare in (shard.actor.take_some, shard.actor.hold_some):
+                for prepare in (shard.actor.create_some, shard.actor.hold_some):
                     asked = prepare(incarnation.name)
                     with self.state.oracles.asked("settling", ends_run=True):
                         self._run_until_answered([(shard, one.client_id, one.number) for one in asked])

@@ -18,7 +18,7 @@ from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import service as metadata_service
-from services.metadata.checkpoints import rollback, capture_drop
+from services.metadata.checkpoints import capture_drop, rollback
 from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.service import MetadataService
 from services.metadata.state import orphan_search
@@ -213,15 +213,15 @@ def a_finish_believes_its_sender(patch: Patch) -> None:
     _handle(patch, records.FinishRows, finish)
 
 
-def a_take_forgets_what_was_taken(patch: Patch) -> None:
+def a_capture_forgets_earlier_ones(patch: Patch) -> None:
     """A snapshot that there is already is taken once more, at another txn."""
 
-    def take(transaction: Any, command: records.CaptureSnapshot) -> records.SnapshotCaptured:
+    def capture(transaction: Any, command: records.CaptureSnapshot) -> records.SnapshotCaptured:
         with type(patch).context() as inner:
             inner.setattr(type(transaction.snapshots), "find", lambda *_: None)
             return capture_drop.capture_snapshot(transaction, command)
 
-    _handle(patch, records.CaptureSnapshot, take)
+    _handle(patch, records.CaptureSnapshot, capture)
 
 
 def trims_forget_what_was_read_last(patch: Patch) -> None:
@@ -283,7 +283,7 @@ SILENT = {
     ),
     "log time that goes back": Mutant(log_time_goes_back, FaultMix(clock_back=0.05), "log_time", "went back"),
     "no flush behind a marker": scripted(
-        markers_are_not_flushed, scripts.crashes_amid_takes, "chain_order", "before its marker can be read"
+        markers_are_not_flushed, scripts.crashes_amid_captures, "chain_order", "before its marker can be read"
     ),
     "a rollback's snapshot is dropped": scripted(
         a_rollbacks_snapshot_is_dropped,
@@ -315,7 +315,9 @@ SILENT = {
         has_lies=True,
     ),
     "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
-    "a forged take is taken": Mutant(a_take_forgets_what_was_taken, FaultMix(lies=0.3), "services", "was taken before"),
+    "a forged take is taken": Mutant(
+        a_capture_forgets_earlier_ones, FaultMix(lies=0.3), "services", "was taken before"
+    ),
     "a trim takes what was read last": scripted(
         trims_forget_what_was_read_last, scripts.a_trim_amid_a_start, "services", _TRIMMED
     ),

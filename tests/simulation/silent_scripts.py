@@ -95,7 +95,7 @@ def _is_page(record: LogRecord) -> bool:
     return isinstance(body, records.SweepPageSent)
 
 
-def crashes_amid_takes(simulation: Simulation) -> None:
+def crashes_amid_captures(simulation: Simulation) -> None:
     """Metadata dies just when a take was told of, again and again; the log takes in what it is sent in its own time."""
     stage = Stage(simulation)
     simulation.state.faults.resume()
@@ -248,7 +248,7 @@ def a_forged_purge(simulation: Simulation) -> None:
     stage.submit(records.DeleteDirectory(stage.volume, BUCKET, "a"))
     stage.run()
     for _ in range(8):
-        stage.shard.liar._purge_directories()
+        stage.shard.liar._send_directory_verdicts()
         stage.shard.liar._claim_others()
         stage.run()
 

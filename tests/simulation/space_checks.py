@@ -12,7 +12,7 @@ from services.metadata.reads import queries
 from services.plane.in_memory.space_reads import InMemorySpaceReads
 from services.storage.tables import TablesReader
 from tests.simulation.errors import AccountError
-from tests.simulation.model import Incarnation, ShardModel, TakenView
+from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
 
 MOST_PATHS = 6
@@ -66,13 +66,13 @@ class BucketSpaceCheck:
         """Their sum."""
         return sum(self._model.names.versions[number].size_bytes for number in numbers)
 
-    def freed(self, dropped: list[TakenView]) -> set[int]:
+    def freed(self, dropped: list[CapturedView]) -> set[int]:
         """Versions with bytes that these snapshots show, and nobody else does."""
         others = set(self._active).union(*(view.numbers for view in self._views if view not in dropped))
         shown = set[int]().union(*(view.numbers for view in dropped))
         return {number for number in shown - others if self._model.names.versions[number].size_bytes}
 
-    def what_if(self, dropped: list[TakenView]) -> FreedSpace:
+    def what_if(self, dropped: list[CapturedView]) -> FreedSpace:
         """What the plane says of a set."""
         return self._reads.what_if(*self._name, WhatIf(tuple(view.snapshot_id for view in dropped)))
 

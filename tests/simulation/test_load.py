@@ -41,9 +41,9 @@ def _count_paths(patch: pytest.MonkeyPatch) -> Counter[str]:
         return inputs
 
     def counted_run_unit(self: Any, inputs: Any) -> int:
-        taken: int = run_unit(self, inputs)
-        counts["units split by rows"] += 0 < taken < len(inputs)
-        return taken
+        captured: int = run_unit(self, inputs)
+        counts["units split by rows"] += 0 < captured < len(inputs)
+        return captured
 
     def counted_run_apart(self: Any, inputs: Any, error: Exception) -> Any:
         counts["units taken apart"] += len(inputs) > 1

@@ -55,7 +55,7 @@ class Watchers:
         elif name == "snapshots":
             for _, reply in self.state.new_records(shard, SNAPSHOTS_REPLIES):
                 with self.state.oracles.asked("answers"):
-                    self._take_reply(shard, reply)
+                    self._on_reply(shard, reply)
         elif name == "key_deletion":
             self._watch_key_deletion(shard)
         elif name == "mock_scm":
@@ -110,7 +110,7 @@ class Watchers:
             if isinstance(command.body, records.FinishRows) and not is_lie:
                 self._loss_watch.finish(shard, command.body)
 
-    def _take_reply(self, shard: ShardRun, reply: SnapshotReply) -> None:
+    def _on_reply(self, shard: ShardRun, reply: SnapshotReply) -> None:
         if reply.error == "OLD_REQUEST":
             return
         stranger = shard.liar.stranger

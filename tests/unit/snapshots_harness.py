@@ -13,8 +13,9 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import (
     Barrier,
-    ChainDrop,
+    CaptureSnapshot,
     ChainCapture,
+    ChainDrop,
     CreateSnapshot,
     DeleteSnapshot,
     DropSnapshot,
@@ -23,14 +24,13 @@ from schemas.records import (
     RenameSnapshot,
     SetDeepClean,
     Settle,
+    SnapshotCaptured,
     SnapshotChainRecord,
     SnapshotCommand,
     SnapshotDropped,
     SnapshotInfo,
     SnapshotReply,
-    SnapshotCaptured,
     SpaceUpdate,
-    CaptureSnapshot,
 )
 from schemas.topics import (
     BY_NAME,
@@ -82,11 +82,11 @@ class SmallMetadata:
             return []
         self.txn += 1
         if isinstance(body, CaptureSnapshot):
-            return self._take(body)
+            return self._capture(body)
         assert isinstance(body, DropSnapshot)
         return self._drop(body)
 
-    def _take(self, body: CaptureSnapshot) -> list[tuple[Topic, Any]]:
+    def _capture(self, body: CaptureSnapshot) -> list[tuple[Topic, Any]]:
         sent: list[tuple[Topic, Any]] = []
         bucket_id = self.buckets.get((body.volume, body.bucket))
         if body.snapshot_id not in self.taken:

@@ -15,15 +15,15 @@ from services.plane.in_memory.plane import InMemoryPlane
 def test_an_answer_is_fetched_once() -> None:
     answers = Answers[str]()
     assert answers.sent() == 1
-    assert answers.take(1) is None
+    assert answers.pop_answer(1) is None
     assert answers.answered(1, "done")
     assert not answers.answered(1, "again"), "repeated answers are nobody's"
-    assert answers.take(1) == "done"
+    assert answers.pop_answer(1) == "done"
     with pytest.raises(AnswerExpiredError, match="fetched before"):
-        answers.take(1)
+        answers.pop_answer(1)
     for never in (0, 2):
         with pytest.raises(ValueError, match="was not sent"):
-            answers.take(never)
+            answers.pop_answer(never)
 
 
 def test_answers_that_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,8 +33,8 @@ def test_answers_that_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch
         answers.sent()
         answers.answered(number, f"answer {number}")
     with pytest.raises(AnswerExpiredError, match="nobody fetched it"):
-        answers.take(1)
-    assert [answers.take(number) for number in (2, 3, 4)] == ["answer 2", "answer 3", "answer 4"]
+        answers.pop_answer(1)
+    assert [answers.pop_answer(number) for number in (2, 3, 4)] == ["answer 2", "answer 3", "answer 4"]
 
 
 def test_a_failure_is_kept_for_whoever_asks_and_leaves_room() -> None:
@@ -45,12 +45,12 @@ def test_a_failure_is_kept_for_whoever_asks_and_leaves_room() -> None:
     assert answers.unanswered == {1, 3}
     answers.answered(3, "done")
     with pytest.raises(NotDeliveredError, match="did not take it"):
-        answers.take(2)
-    assert answers.take(3) == "done"
+        answers.pop_answer(2)
+    assert answers.pop_answer(3) == "done"
     answers.fail_all(lambda: NotDeliveredError("nothing can be read", may_be_applied=True))
     assert not answers.unanswered
     with pytest.raises(NotDeliveredError, match="nothing can be read"):
-        answers.take(1)
+        answers.pop_answer(1)
 
 
 def test_a_request_that_did_not_go_out_leaves_no_number() -> None:

@@ -11,6 +11,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     BlockRun,
+    CaptureSnapshot,
     DeleteDirectory,
     DeleteKeys,
     DropSnapshot,
@@ -23,7 +24,6 @@ from schemas.records import (
     RequeueOrphans,
     SpaceCellValue,
     SweepPage,
-    CaptureSnapshot,
 )
 from services.domain.space_matrix import Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import cell_key, holders_of_cell, local_id

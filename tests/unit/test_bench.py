@@ -366,7 +366,7 @@ class TestGrowth:
         assert result.exit_code == 0, result.output
         names = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
         of_a_key = {"put", "overwrite", "delete", "delete-with-files-on-disk", "claim", "finish"}
-        assert names == {f"growth/{operation}-at-400-keys" for operation in of_a_key | {"snapshot-take", "explain"}}
+        assert names == {f"growth/{operation}-at-400-keys" for operation in of_a_key | {"snapshot-capture", "explain"}}
 
     def test_a_bent_cost_fails_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         bent = Growth("explain", {100: 1.0, 1_000: 10.0})

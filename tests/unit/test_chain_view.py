@@ -22,7 +22,7 @@ def chain_of_three() -> ChainView:
     """s1, s2 and s3 at txns 10, 20 and 30."""
     view = ChainView()
     for ordinal in (1, 2, 3):
-        assert view.take(ordinal, ordinal - 1, BUCKET, f"s{ordinal}", ordinal, ordinal * 10)
+        assert view.capture(ordinal, ordinal - 1, BUCKET, f"s{ordinal}", ordinal, ordinal * 10)
     return view
 
 
@@ -42,7 +42,7 @@ def test_cells_name_the_newest_live_snapshot_among_the_first_n() -> None:
     assert cells(view, BUCKET) == [0, 10, 10, 30]
     assert view.drop(5, 4, BUCKET, "s1")
     assert cells(view, BUCKET) == [0, 0, 0, 30]
-    assert view.take(6, 5, BUCKET, "s4", 4, 40)
+    assert view.capture(6, 5, BUCKET, "s4", 4, 40)
     assert view.drop(7, 6, BUCKET, "s3")
     assert cells(view, BUCKET) == [0, 0, 0, 0, 40]
     assert view.version == 7
@@ -74,7 +74,7 @@ def test_neighbours_of_live_and_of_dropped_snapshots() -> None:
 def test_a_missing_marker_is_a_gap_and_changes_nothing() -> None:
     view = chain_of_three()
     with pytest.raises(ChainGapError, match="judge nothing"):
-        view.take(5, 4, BUCKET, "s4", 4, 40)
+        view.capture(5, 4, BUCKET, "s4", 4, 40)
     with pytest.raises(ChainGapError, match="judge nothing"):
         view.drop(5, 2, BUCKET, "s1")
     with pytest.raises(ChainGapError) as raised:
@@ -91,7 +91,7 @@ def test_versions_may_jump_when_the_marker_names_its_predecessor() -> None:
 
 def test_a_marker_that_comes_again_is_ignored() -> None:
     view = chain_of_three()
-    assert not view.take(3, 2, BUCKET, "s3", 3, 30)
+    assert not view.capture(3, 2, BUCKET, "s3", 3, 30)
     assert not view.drop(2, 1, BUCKET, "s1")
     assert view == chain_of_three()
 
@@ -109,14 +109,14 @@ def test_a_marker_that_comes_again_is_ignored() -> None:
 def test_a_take_that_is_not_the_next_one_is_refused(snapshot_id: str, ordinal: int, txn: int) -> None:
     view = chain_of_three()
     with pytest.raises(ChainOrderError):
-        view.take(4, 3, BUCKET, snapshot_id, ordinal, txn)
+        view.capture(4, 3, BUCKET, snapshot_id, ordinal, txn)
     assert view == chain_of_three()
 
 
 def test_a_refused_first_take_leaves_no_bucket() -> None:
     view = ChainView()
     with pytest.raises(ChainOrderError):
-        view.take(1, 0, BUCKET, "s1", 2, 10)
+        view.capture(1, 0, BUCKET, "s1", 2, 10)
     assert view.bucket_ids() == ()
     assert cells(view, BUCKET) == [0]
 
@@ -188,7 +188,7 @@ def test_a_full_record_replaces_an_older_view() -> None:
     for view in (ChainView(), chain_of_three()):
         assert view.full(4, source.buckets())
         assert view == source
-        assert view.take(5, 4, BUCKET, "s4", 4, 40)
+        assert view.capture(5, 4, BUCKET, "s4", 4, 40)
         assert cells(view, BUCKET) == [0, 10, 10, 30, 40]
 
 
@@ -236,7 +236,7 @@ def test_a_full_record_names_a_bucket_once() -> None:
 
 def test_buckets_do_not_touch_one_another() -> None:
     view = chain_of_three()
-    view.take(4, 3, 8, "t1", 1, 40)
+    view.capture(4, 3, 8, "t1", 1, 40)
     view.drop(5, 4, BUCKET, "s1")
     assert cells(view, 8) == [0, 40]
     assert view.bucket_ids() == (BUCKET, 8)
@@ -246,7 +246,7 @@ def test_ten_thousand_snapshots_of_one_bucket() -> None:
     view = ChainView()
     count = 10_000
     for ordinal in range(1, count + 1):
-        view.take(ordinal, ordinal - 1, BUCKET, str(ordinal), ordinal, ordinal)
+        view.capture(ordinal, ordinal - 1, BUCKET, str(ordinal), ordinal, ordinal)
     for dropped in range(count, 1, -1):
         view.drop(2 * count - dropped + 1, 2 * count - dropped, BUCKET, str(dropped))
     assert cells(view, BUCKET) == [0] + [1] * count
@@ -277,10 +277,10 @@ def test_a_full_record_of_an_older_writer_names_dropped_snapshots_too() -> None:
 
 def test_what_was_dropped_costs_a_view_nothing() -> None:
     view, count = ChainView(), 300_000
-    chain_view = view.take(1, 0, BUCKET, "first", 1, 1)
+    chain_view = view.capture(1, 0, BUCKET, "first", 1, 1)
     assert chain_view
     for n in range(2, count + 1):
-        view.take(2 * n - 2, view.version, BUCKET, "one", n, n)
+        view.capture(2 * n - 2, view.version, BUCKET, "one", n, n)
         view.drop(2 * n - 1, view.version, BUCKET, "one")
     assert len(pickle.dumps(view)) < 2_000
     assert (view.ever(BUCKET), view.newest_txn(BUCKET)) == (count, count)

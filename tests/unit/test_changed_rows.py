@@ -65,7 +65,7 @@ def shard(monkeypatch: pytest.MonkeyPatch) -> Shard:
     """A shard whose bucket ``tree`` had one snapshot, and so many changes since that removing them takes a while."""
     monkeypatch.setattr(changed_rows, "TRIMMED_AT_ONCE", AT_ONCE)
     shard = Shard()
-    shard.take("one")
+    shard.capture("one")
     for number in range(KEYS):
         shard.put(f"k{number}", 1)
     shard.drop("one")
@@ -74,7 +74,7 @@ def shard(monkeypatch: pytest.MonkeyPatch) -> Shard:
 
 
 def test_what_changes_after_a_snapshot_stays_while_older_changes_are_removed(shard: Shard) -> None:
-    shard.take("two")
+    shard.capture("two")
     for number in range(20):
         shard.put(f"new{number}", 1)
     shard.work_elsewhere(2 * KEYS)
@@ -85,7 +85,7 @@ def test_what_changes_after_a_snapshot_stays_while_older_changes_are_removed(sha
 
 def test_a_restart_amid_the_removal_goes_on_with_it_and_keeps_the_same(shard: Shard) -> None:
     shard.start()
-    shard.take("two")
+    shard.capture("two")
     shard.put("new", 1)
     assert len(shard.left("tree")) > 1
     shard.start()
@@ -96,10 +96,10 @@ def test_a_restart_amid_the_removal_goes_on_with_it_and_keeps_the_same(shard: Sh
 
 
 def test_each_drop_moves_the_end_of_what_is_removed(shard: Shard) -> None:
-    shard.take("two")
+    shard.capture("two")
     for number in range(KEYS):
         shard.put(f"k{number}", 1)
-    shard.take("three")
+    shard.capture("three")
     shard.put("new", 1)
     shard.drop("two")
     assert [entry.path for entry in shard.diff("three")] == ["new"]
@@ -112,9 +112,9 @@ def test_each_drop_moves_the_end_of_what_is_removed(shard: Shard) -> None:
 def test_a_path_is_explained_by_changes_that_stay(shard: Shard) -> None:
     """A key without bytes leaves no row when it is deleted: that a snapshot showed it only changedTable can tell."""
     shard.put("empty", 0)
-    shard.take("two")
+    shard.capture("two")
     shard.do(DeleteKey("vol", "tree", "empty"))
-    shard.take("three")
+    shard.capture("three")
     shard.work_elsewhere(2 * KEYS)
     assert [held for *_, held in shard.seen("empty")] == [["two"]]
 
@@ -123,7 +123,7 @@ def test_one_range_is_kept_of_a_bucket_however_many_snapshots_are_dropped(shard:
     service = shard.runner.service
     assert isinstance(service, MetadataService)
     for number in range(KEYS // AT_ONCE // 4):
-        shard.take(f"more{number}")
+        shard.capture(f"more{number}")
         shard.drop(f"more{number}")
         assert len(service.unneeded_changes) == 1
     shard.work_elsewhere(KEYS)
@@ -139,14 +139,14 @@ def test_a_removal_does_not_step_over_what_was_removed_before(shard: Shard, monk
             begun.append(start)
         return scan(store, family, start, end)
 
-    shard.take("two")
+    shard.capture("two")
     shard.work_elsewhere(2 * KEYS)
     monkeypatch.setattr(MemoryStore, "scan", watched)
     removed = b""
     for number in range(3):
         for key in range(2 * AT_ONCE):
             shard.put(f"k{key}", 1)
-        shard.take(f"more{number}")
+        shard.capture(f"more{number}")
         newest = max(shard.left("tree"))
         begun.clear()
         shard.drop("two" if number == 0 else f"more{number - 1}")

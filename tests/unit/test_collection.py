@@ -22,16 +22,16 @@ from schemas.records import (
     DeleteKey,
     DirectoriesRemoved,
     DirectoryExpanded,
+    DirectoryRemoval,
+    DirectoryVerdict,
     ExpandDirectory,
     ExpansionOutcome,
     JudgedDirectory,
     MetadataCommand,
     MetadataProgress,
-    DirectoryRemoval,
-    RemoveDirectories,
-    DirectoryVerdict,
-    RemovalOutcome,
     PutKey,
+    RemovalOutcome,
+    RemoveDirectories,
     RowName,
     ScmReply,
     SetCollection,
@@ -150,7 +150,7 @@ class TestMetadata:
         shard.do(SetCollection("vol", "flat", PAUSED, "why"))
         for _ in range(2):
             claim = shard.claim(name, task=1, chain_version=0)
-            assert (row_names(claim.suspended), claim.refused, claim.gone) == ([name], (), ())
+            assert (row_names(claim.suspended), claim.refused, claim.missing) == ([name], (), ())
             shard.start()
         shard.do(SetCollection("vol", "flat", RUNNING, ""))
         assert len(shard.claim(name, task=1, chain_version=0).groups.object_ids) == 1

@@ -43,7 +43,8 @@ class Office:
         self.secured = SecuredPlane(has_snapshot=False)
         plane = self.secured.plane
         self.clients = {
-            name: InMemoryClient(plane, f"{name}/harness", Signer(name, SECRETS[name])) for name in ("root", "ann", "bob")
+            name: InMemoryClient(plane, f"{name}/harness", Signer(name, SECRETS[name]))
+            for name in ("root", "ann", "bob")
         }
         self.settles = 0
 

@@ -8,6 +8,7 @@ import pytest
 
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     CollectionState,
     CreateBucket,
     DeleteDirectory,
@@ -18,12 +19,11 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    RemoveDirectories,
-    RemovalOutcome,
     PutKey,
+    RemovalOutcome,
+    RemoveDirectories,
     RowName,
     SetCollection,
-    CaptureSnapshot,
 )
 from tests.unit.test_metadata import Shard
 from tests.unit.test_verify_replay import back, free, txn_of, verified

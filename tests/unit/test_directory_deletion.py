@@ -16,20 +16,20 @@ from prometheus_client import CollectorRegistry
 from schemas.records import (
     Barrier,
     BucketCollection,
-    ChainDrop,
     ChainCapture,
+    ChainDrop,
     CollectionChanged,
     CollectionState,
     DirectoriesRemoved,
     DirectoryExpanded,
+    DirectoryRemoval,
+    DirectoryVerdict,
     ExpandDirectory,
     ExpansionOutcome,
     JudgedDirectory,
     MetadataProgress,
-    DirectoryRemoval,
-    RemoveDirectories,
-    DirectoryVerdict,
     RemovalOutcome,
+    RemoveDirectories,
     RowName,
     SnapshotChainRecord,
 )
@@ -94,12 +94,12 @@ def expanded(object_id: int, outcome: ExpansionOutcome = ExpansionOutcome.EXPAND
     return METADATA_PROGRESS, MetadataProgress(1, DirectoryExpanded(BUCKET, object_id, DEATH, outcome, 1, 2))
 
 
-def purged(*outcomes: tuple[int, int, RemovalOutcome]) -> Sent:
+def removed(*outcomes: tuple[int, int, RemovalOutcome]) -> Sent:
     found = tuple(DirectoryRemoval(BUCKET, one, DEATH, parent, outcome) for one, parent, outcome in outcomes)
     return METADATA_PROGRESS, MetadataProgress(1, DirectoriesRemoved(found))
 
 
-def take(version: int, txn: int, ordinal: int) -> Sent:
+def capture(version: int, txn: int, ordinal: int) -> Sent:
     return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, ChainCapture(BUCKET, f"s{ordinal}", ordinal, txn))
 
 
@@ -193,11 +193,11 @@ class TestJudging:
         harness.give(judged(directory(ROOT, birth=1_100, before=1), version=1))
         assert not harness.give(expanded(ROOT))
         harness.restart()
-        command = only(harness.give(take(1, 1_000, 1)), RemoveDirectories)
+        command = only(harness.give(capture(1, 1_000, 1)), RemoveDirectories)
         assert (command.chain_version, command.rows[0].birth) == (1, 1_100)
 
     def test_a_held_one_is_kept_and_counted(self, harness: Harness, counted: Registry) -> None:
-        harness.give(take(1, 1_000, 1))
+        harness.give(capture(1, 1_000, 1))
         harness.give(judged(directory(ROOT, birth=1_000, before=1), version=1))
         assert not harness.give(expanded(ROOT))
         assert counted("rows_judged_total", verdict="exclusive_to_previous") == 1
@@ -210,7 +210,7 @@ class TestJudging:
 
     def test_a_missing_marker_stops_everything(self, harness: Harness) -> None:
         with pytest.raises(ChainBrokenError):
-            harness.give(take(2, 1_000, 2))
+            harness.give(capture(2, 1_000, 2))
 
 
 class TestPurge:
@@ -225,7 +225,7 @@ class TestPurge:
         for number in numbers:
             sent += harness.give(expanded(number))
         assert len(removing(sent)) == 6
-        more = removing(harness.give(purged(*((number, 1, RemovalOutcome.REMOVED) for number in range(1, 7)))))
+        more = removing(harness.give(removed(*((number, 1, RemovalOutcome.REMOVED) for number in range(1, 7)))))
         assert len(more) == 2
         other = Harness(lambda: DirectoryDeletionService(replace(SETTINGS, max_expansions_in_flight=9)))
         commands = bodies(empty(other, *numbers), RemoveDirectories)
@@ -233,40 +233,42 @@ class TestPurge:
 
     def test_a_parent_is_tried_again_when_its_child_is_purged(self, harness: Harness) -> None:
         empty(harness, ROOT)
-        assert not harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        assert not harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         assert states(harness) == {ROOT: "BLOCKED"}
         empty(harness, CHILD)
         harness.restart()
-        assert removing(harness.give(purged((CHILD, ROOT, RemovalOutcome.REMOVED)))) == [ROOT]
-        assert not harness.give(purged((ROOT, 1, RemovalOutcome.REMOVED)))
+        assert removing(harness.give(removed((CHILD, ROOT, RemovalOutcome.REMOVED)))) == [ROOT]
+        assert not harness.give(removed((ROOT, 1, RemovalOutcome.REMOVED)))
         assert not states(harness)
 
     def test_a_child_purged_before_the_answer_to_its_parent_is_not_missed(self, harness: Harness) -> None:
         empty(harness, ROOT, CHILD)
-        answers = purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN), (CHILD, ROOT, RemovalOutcome.REMOVED))
+        answers = removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN), (CHILD, ROOT, RemovalOutcome.REMOVED))
         assert removing(harness.give(answers)) == [ROOT]
 
     def test_only_a_child_of_the_same_deletion_wakes_its_parent(self, harness: Harness) -> None:
         empty(harness, ROOT)
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         other = DirectoryRemoval(BUCKET, CHILD, DEATH + 1, ROOT, RemovalOutcome.REMOVED)
         assert not harness.give((METADATA_PROGRESS, MetadataProgress(1, DirectoriesRemoved((other,)))))
 
     @pytest.mark.parametrize("outcome", [RemovalOutcome.MISSING, RemovalOutcome.HELD, RemovalOutcome.REMOVED])
-    def test_what_is_gone_or_held_is_forgotten(self, harness: Harness, counted: Registry, outcome: RemovalOutcome) -> None:
+    def test_what_is_gone_or_held_is_forgotten(
+        self, harness: Harness, counted: Registry, outcome: RemovalOutcome
+    ) -> None:
         empty(harness, ROOT)
-        assert not harness.give(purged((ROOT, 0, outcome)))
+        assert not harness.give(removed((ROOT, 0, outcome)))
         assert not states(harness)
         assert counted("removals_refused_total") == (outcome is RemovalOutcome.HELD)
 
     def test_one_that_is_not_expanded_is_expanded(self, harness: Harness) -> None:
         empty(harness, ROOT)
-        assert bodies(harness.give(purged((ROOT, 1, RemovalOutcome.UNEXPANDED))), ExpandDirectory)
+        assert bodies(harness.give(removed((ROOT, 1, RemovalOutcome.UNEXPANDED))), ExpandDirectory)
 
     def test_a_net_tries_a_blocked_one_slower_and_slower(self, harness: Harness) -> None:
         empty(harness, ROOT)
         for pause_ms in (1_000, 2_000, 4_000, 4_000):
-            harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+            harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
             harness.restart()
             assert not harness.wait(pause_ms - 1)
             assert removing(harness.wait(1)) == [ROOT]
@@ -274,21 +276,23 @@ class TestPurge:
     def test_a_child_whose_purge_went_unheard_wakes_its_parent(self, harness: Harness) -> None:
         """On an older copy of the database it is asked for again, and gone: metadata does not know its parent then."""
         empty(harness, ROOT)
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         empty(harness, CHILD)
         harness.restart()
-        assert removing(harness.give(purged((CHILD, 0, RemovalOutcome.MISSING)))) == [ROOT]
+        assert removing(harness.give(removed((CHILD, 0, RemovalOutcome.MISSING)))) == [ROOT]
 
     def test_a_mere_try_is_work_once_the_child_is_gone(self, harness: Harness) -> None:
         empty(harness, ROOT)
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         empty(harness, CHILD)
         harness.give(barrier())
-        harness.give(purged((CHILD, ROOT, RemovalOutcome.REMOVED)))
+        harness.give(removed((CHILD, ROOT, RemovalOutcome.REMOVED)))
         assert [work_of(harness) > 0 for _ in range(3)] == [True] * 3
 
     def test_answers_about_strangers_do_nothing(self, harness: Harness) -> None:
-        assert not harness.give(expanded(99), purged((99, 98, RemovalOutcome.HAS_CHILDREN), (97, 96, RemovalOutcome.REMOVED)))
+        assert not harness.give(
+            expanded(99), removed((99, 98, RemovalOutcome.HAS_CHILDREN), (97, 96, RemovalOutcome.REMOVED))
+        )
 
 
 class TestBarrier:
@@ -305,41 +309,41 @@ class TestBarrier:
         harness.give(expanded(ROOT))
         harness.restart()
         assert work_of(harness) > 1
-        harness.give(purged((ROOT, 1, RemovalOutcome.REMOVED)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.REMOVED)))
         assert work_of(harness) > 0
         assert work_of(harness) == 0
 
     def test_a_parent_that_waits_for_a_held_child_is_no_work(self, harness: Harness) -> None:
-        harness.give(take(1, 1_000, 1))
+        harness.give(capture(1, 1_000, 1))
         harness.give(judged(directory(ROOT, birth=1_001, before=1), directory(CHILD, free=False, before=1), version=1))
         harness.give(expanded(ROOT), expanded(CHILD))
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         assert work_of(harness) > 0
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         for _ in range(3):
             harness.restart()
             sent = harness.give(barrier())
             assert bodies(sent, Barrier)[0].work == 0, "there is nothing that anybody could do"
             assert removing(sent) == [ROOT], "tried all the same, in case that something went unseen"
             assert work_of(harness) == 0
-            harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+            harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         # The snapshot goes; the sweep of its store brings the child again.
         harness.give(drop(2, 1_000, 1))
         harness.give(judged(directory(CHILD, before=1), version=2))
         assert work_of(harness) > 0
         assert removing(harness.give(expanded(CHILD))) == [CHILD]
         # Metadata answers in the order of its log: first the try that the barrier has caused.
-        answers = purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN), (CHILD, ROOT, RemovalOutcome.REMOVED))
+        answers = removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN), (CHILD, ROOT, RemovalOutcome.REMOVED))
         assert removing(harness.give(answers)) == [ROOT]
         assert work_of(harness) > 0
-        harness.give(purged((ROOT, 1, RemovalOutcome.REMOVED)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.REMOVED)))
         work_of(harness)
         assert work_of(harness) == 0
         assert not states(harness)
 
     def test_a_blocked_one_that_a_sweep_brings_again_is_tried_at_once(self, harness: Harness) -> None:
         empty(harness, ROOT)
-        harness.give(purged((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
+        harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         assert removing(harness.give(judged(directory(ROOT)))) == [ROOT]
 
 
@@ -360,7 +364,7 @@ class SmallTree:
         self.expanded.add(command.object_id)
         return expanded(command.object_id)
 
-    def purge(self, name: RowName) -> tuple[int, int, RemovalOutcome]:
+    def remove(self, name: RowName) -> tuple[int, int, RemovalOutcome]:
         one, parent = name.object_id, self.parents[name.object_id]
         if one not in self.rows:
             return one, 0, RemovalOutcome.MISSING
@@ -394,7 +398,7 @@ def play(seed: int, *, is_restored: bool) -> tuple[list[Sent], SmallTree, Harnes
             if isinstance(body, ExpandDirectory):
                 answer = tree.expand(body, random)
             else:
-                answer = purged(*(tree.purge(name) for name in body.rows))
+                answer = removed(*(tree.remove(name) for name in body.rows))
             inputs += [answer] * random.choice([1, 1, 1, 2])
         commands += harness.give(*inputs)
         if not to_judge and not commands and not harness.give(barrier())[0][1].body.work:
@@ -448,10 +452,10 @@ class PausedShard:
             answer = DirectoryExpanded(body.bucket_id, body.object_id, body.death, outcome, 0, 0)
             self.answers.append((METADATA_PROGRESS, MetadataProgress(txn, answer)))
         for command in bodies(sent, RemoveDirectories):
-            rows = tuple(DirectoryRemoval(n.bucket_id, n.object_id, n.death, 0, self.purge(n)) for n in command.rows)
+            rows = tuple(DirectoryRemoval(n.bucket_id, n.object_id, n.death, 0, self.remove(n)) for n in command.rows)
             self.answers.append((METADATA_PROGRESS, MetadataProgress(txn, DirectoriesRemoved(rows))))
 
-    def purge(self, name: RowName) -> RemovalOutcome:
+    def remove(self, name: RowName) -> RemovalOutcome:
         """What becomes of one row."""
         if {self.states.get(0, RUNNING), self.states.get(name.bucket_id, RUNNING)} != {RUNNING}:
             return RemovalOutcome.SUSPENDED

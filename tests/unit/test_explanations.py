@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import (
+    CaptureSnapshot,
     DeleteDirectory,
     DeleteKey,
     DropSnapshot,
@@ -15,7 +16,6 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     StopClaims,
-    CaptureSnapshot,
 )
 from schemas.space_answers import BlockExplanation, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.table_keys import local_id
@@ -35,7 +35,7 @@ class Shard(MetadataShard):
         """Commit a version; says its birth."""
         return self.do(PutKey("vol", bucket, key, size_bytes)).txn
 
-    def take(self, name: str, bucket: str = "tree") -> None:
+    def capture(self, name: str, bucket: str = "tree") -> None:
         self.internal(CaptureSnapshot("vol", bucket, name))
 
     def path(self, path: str, bucket: str = "tree") -> PathExplanation:
@@ -74,10 +74,10 @@ def shard() -> Shard:
 class TestVersions:
     def test_an_overwritten_key_has_a_live_version_and_older_ones(self, shard: Shard) -> None:
         shard.put("x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.put("x", 20)
         shard.put("x", 300)
-        shard.take("s2")
+        shard.capture("s2")
         assert shard.seen("x") == [(HELD, 1, ["s1"]), (PENDING, 20, []), (LIVE, 300, ["s2"])]
 
     @pytest.mark.parametrize("bucket", ["flat", "tree"])
@@ -85,7 +85,7 @@ class TestVersions:
         self, shard: Shard, bucket: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shard.put("a/b", 1, bucket)
-        shard.take("s1", bucket)
+        shard.capture("s1", bucket)
         shard.put("a/b", 20, bucket)
         read, asked = shard.store.get, list[tuple[str, bytes]]()
 
@@ -118,16 +118,16 @@ class TestVersions:
 
     def test_what_has_no_bytes_is_held_by_who_shows_it(self, shard: Shard) -> None:
         shard.put("x", 0)
-        shard.take("s1")
-        shard.take("s2")
+        shard.capture("s1")
+        shard.capture("s2")
         shard.do(DeleteKey("vol", "tree", "x"))
-        shard.take("s3")
+        shard.capture("s3")
         assert shard.seen("x") == [(HELD, 0, ["s1", "s2"])]
 
     def test_a_flat_bucket_has_paths_with_slashes_too(self, shard: Shard) -> None:
         shard.put("d/x", 1, "flat")
         shard.put("e/d/x", 7, "flat")
-        shard.take("s1", "flat")
+        shard.capture("s1", "flat")
         shard.do(DeleteKey("vol", "flat", "d/x"))
         assert shard.seen("d/x", "flat") == [(HELD, 1, ["s1"])]
         assert shard.seen("x", "flat") == []
@@ -135,7 +135,7 @@ class TestVersions:
 
     def test_a_dropped_snapshot_holds_nothing(self, shard: Shard) -> None:
         shard.put("x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(DeleteKey("vol", "tree", "x"))
         shard.internal(DropSnapshot("s1"))
         assert shard.seen("x") == [(PENDING, 1, [])]
@@ -143,7 +143,7 @@ class TestVersions:
     def test_the_same_name_in_another_directory_is_another_path(self, shard: Shard) -> None:
         shard.put("d/x", 1)
         shard.put("e/x", 20)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(DeleteKey("vol", "tree", "d/x"))
         shard.do(DeleteKey("vol", "tree", "e/x"))
         assert shard.seen("d/x") == [(HELD, 1, ["s1"])]
@@ -154,11 +154,11 @@ class TestVersions:
 class TestRenames:
     def test_a_key_is_found_under_every_name_that_somebody_shows(self, shard: Shard) -> None:
         shard.put("x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(RenameKey("vol", "tree", "x", "y"))
         assert shard.seen("x") == [(LIVE, 1, ["s1"])]
         assert shard.seen("y") == [(LIVE, 1, ["s1"])]
-        shard.take("s2")
+        shard.capture("s2")
         shard.do(RenameKey("vol", "tree", "y", "z"))
         shard.do(DeleteKey("vol", "tree", "z"))
         for path in ("x", "y", "z"):
@@ -166,7 +166,7 @@ class TestRenames:
 
     def test_what_came_after_under_a_name_is_another_version(self, shard: Shard) -> None:
         shard.put("x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(RenameKey("vol", "tree", "x", "y"))
         shard.put("x", 20)
         assert shard.seen("x") == [(LIVE, 1, ["s1"]), (LIVE, 20, [])]
@@ -174,7 +174,7 @@ class TestRenames:
 
     def test_a_directory_takes_its_deleted_keys_along(self, shard: Shard) -> None:
         shard.put("d/x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(DeleteKey("vol", "tree", "d/x"))
         shard.do(RenameDirectory("vol", "tree", "d", "e"))
         assert shard.seen("d/x") == [(HELD, 1, ["s1"])]
@@ -183,10 +183,10 @@ class TestRenames:
     def test_what_came_with_its_directory_was_not_there_before(self, shard: Shard) -> None:
         shard.put("a/x", 1)
         shard.put("d/x", 0)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(RenameDirectory("vol", "tree", "d", "gone"))
         shard.do(RenameDirectory("vol", "tree", "a", "d"))
-        shard.take("s2")
+        shard.capture("s2")
         shard.do(DeleteKey("vol", "tree", "d/x"))
         assert shard.seen("d/x") == [(HELD, 1, ["s1", "s2"]), (HELD, 0, ["s1"])]
 
@@ -195,10 +195,10 @@ class TestCosts:
     def test_checkpoints_are_opened_only_for_what_no_row_tells(self, shard: Shard) -> None:
         """A key that is overwritten between snapshots is told by its rows; one look shows that it was not there."""
         for number in range(5):
-            shard.take(f"early-{number}", "flat")
+            shard.capture(f"early-{number}", "flat")
         for number in range(20):
             shard.put("x", number + 1, "flat")
-            shard.take(f"s{number}", "flat")
+            shard.capture(f"s{number}", "flat")
             shard.put("y", 1, "flat")
         opened: list[str] = []
 
@@ -216,7 +216,7 @@ class TestCosts:
         shard.put("x", 1, "flat")
         for number in range(50):
             shard.put(f"k{number}", 1, "flat")
-        shard.take("s1", "flat")
+        shard.capture("s1", "flat")
         shard.do(DeleteKey("vol", "flat", "x"))
         for number in range(50):
             shard.do(DeleteKey("vol", "flat", f"k{number}"))
@@ -228,7 +228,7 @@ class TestCosts:
 class TestDirectories:
     def test_below_a_deleted_directory_a_key_is_unexpanded_then_held(self, shard: Shard) -> None:
         shard.put("d/e/x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.put("d/e/y", 20)
         shard.do(DeleteDirectory("vol", "tree", "d"))
         assert shard.seen("d/e/x") == [(UNEXPANDED, 1, ["s1"])]
@@ -241,7 +241,7 @@ class TestDirectories:
 
     def test_a_directory_that_is_made_again_has_the_keys_of_both(self, shard: Shard) -> None:
         shard.put("d/x", 1)
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(DeleteDirectory("vol", "tree", "d"))
         shard.put("d/x", 20)
         assert shard.seen("d/x") == [(UNEXPANDED, 1, ["s1"]), (LIVE, 20, [])]
@@ -257,7 +257,7 @@ class TestDirectories:
 
     def test_a_directory_itself_is_explained(self, shard: Shard) -> None:
         shard.do(MakeDirectory("vol", "tree", "d"))
-        shard.take("s1")
+        shard.capture("s1")
         (live,) = shard.path("d").directories
         assert (live.death, live.first_holder == live.last_holder > 0) == (0, True)
         shard.do(DeleteDirectory("vol", "tree", "d"))
@@ -273,9 +273,9 @@ class TestDirectories:
         shard.put("d/x", 1)
         shard.put("d/e/y", 20)
         shard.put("d/empty", 0)
-        shard.take("s1")
+        shard.capture("s1")
         shard.put("d/x", 300)
-        shard.take("s2")
+        shard.capture("s2")
         shard.do(DeleteKey("vol", "tree", "d/e/y"))
         shard.put("d/z", 4_000)
         found = shard.path("d")
@@ -288,7 +288,7 @@ class TestDirectories:
     def test_what_may_be_in_an_unexpanded_directory_elsewhere_is_not_exact(self, shard: Shard) -> None:
         shard.put("a/x", 1)
         shard.do(MakeDirectory("vol", "tree", "b"))
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(RenameKey("vol", "tree", "a/x", "b/x"))
         shard.do(DeleteDirectory("vol", "tree", "b"))
         assert not shard.path("a/x").is_exact
@@ -301,7 +301,7 @@ class TestSearches:
     def test_a_block_is_found_page_by_page(self, shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(block_search, "MAX_ROWS_PER_PAGE", 1)
         births = [shard.put(f"k{number}", 1, "flat" if number % 2 else "tree") for number in range(6)]
-        shard.take("s1")
+        shard.capture("s1")
         shard.do(DeleteKey("vol", "tree", "k0"))
         for number, birth in enumerate(births):
             found = shard.block(birth)

@@ -10,6 +10,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     BreakerCause,
+    CaptureSnapshot,
     CollectionState,
     CountRow,
     DeletedKeyRow,
@@ -22,7 +23,6 @@ from schemas.records import (
     RollbackPage,
     RowName,
     SpaceCellValue,
-    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN

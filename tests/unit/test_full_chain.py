@@ -9,11 +9,11 @@ import pytest
 
 from schemas.codec import codec
 from schemas.records import (
+    ChainCapture,
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
     ChainRow,
-    ChainCapture,
     FullChain,
     MetadataCommand,
     PublishFullChain,
@@ -187,8 +187,8 @@ def test_takes_and_drops_leave_no_rows_behind() -> None:
     store = MemoryStore()
     chain = restored(store)
     for n in range(1, 501):
-        take = ChainCapture(7, f"s{n}", n, 10 * n)
-        give(chain, store, SnapshotChainRecord(2 * n - 1, 2 * n - 2, take))
+        capture = ChainCapture(7, f"s{n}", n, 10 * n)
+        give(chain, store, SnapshotChainRecord(2 * n - 1, 2 * n - 2, capture))
         give(chain, store, SnapshotChainRecord(2 * n, 2 * n - 1, ChainDrop(7, f"s{n}", 10 * n, 0)))
     assert len(list(TablesReader(store).table(CHAIN_TABLE).scan(b"", b"\xff"))) == 2
     assert restored(store).view == chain.view
@@ -203,7 +203,7 @@ def small_chain(drops: int = 0) -> ChainView:
     view = ChainView()
     for n in range(1, 5):
         for bucket_id in (1, 2):
-            view.take(view.version + 1, view.version, bucket_id, f"{bucket_id}-{n}", n, 10 * n + bucket_id)
+            view.capture(view.version + 1, view.version, bucket_id, f"{bucket_id}-{n}", n, 10 * n + bucket_id)
     for n in range(1, drops + 1):
         view.drop(view.version + 1, view.version, 1, f"1-{n}")
     return view
@@ -264,15 +264,15 @@ def test_a_full_chain_that_contradicts_the_markers_is_refused_when_it_is_complet
 
 def test_a_reader_may_start_only_where_all_parts_follow() -> None:
     parts = publication(small_chain())
-    take = SnapshotChainRecord(9, 8, ChainCapture(1, "1-5", 5, 99))
+    capture = SnapshotChainRecord(9, 8, ChainCapture(1, "1-5", 5, 99))
     count = len(parts)
     assert count > 2
-    assert trimming.newest_start(enumerate([take, *parts])) == 1
+    assert trimming.newest_start(enumerate([capture, *parts])) == 1
     assert trimming.newest_start(enumerate(parts[:-1])) is None
     assert trimming.newest_start(enumerate(parts[1:])) is None
-    assert trimming.newest_start(enumerate([*parts, take, *parts[:-1]])) == 0
+    assert trimming.newest_start(enumerate([*parts, capture, *parts[:-1]])) == 0
     assert trimming.newest_start(enumerate([*parts[:-1], *parts])) == count - 1
-    assert trimming.newest_start(enumerate([*parts, take, *parts, *parts[1:]])) == count + 1
+    assert trimming.newest_start(enumerate([*parts, capture, *parts, *parts[1:]])) == count + 1
 
 
 def test_rows_of_an_older_build_are_refused() -> None:

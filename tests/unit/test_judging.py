@@ -10,16 +10,16 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     Barrier,
+    ChainCapture,
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
-    ChainCapture,
     DeadLetter,
     DeletedEntries,
     DeletedKind,
+    DirectoryVerdict,
     FullChain,
     JudgedDirectory,
-    DirectoryVerdict,
     PurgeKeys,
     RowName,
     SnapshotChainRecord,
@@ -56,8 +56,8 @@ BUCKET = 256
 BARRIER = Barrier("settle-1", 1, 7, "")
 FREE = DeletedEntry(BUCKET, 1, DeletedKind.KEY, birth=30, death=40, snapshots_before_death=1, chain_version=1)
 HELD = DeletedEntry(BUCKET, 2, DeletedKind.KEY, birth=10, death=40, snapshots_before_death=1, chain_version=1)
-TAKE_1 = SnapshotChainRecord(1, 0, ChainCapture(BUCKET, "s1", 1, 20))
-TAKE_2 = SnapshotChainRecord(2, 1, ChainCapture(BUCKET, "s2", 2, 50))
+CAPTURE_1 = SnapshotChainRecord(1, 0, ChainCapture(BUCKET, "s1", 1, 20))
+CAPTURE_2 = SnapshotChainRecord(2, 1, ChainCapture(BUCKET, "s2", 2, 50))
 DROP_1 = SnapshotChainRecord(3, 2, ChainDrop(BUCKET, "s1", 20, 1))
 
 
@@ -87,17 +87,17 @@ def purge(version: int, entry: DeletedEntry) -> PurgeKeys:
 
 def test_only_what_nobody_holds_is_to_be_purged() -> None:
     rename = replace(FREE, object_id=3, kind=DeletedKind.RENAME_ENTRY)
-    judged = judge_batch(logged(FREE, HELD, rename), viewed(TAKE_1))
+    judged = judge_batch(logged(FREE, HELD, rename), viewed(CAPTURE_1))
     assert judged.purge_keys == [purge(1, FREE), purge(1, rename)]
-    assert judged.purge_directories == []
+    assert judged.directory_verdicts == []
     assert judged.sweep_results == []
 
 
 def test_every_directory_goes_on_with_its_verdict() -> None:
     free, held = (replace(entry, kind=DeletedKind.DIRECTORY) for entry in (FREE, HELD))
-    judged = judge_batch(logged(free, held), viewed(TAKE_1))
+    judged = judge_batch(logged(free, held), viewed(CAPTURE_1))
     assert judged.purge_keys == []
-    assert judged.purge_directories == [
+    assert judged.directory_verdicts == [
         DirectoryVerdict(
             1,
             (
@@ -110,7 +110,7 @@ def test_every_directory_goes_on_with_its_verdict() -> None:
 
 def test_a_message_carries_no_more_rows_than_allowed() -> None:
     entries = [replace(FREE, object_id=number) for number in range(2 * ROWS_PER_MESSAGE + 1)]
-    judged = judge_batch(logged(*entries), viewed(TAKE_1))
+    judged = judge_batch(logged(*entries), viewed(CAPTURE_1))
     assert [len(message.rows.object_ids) for message in judged.purge_keys] == [ROWS_PER_MESSAGE, ROWS_PER_MESSAGE, 1]
     assert purged(*judged.purge_keys) == [named(entry) for entry in entries]
 
@@ -125,7 +125,7 @@ def test_the_parts_of_sweeps_are_counted_with_those_that_cannot_be_judged() -> N
         *(LoggedEntry(101, one) for one in (*swept, impossible)),
         *logged(directory, other_page, first_offset=102),
     ]
-    judged = judge_batch(entries, viewed(TAKE_1))
+    judged = judge_batch(entries, viewed(CAPTURE_1))
     assert judged.sweep_results == [
         SweepResult(9, 2, 0, 0, 1, 1, 1, None, SweptParts((77, 77), (0, 1), (3, 1))),
         SweepResult(9, 3, 0, 0, 1, 0, 1, None, SweptParts((77,), (0,), (1,))),
@@ -136,13 +136,13 @@ def test_the_parts_of_sweeps_are_counted_with_those_that_cannot_be_judged() -> N
 def test_a_part_of_a_sweep_that_comes_twice_has_as_many_rows_as_once() -> None:
     swept = [replace(entry, sweep_id=9, sweep_page=2, sweep_txn=77) for entry in (FREE, HELD)]
     twice = [LoggedEntry(offset, one) for offset in (5, 8) for one in swept]
-    (result,) = judge_batch(twice, viewed(TAKE_1)).sweep_results
+    (result,) = judge_batch(twice, viewed(CAPTURE_1)).sweep_results
     assert result.parts == SweptParts((77,), (0,), (2,))
 
 
 def test_what_a_sweep_has_found_is_not_mixed_with_what_was_deleted() -> None:
     swept = replace(FREE, object_id=5, sweep_id=9, sweep_page=2, sweep_txn=77)
-    judged = judge_batch(logged(FREE, swept), viewed(TAKE_1))
+    judged = judge_batch(logged(FREE, swept), viewed(CAPTURE_1))
     assert judged.purge_keys == [purge(1, FREE), replace(purge(1, swept), is_sweep=True)]
 
 
@@ -158,20 +158,20 @@ def test_what_a_sweep_has_found_is_not_mixed_with_what_was_deleted() -> None:
     ],
 )
 def test_a_row_that_cannot_be_judged_is_kept(entry: DeletedEntry, error: str) -> None:
-    judged = judge_batch(logged(entry), viewed(TAKE_1))
+    judged = judge_batch(logged(entry), viewed(CAPTURE_1))
     assert [refused.error for refused in judged.refused] == [error]
     assert judged.purge_keys == []
 
 
 def test_no_snapshot_before_the_death_needs_no_bucket_in_the_view() -> None:
     entry = replace(FREE, bucket_id=BUCKET + 1, snapshots_before_death=0)
-    judged = judge_batch(logged(entry), viewed(TAKE_1))
+    judged = judge_batch(logged(entry), viewed(CAPTURE_1))
     assert judged.purge_keys == [purge(1, entry)]
 
 
 def test_a_judge_that_knows_less_than_the_entry_does_not_judge() -> None:
     with pytest.raises(PrematureError):
-        judge_batch(logged(replace(FREE, chain_version=2)), viewed(TAKE_1))
+        judge_batch(logged(replace(FREE, chain_version=2)), viewed(CAPTURE_1))
 
 
 def test_the_view_may_start_at_a_full_chain() -> None:
@@ -222,11 +222,11 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
     newer = replace(FREE, chain_version=2)
     behind = replace(FREE, object_id=5, snapshots_before_death=0, birth=1, death=2, chain_version=0)
     judge.send(DELETED_ENTRIES, newer, behind, barrier_message(BARRIER))
-    judge.send(SNAPSHOT_CHAIN, TAKE_1)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_1)
     judge.judge()
     assert list(judge.received(PURGE_KEYS)) == []
     judge.restart()
-    judge.send(SNAPSHOT_CHAIN, TAKE_2)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_2)
     judge.judge()
     *purges, last = judge.received(PURGE_KEYS)
     assert purged(*purges) == [named(newer), named(behind)]
@@ -240,7 +240,7 @@ def test_what_waits_for_the_chain_holds_back_all_behind_it(max_batch_messages: i
 
 def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once() -> None:
     judge = Judge()
-    judge.send(SNAPSHOT_CHAIN, TAKE_1)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_1)
     judge.judge()
     together = replace(entries_by_columns([replace(FREE, object_id=5), FREE]), barrier=BARRIER)
     judge.send(DELETED_ENTRIES, together, replace(together, snapshots_before_death=()))
@@ -255,7 +255,7 @@ def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once() -> None:
 
 def test_the_view_outlives_a_restart() -> None:
     judge = Judge()
-    judge.send(SNAPSHOT_CHAIN, TAKE_1, TAKE_2, TAKE_1, TAKE_2)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_1, CAPTURE_2, CAPTURE_1, CAPTURE_2)
     judge.judge()
     judge.restart()
     assert judge.service.chain_version == 2
@@ -269,7 +269,7 @@ def test_a_dead_letter_carries_the_entry() -> None:
     judge = Judge()
     impossible = replace(FREE, birth=99, chain_version=0)
     judge.send(DELETED_ENTRIES, FREE, impossible)
-    judge.send(SNAPSHOT_CHAIN, TAKE_1)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_1)
     judge.judge()
     (letter,) = judge.received(DEAD_LETTERS)
     assert isinstance(letter, DeadLetter)
@@ -281,7 +281,7 @@ def test_a_dead_letter_carries_the_entry() -> None:
 
 def test_a_gap_in_the_chain_stops_the_judge() -> None:
     judge = Judge()
-    judge.send(SNAPSHOT_CHAIN, TAKE_1, DROP_1)
+    judge.send(SNAPSHOT_CHAIN, CAPTURE_1, DROP_1)
     judge.send(DELETED_ENTRIES, FREE)
     with pytest.raises(ChainBrokenError, match=r"gc\.snapshot-chain"):
         judge.judge()

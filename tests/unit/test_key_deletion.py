@@ -14,10 +14,10 @@ from schemas.records import (
     Barrier,
     BlockRun,
     BlocksDeleted,
+    ChainCapture,
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
-    ChainCapture,
     ClaimRows,
     DeleteBlocks,
     DeletedKind,
@@ -130,7 +130,7 @@ def claimed(claim: ClaimRows, **others: tuple[RowName, ...]) -> Sent:
     """Metadata lets all rows of a claim go but those that are said to be removed, gone or refused."""
     apart = {name for names in others.values() for name in names}
     groups = groups_by_columns(group(name) for name in named(claim) if name not in apart)
-    rest = (by_columns(others.get(key, ())) for key in ("removed", "gone", "refused", "suspended"))
+    rest = (by_columns(others.get(key, ())) for key in ("removed", "missing", "refused", "suspended"))
     return progress(RowsClaimed(claim.task, groups, *rest))
 
 
@@ -142,7 +142,7 @@ def finished(command: FinishRows) -> Sent:
     return progress(RowsFinished(command.task))
 
 
-def take(version: int, txn: int, ordinal: int, snapshot_id: str = "") -> Sent:
+def capture(version: int, txn: int, ordinal: int, snapshot_id: str = "") -> Sent:
     marker = ChainCapture(BUCKET, snapshot_id or f"s{ordinal}", ordinal, txn)
     return SNAPSHOT_CHAIN, SnapshotChainRecord(version, version - 1, marker)
 
@@ -193,7 +193,7 @@ def flags(sent: list[Sent]) -> list[tuple[str, int]]:
 def chain_of_clean_stores(harness: Harness, *txns: int) -> None:
     """Snapshots s1, s2, … whose stores are flagged."""
     for ordinal, txn in enumerate(txns, start=1):
-        (page,) = pages(harness.give(take(ordinal, txn, ordinal)))
+        (page,) = pages(harness.give(capture(ordinal, txn, ordinal)))
         assert flags(clean(harness, page)) == [(f"s{ordinal}", ordinal)]
 
 
@@ -201,15 +201,15 @@ class TestJudging:
     def test_a_purge_waits_for_the_chain_that_judged_it(self, harness: Harness) -> None:
         name = row(1, birth=510, death=550)
         assert not harness.give(purge(name, version=2, before=1))
-        assert not bodies(harness.give(take(1, 500, 1)), ClaimRows)
+        assert not bodies(harness.give(capture(1, 500, 1)), ClaimRows)
         harness.restart()
-        sent = harness.give(take(2, 600, 2))
+        sent = harness.give(capture(2, 600, 2))
         (claim,) = bodies(sent, ClaimRows)
         assert (named(claim), claim.chain_version) == ((name,), 2)
         assert senders(sent) == {"key_deletion"}
 
     def test_a_held_row_is_kept_and_counted(self, harness: Harness, counted: Registry) -> None:
-        harness.give(take(1, 500, 1))
+        harness.give(capture(1, 500, 1))
         held = row(1, birth=500, death=600)
         free = row(2, birth=501, death=600)
         sent = harness.give(purge(held, free, version=1, before=1))
@@ -225,7 +225,7 @@ class TestJudging:
     def test_a_row_that_cannot_be_judged_is_kept(
         self, harness: Harness, counted: Registry, name: RowName, before: int
     ) -> None:
-        harness.give(take(1, 500, 1))
+        harness.give(capture(1, 500, 1))
         assert not bodies(harness.give(purge(name, version=1, before=before)), ClaimRows)
         assert counted("rows_judged_total", verdict="unjudgeable") == 1
         assert not harness.rows(WAITING_TABLE)
@@ -239,7 +239,7 @@ class TestJudging:
 
     def test_a_missing_marker_stops_everything(self, harness: Harness) -> None:
         with pytest.raises(ChainBrokenError):
-            harness.give(take(2, 500, 1))
+            harness.give(capture(2, 500, 1))
         with pytest.raises(ChainBrokenError):
             harness.give(drop(1, "never", 3, 0))
 
@@ -266,7 +266,7 @@ class TestLimits:
         assert [len(waiting.rows.object_ids) for waiting in harness.rows(WAITING_TABLE)] == [5]
         assert not harness.give(purge(row(50)))
         harness.restart()
-        sent = harness.give(claimed(claims[0], gone=named(claims[0])))
+        sent = harness.give(claimed(claims[0], missing=named(claims[0])))
         assert named(only(sent, ClaimRows)) == rows(40, 41, 42, 43, 44, 50)
         assert not harness.rows(WAITING_TABLE)
 
@@ -293,14 +293,14 @@ class TestTasks:
     def test_scm_hears_only_of_what_was_claimed(self, harness: Harness, counted: Registry) -> None:
         rename = row(4, kind=DeletedKind.RENAME_ENTRY)
         claim = only(harness.give(purge(*rows(1, 2, 3)), purge(rename)), ClaimRows)
-        sent = harness.give(claimed(claim, gone=rows(2), refused=rows(3), removed=(rename,)))
+        sent = harness.give(claimed(claim, missing=rows(2), refused=rows(3), removed=(rename,)))
         assert groups_in(only(sent, DeleteBlocks)) == (group(row(1)),)
         assert counted("claims_refused_total") == 1
-        assert counted("claim_rows_total", outcome="gone") == 1
+        assert counted("claim_rows_total", outcome="missing") == 1
 
     def test_a_claim_that_lets_nothing_go_ends_its_task(self, harness: Harness) -> None:
         claim = only(harness.give(purge(row(1))), ClaimRows)
-        assert not harness.give(claimed(claim, gone=rows(1)))
+        assert not harness.give(claimed(claim, missing=rows(1)))
         assert not harness.rows(TASK_TABLE)
 
     def test_one_failed_group_leaves_that_one_and_no_other(self, harness: Harness) -> None:
@@ -392,7 +392,7 @@ class TestBarrier:
         claim = only(harness.give(purge(row(1))), ClaimRows)
         assert pass_barrier(harness, 2)[0].work > 0
         assert pass_barrier(harness, 3)[0].work > 0, "the task is still on its way"
-        harness.give(claimed(claim, gone=rows(1)))
+        harness.give(claimed(claim, missing=rows(1)))
         harness.restart()
         assert pass_barrier(harness, 4)[0].work > 0, "something was done since"
         assert pass_barrier(harness, 5)[0].work == 0
@@ -412,7 +412,7 @@ class TestBarrier:
         assert not bodies(sent, DeleteBlocks), "one that is on its way is not asked again"
 
     def test_it_counts_stores_until_they_are_flagged(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         harness.give(sent_page(page, 1), result(page, 1, found=1))
         _, sent = pass_barrier(harness)
         (again,) = pages(sent)
@@ -425,7 +425,7 @@ class TestBarrier:
 class TestSweeps:
     def test_a_new_store_is_swept_once_over_its_range(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (page,) = pages(harness.give(take(2, 800, 2)))
+        (page,) = pages(harness.give(capture(2, 800, 2)))
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (500, 800, 0, 0)
         assert (page.page, page.start_table, page.start_key) == (1, 0, b"")
         assert flags(clean(harness, page)) == [("s2", 2)]
@@ -433,7 +433,7 @@ class TestSweeps:
 
     def test_pages_follow_one_another_once_all_parts_are_judged(self) -> None:
         harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         assert not harness.give(result(page, 2, part=10)), "the judge was faster than the answer"
         assert not harness.give(sent_page(page, 5, next_table=1))
         assert not harness.give(result(page, 2, part=10)), "the same part again"
@@ -448,7 +448,7 @@ class TestSweeps:
         assert not harness.give(result(second, 1, part=20))
 
     def test_pages_are_asked_for_ahead_and_judged_in_any_order(self, harness: Harness) -> None:
-        (first,) = pages(harness.give(take(1, 500, 1)))
+        (first,) = pages(harness.give(capture(1, 500, 1)))
         second = only(harness.give(sent_page(first, 2, next_table=1)), SweepPage)
         assert (second.page, second.start_table, second.start_key) == (2, 1, b"key")
         harness.restart()
@@ -460,20 +460,22 @@ class TestSweeps:
         assert not harness.give(sent_page(fourth, 0), result(third, 1, part=13), result(first, 1, part=10))
         harness.restart()
         assert not harness.give(result(first, 1, part=10)), "the same part again"
-        assert harness.rows(SWEEP_TABLE)[0].open_pages == (OpenSweepPage(1, 0, b"", 1, 2, SweptParts((1,), (10,), (1,))),)
+        assert harness.rows(SWEEP_TABLE)[0].open_pages == (
+            OpenSweepPage(1, 0, b"", 1, 2, SweptParts((1,), (10,), (1,))),
+        )
         assert not harness.give(result(first, 1, part=11))
         assert only(harness.wait(1_000), SweepPage).page == 1, "something was found: swept again"
 
     def test_no_page_is_asked_for_ahead_while_rows_wait_to_be_claimed(self, harness: Harness) -> None:
         """Whatever is deleted meanwhile is judged behind what sweeps send."""
-        (first,) = pages(harness.give(take(1, 500, 1)))
+        (first,) = pages(harness.give(capture(1, 500, 1)))
         claims = bodies(harness.give(purge(*rows(*range(45)), version=1, before=1)), ClaimRows)
         assert not harness.give(sent_page(first, 1, next_table=1))
-        sent = harness.give(*(claimed(claim, gone=named(claim)) for claim in claims))
+        sent = harness.give(*(claimed(claim, missing=named(claim)) for claim in claims))
         assert [page.page for page in pages(sent)] == [2]
 
     def test_a_store_is_swept_until_nothing_is_found(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         assert not harness.give(sent_page(page, 3), result(page, 3, found=1))
         for pause_ms, unexpanded in ((1_000, 1), (2_000, 0)):
             assert not harness.wait(pause_ms - 1)
@@ -486,25 +488,25 @@ class TestSweeps:
             page = again
 
     def test_something_found_on_the_first_page_counts_at_the_end(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         parts = result(page, 1, part=4, found=1), result(page, 1, part=5)
         second = only(harness.give(sent_page(page, 2, next_table=1), *parts), SweepPage)
         assert not harness.give(sent_page(second, 1), result(second, 1, part=6))
         assert only(harness.wait(1_000), SweepPage).page == 1
 
     def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_store_dirty(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         assert flags(harness.give(sent_page(page, 1), result(page, 1, directories=1))) == [("s1", 1)]
 
     def test_so_many_at_once(self, harness: Harness) -> None:
-        sent = harness.give(take(1, 500, 1), take(2, 600, 2), take(3, 700, 3))
+        sent = harness.give(capture(1, 500, 1), capture(2, 600, 2), capture(3, 700, 3))
         first, second = pages(sent)
         third = pages(clean(harness, first))
         assert len(third) == 1
         assert {page.until_death for page in (first, second, *third)} == {500, 600, 700}
 
     def test_a_page_without_an_answer_is_asked_for_again_under_another_number(self, harness: Harness) -> None:
-        (first,) = pages(harness.give(take(1, 500, 1)))
+        (first,) = pages(harness.give(capture(1, 500, 1)))
         second = only(harness.give(sent_page(first, 0, next_table=2)), SweepPage)
         harness.restart()
         again = only(harness.wait(10_000), SweepPage)
@@ -514,7 +516,7 @@ class TestSweeps:
 
     def test_a_sweep_goes_back_to_the_oldest_page_that_is_not_judged(self, harness: Harness) -> None:
         """A page that is read again ends elsewhere: those behind it might begin too late."""
-        (first,) = pages(harness.give(take(1, 500, 1)))
+        (first,) = pages(harness.give(capture(1, 500, 1)))
         second = only(harness.give(sent_page(first, 2, next_table=1)), SweepPage)
         third = only(harness.give(sent_page(second, 1, next_table=2)), SweepPage)
         harness.give(result(third, 1), sent_page(third, 1))
@@ -569,13 +571,13 @@ class TestDrops:
 
     def test_a_store_that_is_not_clean_is_not_flagged_by_a_drop(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (page,) = pages(harness.give(take(2, 600, 2)))
+        (page,) = pages(harness.give(capture(2, 600, 2)))
         assert not flags(harness.give(drop(3, "s1", 500, rows_held_alone=0)))
         assert flags(clean(harness, page)) == [("s2", 3)], "the sweep that was on its way answers for the new chain"
 
     def test_a_sweep_from_before_a_drop_does_not_flag(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (before,) = pages(harness.give(take(2, 600, 2)))
+        (before,) = pages(harness.give(capture(2, 600, 2)))
         assert not pages(harness.give(drop(3, "s1", 500, rows_held_alone=1))), "the store is being swept"
         after = only(clean(harness, before), SweepPage)
         assert (after.after_death, after.until_death, after.after_birth, after.until_birth) == (500, 600, 0, 500)
@@ -583,8 +585,8 @@ class TestDrops:
 
     def test_an_unfinished_sweep_goes_on_in_the_next_store(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (unfinished,) = pages(harness.give(take(2, 600, 2)))
-        (third,) = pages(harness.give(take(3, 700, 3)))
+        (unfinished,) = pages(harness.give(capture(2, 600, 2)))
+        (third,) = pages(harness.give(capture(3, 700, 3)))
         clean(harness, third)
         assert not flags(harness.give(drop(4, "s2", 600, rows_held_alone=0)))
         harness.restart()
@@ -600,7 +602,7 @@ class TestDrops:
     def test_a_marker_that_comes_again_changes_nothing(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500, 600)
         harness.give(drop(3, "s1", 500, rows_held_alone=0))
-        assert not harness.give(drop(3, "s1", 500, rows_held_alone=0), take(2, 600, 2))
+        assert not harness.give(drop(3, "s1", 500, rows_held_alone=0), capture(2, 600, 2))
 
     def test_a_full_chain_record_starts_over(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
@@ -653,15 +655,15 @@ class World:
         if choice == 5 or not self.live:
             self.ever += 1
             self.live.append((f"s{self.ever}", self.txn))
-            return take(self.version, self.txn, self.ever)
-        gone = self.live.pop(self.random.randrange(len(self.live)))
-        return drop(self.version, *gone, rows_held_alone=self.random.randrange(2))
+            return capture(self.version, self.txn, self.ever)
+        missing = self.live.pop(self.random.randrange(len(self.live)))
+        return drop(self.version, *missing, rows_held_alone=self.random.randrange(2))
 
     def hear(self, _: object, record: object) -> None:
         body = getattr(record, "body", None)
         if isinstance(body, ClaimRows):
             some = named(body)[: self.random.randrange(2)]
-            self.answers.append(claimed(body, gone=some))
+            self.answers.append(claimed(body, missing=some))
         elif isinstance(body, DeleteBlocks):
             self.answers.append(deleted(body, *(n for n in range(len(groups_in(body))) if self.random.random() < 0.3)))
         elif isinstance(body, FinishRows):

@@ -7,6 +7,7 @@ import pytest
 from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlockRun,
+    CaptureSnapshot,
     ClaimedRow,
     ClaimFacts,
     ClaimRows,
@@ -15,7 +16,6 @@ from schemas.records import (
     FinishRows,
     LedgerRows,
     PutKey,
-    CaptureSnapshot,
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns

@@ -13,6 +13,7 @@ from schemas.codec import codec
 from schemas.records import (
     AcceptLostTail,
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateVolume,
     FullChain,
@@ -21,7 +22,6 @@ from schemas.records import (
     PutKey,
     ShardState,
     SnapshotChainRecord,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain.errors import PositionError
@@ -180,7 +180,7 @@ def start_on(log: MemoryLog, home: Path) -> None:
     store = new_database(database_directory(home, "metadata", 0), "metadata")
     try:
         checked = StartCheckedLog(log, 0, store)
-        runner = Runner(MetadataService(), 0, store, checked, log.clock, holds_messages=checked.holds_messages)
+        runner = Runner(MetadataService(), 0, store, checked, log.clock, must_defer=checked.must_defer)
         while runner.step():
             pass
         runner.close()
@@ -277,8 +277,8 @@ def test_lost_markers_of_the_chain_are_told_anew(tmp_path: Path) -> None:
     log = MemoryLog(VirtualClock())
     append(log, CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
     for number in range(3):
-        take = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket", f"s{number}"), "snapshots")
-        log.append(COMMANDS, 0, codec(MetadataCommand).encode(take), codec(MetadataCommand).fingerprint)
+        capture = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket", f"s{number}"), "snapshots")
+        log.append(COMMANDS, 0, codec(MetadataCommand).encode(capture), codec(MetadataCommand).fingerprint)
     apply_all(tmp_path, log)
     assert not find_losses(log, tmp_path, 0)
     del log.partitions[SNAPSHOT_CHAIN.name, 0][2:]

@@ -14,6 +14,7 @@ from schemas.codec import codec
 from schemas.records import (
     BlocksWritten,
     BucketLayout,
+    CaptureSnapshot,
     ClaimRows,
     CollectionState,
     CreateBucket,
@@ -32,16 +33,15 @@ from schemas.records import (
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
-    RemoveDirectories,
-    RemovalOutcome,
     PutKey,
+    RemovalOutcome,
+    RemoveDirectories,
     RenameDirectory,
     RenameKey,
     RowName,
     ScmCommand,
     SetCollection,
     SweepPage,
-    CaptureSnapshot,
 )
 from schemas.topics import (
     BY_NAME,
@@ -431,7 +431,7 @@ class TestClaims:
         assert shard.space("flat").claimed_bytes == 10
         for _ in range(2):
             assert shard.internal(FinishRows(8, by_columns([row]))) == records.RowsFinished(8)
-        assert shard.claim(row, task=9, chain_version=0).gone == by_columns([row])
+        assert shard.claim(row, task=9, chain_version=0).missing == by_columns([row])
         space = shard.space("flat")
         assert (space.claimed_bytes, space.freed_bytes, space.deleted_bytes, space.pending_bytes) == (0, 10, 0, 0)
 
@@ -454,7 +454,7 @@ class TestClaims:
         wrong_death = RowName(right.kind, right.bucket_id, right.object_id, right.birth, right.death - 1)
         wrong_bucket = RowName(right.kind, 12345, right.object_id, right.birth, right.death)
         claimed = shard.claim(wrong_birth, wrong_death, wrong_bucket)
-        assert row_names(claimed.gone) == [wrong_birth, wrong_death, wrong_bucket]
+        assert row_names(claimed.missing) == [wrong_birth, wrong_death, wrong_bucket]
         assert TablesReader(shard.store).table(RECLAIM_TABLE).get(b"") is None
         assert len(list(TablesReader(shard.store).table(DELETED_TABLE).scan(b"/", b"0"))) == 1
 

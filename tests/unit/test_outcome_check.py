@@ -12,11 +12,11 @@ from services.workloads.judge.git_check import GitTruth
 from services.workloads.judge.namespace_model import is_valid_snapshot_name
 from services.workloads.judge.outcome_check import (
     CheckResult,
+    ExpectedVersions,
     ListedKey,
     Listing,
     ModelTruth,
     OutcomeCheck,
-    ExpectedVersions,
     listing_of,
 )
 from services.workloads.workload import DeleteKey, Operation

@@ -8,13 +8,14 @@ from prometheus_client import CollectorRegistry
 from schemas.records import ClaimRows, DeleteBlocks, SweepPage
 from services.domain.purge_hours import purge_hours
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.pace import ThrottledBy, Pace
+from services.key_deletion.pace import Pace, ThrottledBy
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import TASK_TABLE
 from services.runtime.process.settings import InvalidSettingsError, read_limits
 from tests.unit.service_harness import Harness, bodies
 from tests.unit.test_key_deletion import (
+    capture,
     claimed,
     deleted,
     named,
@@ -24,7 +25,6 @@ from tests.unit.test_key_deletion import (
     row,
     rows,
     sent_page,
-    take,
 )
 
 HOUR_MS = 3_600_000
@@ -160,7 +160,7 @@ class TestClaims:
 
     def test_that_are_held_back_are_sent_again_by_one_page_of_sweeps_at_most(self) -> None:
         harness = Counted(KeyDeletionSettings(purge_hours="22-6", answer_timeout_ms=24 * HOUR_MS), at(12)).harness
-        (page,) = bodies(harness.give(purge(row(1)), take(1, 9_000, 1)), SweepPage)
+        (page,) = bodies(harness.give(purge(row(1)), capture(1, 9_000, 1)), SweepPage)
         assert not bodies(harness.wait(2 * HOUR_MS), SweepPage), "nor does the one over everything begin"
         harness.give(purge(row(1), version=1, before=1, is_sweep=True))
         harness.give(sent_page(page, 1, next_table=1), result(page, 1, found=1))

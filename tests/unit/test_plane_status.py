@@ -26,14 +26,14 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.status import (
     Backlog,
-    SuspendedCollection,
     Reported,
     Scrape,
+    SuspendedCollection,
     backlog,
     disk_use,
-    suspended_collections,
     observe_processes,
     process_status,
+    suspended_collections,
     throughput,
 )
 from tests.contract.test_http_reads import serving

@@ -9,6 +9,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     Committed,
     CreateBucket,
     CreateVolume,
@@ -16,7 +17,6 @@ from schemas.records import (
     MetadataCommand,
     MetadataReply,
     PutKey,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError

@@ -67,7 +67,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Watched:
     clear: Callable[[FreedVersions], None] = FreedVersions.clear
 
     def clear_and_keep(noted: FreedVersions) -> None:
-        freed.update(noted.take())
+        freed.update(noted.pop())
         clear(noted)
 
     monkeypatch.setattr(FreedVersions, "clear", clear_and_keep)

@@ -44,7 +44,7 @@ def ask(harness: Harness, body: Any, *, is_run: bool = True) -> SnapshotReply:
     return harness.answered(harness.command(body), is_run=is_run)
 
 
-def take(harness: Harness, *names: str, at_ms: int = 0) -> None:
+def create(harness: Harness, *names: str, at_ms: int = 0) -> None:
     """Snapshots that are as old as can be."""
     for name in names:
         assert not ask(harness, CreateSnapshot("vol", "bucket", name, at_ms)).error
@@ -83,10 +83,13 @@ def state(harness: Harness) -> Any:
 
 def test_a_creation_time_may_be_named() -> None:
     harness = Harness()
-    take(harness, "snap-1", at_ms=12_345)
+    create(harness, "snap-1", at_ms=12_345)
     harness.create("snap-2")
     assert harness.info("snap-1").creation_time_ms == 12_345
-    assert harness.info("snap-2").creation_time_ms == harness.metadata.taken[harness.info("snap-2").snapshot_id].creation_time_ms
+    assert (
+        harness.info("snap-2").creation_time_ms
+        == harness.metadata.taken[harness.info("snap-2").snapshot_id].creation_time_ms
+    )
 
 
 # Tags
@@ -94,7 +97,7 @@ def test_a_creation_time_may_be_named() -> None:
 
 def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> None:
     harness = Harness()
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     made = tag(harness, "snap-1", "audit", owner="ann", reason="year end")
     assert made.snapshot_id == harness.info("snap-1").snapshot_id
     tag(harness, "snap-1", "build-7")
@@ -142,7 +145,7 @@ def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> No
 )
 def test_what_is_refused_changes_nothing(body: Any, code: str) -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     tag(harness, "snap-1", "there")
     refused = ask(harness, body)
     assert refused.error == code
@@ -154,7 +157,7 @@ def test_what_is_refused_changes_nothing(body: Any, code: str) -> None:
 
 def test_a_tag_follows_its_snapshot_through_a_rename() -> None:
     harness = Harness(SnapshotsSettings(is_rename_allowed=True))
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     tag(harness, "snap-1")
     harness.rename("snap-1", "snap-9")
     assert harness.delete("snap-9").error == "TAGGED_SNAPSHOT"
@@ -165,7 +168,7 @@ def test_a_tag_follows_its_snapshot_through_a_rename() -> None:
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_tag_goes_by_itself_when_its_time_is_over(*, is_restarted: bool) -> None:
     harness = Harness()
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     tag(harness, "snap-1", time_to_live_ms=5_000)
     if is_restarted:
         harness.restart()
@@ -180,7 +183,7 @@ def test_a_tag_goes_by_itself_when_its_time_is_over(*, is_restarted: bool) -> No
 
 def test_tags_consumers_and_policies_are_bounded() -> None:
     harness = Harness(SnapshotsSettings(max_tags=1, max_consumers=1, max_policies=1))
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     tagged, read = CreateTag("vol", "bucket", "snap-1", "one"), SetConsumer("vol", "bucket", "one", "snap-1")
     kept = SetRetention("vol", "bucket", ALL_BUT_ONE)
     for first, other in (
@@ -200,10 +203,10 @@ def test_tags_consumers_and_policies_are_bounded() -> None:
 @pytest.mark.parametrize("snapshot_every_ms", [0, 24 * 60 * MINUTE_MS])
 def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_same(snapshot_every_ms: int) -> None:
     harness = Harness(SnapshotsSettings(max_tags=1))
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     tag(harness, "snap-2")
     set_policy(harness, replace(KEEP_TWO, tag_every_ms=MINUTE_MS, snapshot_every_ms=snapshot_every_ms))
-    take(harness, "snap-3", at_ms=harness.now_ms)
+    create(harness, "snap-3", at_ms=harness.now_ms)
     assert harness.names() == ["snap-2", "snap-3"]
     assert "LIMIT_EXCEEDED" in state(harness).failure
     ask(harness, DeleteTag("vol", "bucket", "", "keep"))
@@ -214,7 +217,7 @@ def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_sam
 
 def test_a_name_of_a_tag_is_free_again() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     tag(harness, "snap-1")
     assert not ask(harness, DeleteTag("vol", "bucket", "snap-1", "keep")).error
     assert not tag(harness, "snap-2").error
@@ -227,7 +230,7 @@ def test_a_name_of_a_tag_is_free_again() -> None:
 
 def test_expiry_names_what_went_and_is_answered_when_it_is_gone() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     ids = tuple(harness.info(name).snapshot_id for name in ("snap-1", "snap-2"))
     number = harness.command(ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS))
     assert harness.names() == ["snap-3"]
@@ -245,7 +248,7 @@ def test_expiry_names_what_went_and_is_answered_when_it_is_gone() -> None:
 
 def test_an_asynchronous_request_is_answered_when_what_goes_is_marked() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     policy = replace(ALL_BUT_ONE, execution_mode=ExecutionMode.ASYNC)
     reply = ask(harness, ExpireSnapshots("vol", "bucket", policy, START_MS), is_run=False)
     assert expired(reply) == ("snap-1",)
@@ -255,7 +258,7 @@ def test_an_asynchronous_request_is_answered_when_what_goes_is_marked() -> None:
 
 def test_when_nothing_goes_the_answer_comes_at_once() -> None:
     harness = Harness()
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     assert expired(ask(harness, ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS), is_run=False)) == ()
     assert expired(ask(harness, ExpireSnapshots("vol", "none", ALL_BUT_ONE), is_run=False)) == ()
 
@@ -263,8 +266,10 @@ def test_when_nothing_goes_the_answer_comes_at_once() -> None:
 def test_figures_as_large_as_can_be_are_carried_out() -> None:
     harness = Harness()
     most = 2**63 - 1
-    set_policy(harness, RetentionPolicy(1, most, most, most, ExecutionMode.SYNC, most, most, most, most, LATEST_TIME_MS))
-    take(harness, "snap-1", "snap-2", at_ms=LATEST_TIME_MS)
+    set_policy(
+        harness, RetentionPolicy(1, most, most, most, ExecutionMode.SYNC, most, most, most, most, LATEST_TIME_MS)
+    )
+    create(harness, "snap-1", "snap-2", at_ms=LATEST_TIME_MS)
     wait(harness, 10 * MINUTE_MS)
     assert state(harness).last_run_ms == harness.now_ms
     assert state(harness).failure == ""
@@ -274,7 +279,7 @@ def test_figures_as_large_as_can_be_are_carried_out() -> None:
 
 def test_two_requests_wait_each_for_its_own() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     first = harness.command(ExpireSnapshots("vol", "bucket", KEEP_TWO, START_MS))
     second = harness.command(ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS))
     harness.restart()
@@ -285,7 +290,7 @@ def test_two_requests_wait_each_for_its_own() -> None:
 
 def test_a_repeat_waits_too_and_then_gets_the_first_answer() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     body = ExpireSnapshots("vol", "bucket", KEEP_TWO, START_MS)
     number = harness.command(body)
     harness.restart()
@@ -298,7 +303,7 @@ def test_a_repeat_waits_too_and_then_gets_the_first_answer() -> None:
 
 def test_ages_are_counted_from_the_log_unless_a_time_is_given() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", at_ms=START_MS)
+    create(harness, "snap-1", "snap-2", at_ms=START_MS)
     policy = RetentionPolicy(num_retained_min=1, time_retained_ms=10)
     assert expired(expire(harness, policy, now_ms=-1)) == ()
     assert expired(expire(harness, policy, now_ms=START_MS + 10)) == ()
@@ -308,7 +313,7 @@ def test_ages_are_counted_from_the_log_unless_a_time_is_given() -> None:
 
 def test_tagged_snapshots_and_those_still_to_be_read_stay() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3", "snap-4", "snap-5")
+    create(harness, "snap-1", "snap-2", "snap-3", "snap-4", "snap-5")
     tag(harness, "snap-1")
     assert not ask(harness, SetConsumer("vol", "bucket", "reader", "snap-3")).error
     assert expired(expire(harness)) == ("snap-2",)
@@ -326,7 +331,7 @@ def test_tagged_snapshots_and_those_still_to_be_read_stay() -> None:
 
 def test_a_consumer_protects_its_place_though_its_snapshot_was_deleted_by_hand() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3", "snap-4")
+    create(harness, "snap-1", "snap-2", "snap-3", "snap-4")
     ask(harness, SetConsumer("vol", "bucket", "reader", "snap-2"))
     assert not harness.delete("snap-2").error
     assert expired(expire(harness)) == ("snap-1",)
@@ -335,7 +340,7 @@ def test_a_consumer_protects_its_place_though_its_snapshot_was_deleted_by_hand()
 
 def test_a_consumer_that_is_not_heard_of_is_dropped_and_holds_nothing() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     ask(harness, SetConsumer("vol", "bucket", "reader", "snap-1"))
     patient = replace(ALL_BUT_ONE, consumer_expiration_ms=1_000)
     assert expired(expire(harness, patient, START_MS + 1_000)) == ()
@@ -346,18 +351,18 @@ def test_a_consumer_that_is_not_heard_of_is_dropped_and_holds_nothing() -> None:
 
 def test_a_consumer_of_an_earlier_bucket_of_the_same_name_holds_nothing() -> None:
     harness = Harness()
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     ask(harness, SetConsumer("vol", "bucket", "reader", "snap-1"))
     harness.delete("snap-1")
     harness.metadata.buckets["vol", "bucket"] = 9
-    take(harness, "snap-2", "snap-3")
+    create(harness, "snap-2", "snap-3")
     assert expired(expire(harness)) == ("snap-2",)
     assert retention_queries.list_consumers(harness.tables, "vol", "bucket") == []
 
 
 def test_a_snapshot_that_is_being_made_or_deleted_is_not_counted() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     harness.delete("snap-1", is_run=False)
     harness.command(CreateSnapshot("vol", "bucket", "snap-4", 0))
     later, harness.inbox = harness.inbox, []
@@ -370,7 +375,7 @@ def test_a_snapshot_that_is_being_made_or_deleted_is_not_counted() -> None:
 
 def test_a_preview_is_what_then_happens() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3", "snap-4")
+    create(harness, "snap-1", "snap-2", "snap-3", "snap-4")
     tag(harness, "snap-2", "audit")
     before = queries.list_snapshots(harness.tables, "vol", "bucket")
     shown = retention_queries.preview(harness.tables, "vol", "bucket", START_MS, KEEP_TWO)
@@ -399,7 +404,7 @@ def break_chain(harness: Harness) -> None:
 
 def test_with_a_corrupted_chain_nothing_expires_and_who_waits_is_told() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     number = harness.command(ExpireSnapshots("vol", "bucket", KEEP_TWO, START_MS))
     break_chain(harness)
     harness.feed()
@@ -414,7 +419,7 @@ def test_with_a_corrupted_chain_nothing_expires_and_who_waits_is_told() -> None:
 
 def test_without_a_policy_nothing_expires() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     wait(harness, 365 * 24 * 60 * MINUTE_MS)
     assert harness.names() == ["snap-1", "snap-2"]
 
@@ -422,12 +427,12 @@ def test_without_a_policy_nothing_expires() -> None:
 def test_a_synchronous_policy_runs_with_the_take() -> None:
     harness = Harness()
     set_policy(harness, KEEP_TWO)
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     number = harness.command(CreateSnapshot("vol", "bucket", "snap-3", 0))
     harness.feed(*harness.inbox)
     assert [reply.error for reply in harness.replies if reply.number == number] == [""]
     assert harness.names() == ["snap-2", "snap-3"]
-    assert harness.metric("deepclean_snapshots_expired_total", trigger="take") == 1
+    assert harness.metric("deepclean_snapshots_expired_total", trigger="create") == 1
     assert state(harness).last_expired == 1
     assert harness.metric("deepclean_snapshots_retention_policies", shard="0") == 1
 
@@ -435,9 +440,9 @@ def test_a_synchronous_policy_runs_with_the_take() -> None:
 def test_an_asynchronous_policy_runs_by_the_clock_after_the_take() -> None:
     harness = Harness()
     set_policy(harness, replace(KEEP_TWO, execution_mode=ExecutionMode.ASYNC))
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     assert harness.names() == ["snap-2", "snap-3"]
-    assert harness.metric("deepclean_snapshots_expired_total", trigger="take") == 0
+    assert harness.metric("deepclean_snapshots_expired_total", trigger="create") == 0
     assert harness.metric("deepclean_snapshots_expired_total", trigger="clock") == 1
 
 
@@ -445,7 +450,7 @@ def test_an_asynchronous_policy_runs_by_the_clock_after_the_take() -> None:
 def test_snapshots_age_while_none_is_taken(*, is_restarted: bool) -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(num_retained_min=1, time_retained_ms=10 * MINUTE_MS))
-    take(harness, "snap-1", "snap-2", at_ms=START_MS)
+    create(harness, "snap-1", "snap-2", at_ms=START_MS)
     if is_restarted:
         harness.restart()
     wait(harness, 10 * MINUTE_MS)
@@ -458,7 +463,7 @@ def test_snapshots_age_while_none_is_taken(*, is_restarted: bool) -> None:
 
 def test_setting_a_policy_leaves_a_minute_to_look_at_what_it_would_do() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     set_policy(harness, ALL_BUT_ONE)
     wait(harness, MINUTE_MS - 1)
     assert harness.names() == ["snap-1", "snap-2"]
@@ -474,14 +479,14 @@ def test_a_policy_is_replaced_and_unset() -> None:
     assert not ask(harness, UnsetRetention("vol", "bucket")).error
     with pytest.raises(CommandError, match="deepclean retention set"):
         state(harness)
-    take(harness, "snap-1", "snap-2", "snap-3", "snap-4")
+    create(harness, "snap-1", "snap-2", "snap-3", "snap-4")
     wait(harness, 60 * MINUTE_MS)
     assert len(harness.names()) == 4
 
 
 def test_a_request_without_a_policy_uses_that_of_the_bucket() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     set_policy(harness, RetentionPolicy(num_retained_min=2, time_retained_ms=10**13))
     assert expired(expire(harness, None, START_MS)) == ()
     harness.now_ms += 5
@@ -498,7 +503,7 @@ def test_a_policy_tells_only_its_own_bucket() -> None:
     set_policy(harness, ALL_BUT_ONE)
     for name in ("snap-1", "snap-2"):
         ask(harness, CreateSnapshot("vol", "bucket1", name, 0))
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     assert harness.names() == ["snap-2"]
     assert harness.names("bucket1") == ["snap-1", "snap-2"]
 
@@ -521,7 +526,7 @@ def test_what_is_kept_of_a_bucket_by_its_name_goes_with_the_bucket(*, is_restart
     harness.metadata.buckets["vol", "other"] = 8
     set_policy(harness, ALL_BUT_ONE)
     assert not ask(harness, SetRetention("vol", "other", ALL_BUT_ONE)).error
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     ask(harness, CreateSnapshot("vol", "other", "snap-1"))
     for bucket in ("bucket", "other"):
         ask(harness, SetConsumer("vol", bucket, "reader", "snap-1"))
@@ -543,7 +548,7 @@ def test_a_bucket_made_again_keeps_the_policy_that_was_set_for_it_whenever_the_n
     deleted_ms = harness.now_ms + 10 * DOUBT_MS
     harness.now_ms = deleted_ms + 1
     set_policy(harness, ALL_BUT_ONE)
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     ask(harness, SetConsumer("vol", "bucket", "reader", "snap-1"))
     for _ in range(2):  # late, and again
         deleted(harness, 6, deleted_ms)
@@ -599,7 +604,7 @@ def test_a_refused_automatic_snapshot_is_kept_reported_once_and_breaks_nothing()
 def test_a_failure_of_an_automatic_snapshot_is_shown_until_the_next_one_is_due() -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS))
-    take(harness, "auto-20231114t230000z")
+    create(harness, "auto-20231114t230000z")
     wait(harness, 60 * MINUTE_MS)
     assert "FILE_ALREADY_EXISTS" in state(harness).failure
     wait(harness, 40 * MINUTE_MS)
@@ -619,7 +624,7 @@ def test_the_first_snapshot_of_each_period_is_tagged_and_old_tags_go() -> None:
     for hour in range(1, 4):
         for minute in (5, 10):
             harness.now_ms = START_MS + hour * hour_ms + minute * MINUTE_MS
-            take(harness, f"snap-{hour}-{minute}", at_ms=harness.now_ms)
+            create(harness, f"snap-{hour}-{minute}", at_ms=harness.now_ms)
     tags = retention_queries.list_tags(harness.tables, "vol", "bucket")
     assert [(one.snapshot, one.is_automatic) for one in tags] == [("snap-2-5", True), ("snap-3-5", True)]
     wait(harness, MINUTE_MS)
@@ -629,7 +634,7 @@ def test_the_first_snapshot_of_each_period_is_tagged_and_old_tags_go() -> None:
 def test_an_automatic_tag_has_the_time_to_live_of_its_policy() -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(tag_every_ms=60 * MINUTE_MS, tag_time_retained_ms=5_000))
-    take(harness, "snap-1", at_ms=harness.now_ms)
+    create(harness, "snap-1", at_ms=harness.now_ms)
     [made] = retention_queries.list_tags(harness.tables, "vol", "bucket")
     assert made.expiry_time_ms == harness.now_ms + 5_000
     wait(harness, 5_000)
@@ -644,7 +649,7 @@ def test_an_automatic_tag_has_the_time_to_live_of_its_policy() -> None:
 def test_what_the_clock_does_is_work_that_settling_waits_for() -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(num_retained_min=1, time_retained_ms=MINUTE_MS))
-    take(harness, "snap-1", "snap-2", at_ms=START_MS)
+    create(harness, "snap-1", "snap-2", at_ms=START_MS)
     for name in harness.names():
         harness.flag(harness.info(name).snapshot_id, 2)
     number = harness.settle()
@@ -666,7 +671,7 @@ def test_what_the_clock_does_is_work_that_settling_waits_for() -> None:
 
 def test_a_snapshot_that_has_gone_is_told_apart_from_one_that_never_was() -> None:
     harness = Harness()
-    take(harness, "snap-1", "snap-2", "snap-3")
+    create(harness, "snap-1", "snap-2", "snap-3")
     expire(harness, KEEP_TWO)
     with pytest.raises(SnapshotExpiredError) as caught:
         harness.info("snap-1")
@@ -678,7 +683,7 @@ def test_a_snapshot_that_has_gone_is_told_apart_from_one_that_never_was() -> Non
         harness.info("snap-9")
     assert never.value.code == "FILE_NOT_FOUND"
     assert ask(harness, CreateTag("vol", "bucket", "snap-1", "keep")).error == "FILE_NOT_FOUND"
-    take(harness, "snap-1")
+    create(harness, "snap-1")
     assert harness.info("snap-1").ordinal == 4
 
 
@@ -687,7 +692,7 @@ def test_only_so_many_that_have_gone_are_remembered(*, is_restarted: bool) -> No
     harness = Harness(SnapshotsSettings(max_dropped_snapshots=2))
     for number in range(1, 5):
         harness.now_ms += 1
-        take(harness, f"snap-{number}")
+        create(harness, f"snap-{number}")
         if is_restarted:
             harness.restart()
         harness.delete(f"snap-{number}")
@@ -703,7 +708,7 @@ def test_only_so_many_that_have_gone_are_remembered(*, is_restarted: bool) -> No
 def test_a_drop_goes_out_only_after_the_snapshot_is_unreadable() -> None:
     """Both are one write; so whoever sees the drop in the log finds the snapshot marked."""
     harness = Harness()
-    take(harness, "snap-1", "snap-2")
+    create(harness, "snap-1", "snap-2")
     harness.command(ExpireSnapshots("vol", "bucket", ALL_BUT_ONE, START_MS))
     sent = [record.body for topic, record in harness.sent if topic == METADATA_COMMANDS.name]
     assert isinstance(sent[-1], DropSnapshot)

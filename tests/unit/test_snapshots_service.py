@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schemas.records import (
+    CaptureSnapshot,
     CreateSnapshot,
     DeleteSnapshot,
     DropSnapshot,
@@ -21,7 +22,6 @@ from schemas.records import (
     SnapshotStatus,
     SpaceCellValue,
     SpaceUpdate,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, SNAPSHOT_CHAIN, SNAPSHOTS_COMMANDS, SPACE, Topic
 from services.domain.errors import InvalidMessageError
@@ -165,13 +165,13 @@ def test_a_refused_take_that_succeeds_at_its_repeat_is_undone() -> None:
     """The outbox sent the take twice; between the two the bucket was made. Nobody may hold what nobody was given."""
     harness = Harness()
     harness.command(CreateSnapshot("vol", "absent", "snap-1"))
-    [(_, take)] = [(name, sent) for name, sent in harness.sent if name == "metadata.commands"]
+    [(_, capture)] = [(name, sent) for name, sent in harness.sent if name == "metadata.commands"]
     harness.metadata.buckets["vol", "absent"] = 9
-    harness.inbox += harness.metadata.apply(take)
+    harness.inbox += harness.metadata.apply(capture)
     harness.run()
     assert harness.replies[-1].error == "BUCKET_NOT_FOUND"
     [(snapshot_id, _)] = harness.metadata.dropped.items()
-    assert harness.asked == [replace(take.body, snapshot_id=snapshot_id), DropSnapshot(snapshot_id)]
+    assert harness.asked == [replace(capture.body, snapshot_id=snapshot_id), DropSnapshot(snapshot_id)]
     assert harness.names("absent", with_deleted=True) == []
     assert harness.create("snap-1", bucket="absent").error == ""
 
@@ -184,10 +184,10 @@ def test_the_chain_has_the_order_of_takes_not_of_requests() -> None:
     requests = [harness.command(CreateSnapshot("vol", "bucket", name)) for name in ("late", "early")]
     late, early = harness.inbox[-4:-2], harness.inbox[-2:]
     # metadata's log has them the other way round
-    late_taken, early_taken = (messages[1][1].body for messages in (late, early))
-    swapped = {late_taken.snapshot_id: early_taken, early_taken.snapshot_id: late_taken}
+    late_captured, early_captured = (messages[1][1].body for messages in (late, early))
+    swapped = {late_captured.snapshot_id: early_captured, early_captured.snapshot_id: late_captured}
     harness.inbox.clear()
-    for snapshot_id in (early_taken.snapshot_id, late_taken.snapshot_id):
+    for snapshot_id in (early_captured.snapshot_id, late_captured.snapshot_id):
         answer = replace(swapped[snapshot_id], snapshot_id=snapshot_id)
         harness.feed((METADATA_PROGRESS, MetadataProgress(answer.snapshot_txn, answer)))
     assert all(harness.answered(number).error == "" for number in requests)
@@ -249,7 +249,11 @@ def test_d1_a_deleted_snapshot_keeps_its_row_until_the_purge() -> None:
     assert harness.metric("deepclean_snapshots_rows", shard="0", state="deleted") == 1
     harness.run()
     assert harness.names(with_deleted=True) == []
-    assert [(told.status, told.is_removed) for told in harness.told] == [(ACTIVE, False), (DELETED, False), (DELETED, True)]
+    assert [(told.status, told.is_removed) for told in harness.told] == [
+        (ACTIVE, False),
+        (DELETED, False),
+        (DELETED, True),
+    ]
 
 
 def test_d2_an_unknown_snapshot_cannot_be_deleted() -> None:
@@ -935,7 +939,7 @@ def test_rows_and_metadata_s_chain_are_compared_both_ways() -> None:
     harness.restart()
     harness.feed()
     assert harness.metric("deepclean_snapshots_chain_differences", shard="0", difference="unknown_here") == 1
-    assert [take.snapshot_id for take in harness.asked if isinstance(take, CaptureSnapshot)] == ids
+    assert [capture.snapshot_id for capture in harness.asked if isinstance(capture, CaptureSnapshot)] == ids
 
 
 def test_a_snapshot_that_metadata_never_took_is_a_difference() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schemas.records import DropSnapshot, PutKey, SnapshotDropped, SnapshotCaptured, CaptureSnapshot
+from schemas.records import CaptureSnapshot, DropSnapshot, PutKey, SnapshotCaptured, SnapshotDropped
 from schemas.topics import SNAPSHOT_CHAIN
 from services.metadata.recovery.digest import digest_shard
-from services.metadata.state.spent_ids import FORGOTTEN_AT_ONCE, KEPT_MS, CAPTURE_EXPIRES_MS
+from services.metadata.state.spent_ids import CAPTURE_EXPIRES_MS, FORGOTTEN_AT_ONCE, KEPT_MS
 from services.metadata.state.tables import (
     DROPPED_ID_TABLE,
     SNAPSHOT_COUNT_TABLE,
@@ -21,7 +21,7 @@ from services.storage.tables import TableDefinition, TablesReader
 from tests.unit.test_metadata import Shard
 
 
-def take(shard: Shard, snapshot_id: str, requested_ms: int) -> SnapshotCaptured:
+def capture(shard: Shard, snapshot_id: str, requested_ms: int) -> SnapshotCaptured:
     taken = shard.internal(CaptureSnapshot("vol", "flat", snapshot_id, requested_ms=requested_ms))
     assert isinstance(taken, SnapshotCaptured)
     return taken
@@ -42,17 +42,17 @@ def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) ->
     """It may come again as long as it is accepted at all, and its id is known for longer than that."""
     shard = Shard()
     requested_ms = shard.clock.now_ms() + early_ms  # by the clock of another broker
-    first = take(shard, "s1", requested_ms)
+    first = capture(shard, "s1", requested_ms)
     assert not first.error
     drop(shard, "s1")
     while shard.clock.now_ms() - requested_ms <= CAPTURE_EXPIRES_MS:
-        assert take(shard, "s1", requested_ms) == first
+        assert capture(shard, "s1", requested_ms) == first
         shard.clock.advance(CAPTURE_EXPIRES_MS // 4)
     shard.clock.advance(KEPT_MS)
     for n in range(2, 5):
-        take(shard, f"s{n}", shard.clock.now_ms())
+        capture(shard, f"s{n}", shard.clock.now_ms())
     assert TablesReader(shard.store).table(SNAPSHOT_ID_TABLE).get(b"s1") is None
-    late = take(shard, "s1", requested_ms)
+    late = capture(shard, "s1", requested_ms)
     assert late.error == "INVALID_REQUEST"
     assert "more than a day away" in late.message
     assert [row.snapshot_id for _, row in TablesReader(shard.store).table(SNAPSHOT_LIST_TABLE).scan(b"", b"\xff")] == [
@@ -66,14 +66,14 @@ def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) ->
 def test_a_take_is_accepted_up_to_a_day_before_and_after_its_request(away_ms: int) -> None:
     shard = Shard()
     beyond_ms = away_ms + (1 if away_ms > 0 else -1)
-    assert not take(shard, "s1", shard.clock.now_ms() + away_ms).error
-    assert take(shard, "s2", shard.clock.now_ms() + beyond_ms).error == "INVALID_REQUEST"
-    assert not take(shard, "s3", 0).error
+    assert not capture(shard, "s1", shard.clock.now_ms() + away_ms).error
+    assert capture(shard, "s2", shard.clock.now_ms() + beyond_ms).error == "INVALID_REQUEST"
+    assert not capture(shard, "s3", 0).error
 
 
 def test_an_id_is_known_for_two_days_after_its_drop_and_a_drop_may_come_again() -> None:
     shard = Shard()
-    take(shard, "s1", shard.clock.now_ms())
+    capture(shard, "s1", shard.clock.now_ms())
     version = drop(shard, "s1").chain_version
     shard.clock.advance(KEPT_MS)
     assert drop(shard, "s1").chain_version == version
@@ -82,7 +82,7 @@ def test_an_id_is_known_for_two_days_after_its_drop_and_a_drop_may_come_again() 
     assert drop(shard, "s1").snapshot_id == "s1"
     assert len(shard.sent(SNAPSHOT_CHAIN)) == markers
     assert TablesReader(shard.store).table(UNCAPTURED_TABLE).get(b"s1") is not None
-    assert take(shard, "s1", shard.clock.now_ms()).error == "INVALID_REQUEST"
+    assert capture(shard, "s1", shard.clock.now_ms()).error == "INVALID_REQUEST"
 
 
 def test_what_was_dropped_before_it_was_taken_is_forgotten_too() -> None:
@@ -91,7 +91,7 @@ def test_what_was_dropped_before_it_was_taken_is_forgotten_too() -> None:
     drop(shard, "s1")
     assert (count(shard, UNCAPTURED_TABLE), count(shard, DROPPED_ID_TABLE)) == (1, 1)
     shard.clock.advance(KEPT_MS + 1)
-    take(shard, "s2", shard.clock.now_ms())
+    capture(shard, "s2", shard.clock.now_ms())
     assert (count(shard, UNCAPTURED_TABLE), count(shard, DROPPED_ID_TABLE)) == (0, 0)
 
 
@@ -100,7 +100,7 @@ def test_tables_hold_what_lives_and_what_was_dropped_in_two_days() -> None:
     every_ms, kept = KEPT_MS // 20, 20
     for n in range(1, 201):
         shard.do(PutKey("vol", "flat", f"key-{n}", 1, ""))
-        take(shard, f"s{n}", shard.clock.now_ms())
+        capture(shard, f"s{n}", shard.clock.now_ms())
         if n > 3:
             drop(shard, f"s{n - 3}")
         shard.clock.advance(every_ms)
@@ -112,7 +112,7 @@ def test_tables_hold_what_lives_and_what_was_dropped_in_two_days() -> None:
     assert (len(live.rows), live.ever) == (3, 200)
     before = digest_shard(shard.store)
     shard.start()
-    assert take(shard, "s201", shard.clock.now_ms()).ordinal == 201
+    assert capture(shard, "s201", shard.clock.now_ms()).ordinal == 201
     assert digest_shard(shard.store) != before
 
 
@@ -123,6 +123,6 @@ def test_a_long_pause_is_caught_up_a_few_at_a_time() -> None:
     shard.clock.advance(KEPT_MS + 1)
     left = [40]
     while left[-1]:
-        take(shard, f"t{len(left)}", shard.clock.now_ms())
+        capture(shard, f"t{len(left)}", shard.clock.now_ms())
         left.append(count(shard, DROPPED_ID_TABLE))
     assert left == list(range(40, -1, -FORGOTTEN_AT_ONCE))

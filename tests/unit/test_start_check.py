@@ -12,6 +12,7 @@ from schemas.records import (
     Barrier,
     BlocksWritten,
     BucketLayout,
+    CaptureSnapshot,
     CreateBucket,
     CreateVolume,
     DeleteVolume,
@@ -20,7 +21,6 @@ from schemas.records import (
     PutKey,
     ScmCommand,
     ShardState,
-    CaptureSnapshot,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, NUMBERED, SCM_COMMANDS
 from services.domain.errors import InvariantError
@@ -63,7 +63,7 @@ def start(log: MemoryLog, store: MemoryStore) -> Runner:
         checked,
         log.clock,
         max_batch_messages=3,
-        holds_messages=checked.holds_messages,
+        must_defer=checked.must_defer,
     )
 
 

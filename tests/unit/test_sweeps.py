@@ -18,6 +18,7 @@ from tests.unit.test_collection import PAUSED, RUNNING, changed
 from tests.unit.test_key_deletion import (
     BUCKET,
     SETTINGS,
+    capture,
     chain_of_clean_stores,
     claimed,
     clean,
@@ -31,7 +32,6 @@ from tests.unit.test_key_deletion import (
     row,
     rows,
     sent_page,
-    take,
 )
 
 HOUR_MS = SETTINGS.safety_sweep_interval_ms
@@ -57,16 +57,16 @@ class TestFlagsWhileRowsAreHeldBack:
     def test_a_drop_does_not_flag_a_store_whose_rows_wait(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
         harness.give(changed(PAUSED, 5))
-        (page,) = pages(harness.give(take(2, 600, 2)))
+        (page,) = pages(harness.give(capture(2, 600, 2)))
         find_something(harness, page)
         harness.restart()
         assert flags(harness.give(drop(3, "s1", 500, rows_held_alone=0))) == []
 
     def test_what_waits_in_a_dropped_store_waits_in_the_next_one(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
-        assert flags(clean(harness, *pages(harness.give(take(2, 600, 2))))) == [("s2", 2)]
+        assert flags(clean(harness, *pages(harness.give(capture(2, 600, 2))))) == [("s2", 2)]
         assert flags(harness.give(drop(3, "s1", 500, rows_held_alone=0))) == []
         everything, rest = pages([*harness.give(changed(RUNNING, 9)), *harness.wait(SETTINGS.first_sweep_again_ms)])
         assert ranges([everything, rest]) == [RowRange(0, 0), RowRange(0, 500)]
@@ -75,7 +75,7 @@ class TestFlagsWhileRowsAreHeldBack:
 
     def test_a_settle_does_not_wait_for_a_store_that_may_not_become_clean(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
         harness.restart()
         assert pass_barrier(harness)[0].work > 0
@@ -84,7 +84,7 @@ class TestFlagsWhileRowsAreHeldBack:
 
     def test_a_resume_has_the_rest_of_a_store_swept(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
         harness.restart()
         assert not harness.wait(10 * SETTINGS.longest_sweep_again_ms)
@@ -97,18 +97,18 @@ class TestFlagsWhileRowsAreHeldBack:
     def test_rows_that_a_drop_frees_meanwhile_are_swept_with_those_that_wait(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
         harness.give(changed(PAUSED, 5))
-        (page,) = pages(harness.give(take(2, 600, 2)))
+        (page,) = pages(harness.give(capture(2, 600, 2)))
         find_something(harness, page)
         again = only(harness.give(drop(3, "s1", 500, rows_held_alone=1)), SweepPage)
         assert ranges([again]) == [RowRange(500, 600)]
         find_something(harness, again)
-        assert flags(harness.give(take(4, 700, 3))) == []
+        assert flags(harness.give(capture(4, 700, 3))) == []
 
 
 class TestASweepEnds:
     def test_one_that_is_queued_again_keeps_its_place(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (first,) = pages(harness.give(take(2, 600, 2)))
+        (first,) = pages(harness.give(capture(2, 600, 2)))
         second = only(harness.give(sent_page(first, 1, next_table=1), result(first, 1)), SweepPage)
         assert not pages(harness.give(drop(3, "s1", 500, rows_held_alone=1)))
         harness.restart()
@@ -120,14 +120,14 @@ class TestASweepEnds:
 
     def test_drops_in_a_row_take_a_sweep_along_without_starting_it_over(self, harness: Harness) -> None:
         chain_of_clean_stores(harness, 500)
-        (page,) = pages(harness.give(take(2, 600, 2)))
+        (page,) = pages(harness.give(capture(2, 600, 2)))
         asked = [page]
         for number in range(3, 9):
-            (own,) = pages(harness.give(take(2 * number - 3, 100 * (number + 4), number)))
+            (own,) = pages(harness.give(capture(2 * number - 3, 100 * (number + 4), number)))
             clean(harness, own)
             following = only(harness.give(sent_page(page, 1, next_table=1)), SweepPage)
-            gone = number - 1
-            assert not harness.give(drop(2 * number - 2, f"s{gone}", 100 * (gone + 4), 0), result(page, 1))
+            missing = number - 1
+            assert not harness.give(drop(2 * number - 2, f"s{missing}", 100 * (missing + 4), 0), result(page, 1))
             page = following
             asked.append(page)
             harness.restart()
@@ -157,7 +157,7 @@ class TestASweepEnds:
         assert (second.until_death, second.with_claimed) == (1, True), "the txn of the answer"
 
     def test_one_ends_although_its_judges_are_behind_for_longer_than_it_waits(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         harness.give(sent_page(page, 1))
         now_ms, asked = 0, [(0, page)]
         for _ in range(30):
@@ -174,7 +174,7 @@ class TestASweepEnds:
         assert len(asked) == 4, "after one, two and four times as long"
 
     def test_one_that_is_queued_again_and_again_begins_when_it_was_due_first(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
         harness.wait(SETTINGS.first_sweep_again_ms - 1)
         harness.give(changed(PAUSED, 5), changed(RUNNING, 9))
@@ -184,16 +184,16 @@ class TestASweepEnds:
 
     def test_those_that_wait_begin_first_come_first_served(self) -> None:
         harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, max_sweeps_in_flight=1)))
-        (running,) = pages(harness.give(take(1, 500, 1)))
-        harness.give(take(2, 600, 2, "z: the first to wait"))
+        (running,) = pages(harness.give(capture(1, 500, 1)))
+        harness.give(capture(2, 600, 2, "z: the first to wait"))
         harness.wait(1)
-        harness.give(take(3, 700, 3, "a"))
+        harness.give(capture(3, 700, 3, "a"))
         harness.restart()
         assert ranges(pages(clean(harness, running))) == [RowRange(500, 600)]
 
     def test_each_asks_for_a_page_in_its_turn(self) -> None:
         harness = Harness(lambda: KeyDeletionService(replace(SETTINGS, max_sweep_pages_in_flight=1)))
-        (page,) = pages(harness.give(take(1, 500, 1), take(2, 600, 2)))
+        (page,) = pages(harness.give(capture(1, 500, 1), capture(2, 600, 2)))
         order = [page.until_death]
         for _ in range(5):
             harness.restart()
@@ -210,9 +210,11 @@ class TestShareOfTheWork:
         """So many that there is no room, and many more behind them."""
         return bodies(harness.give(purge(*rows(*range(200)))), ClaimRows)
 
-    def test_a_sweep_has_one_page_on_its_way_while_there_is_no_room(self, harness: Harness, claims: list[ClaimRows]) -> None:
+    def test_a_sweep_has_one_page_on_its_way_while_there_is_no_room(
+        self, harness: Harness, claims: list[ClaimRows]
+    ) -> None:
         assert len(claims) == SETTINGS.max_tasks_in_flight
-        (first,) = pages(harness.give(take(1, 8_000, 1), take(2, 9_000, 2)))
+        (first,) = pages(harness.give(capture(1, 8_000, 1), capture(2, 9_000, 2)))
         assert not harness.give(sent_page(first, 1, next_table=1))
         harness.restart()
         other = only(harness.give(result(first, 1)), SweepPage)
@@ -224,21 +226,21 @@ class TestShareOfTheWork:
         for _ in range(2 * SWEEP_SHARE):
             harness.restart()
             claim = claims.pop(0)
-            (new,) = bodies(harness.give(claimed(claim, gone=named(claim))), ClaimRows)
+            (new,) = bodies(harness.give(claimed(claim, missing=named(claim))), ClaimRows)
             is_swept.append(named(new)[0].object_id >= 1_000)
             claims.append(new)
         assert sum(is_swept) == 2
 
     def test_no_page_is_asked_for_while_what_was_found_waits(self, harness: Harness, claims: list[ClaimRows]) -> None:
         """It would only be found again; so what waits is never more than a page."""
-        (first,) = pages(harness.give(take(1, 9_000, 1)))
+        (first,) = pages(harness.give(capture(1, 9_000, 1)))
         harness.give(sent_page(first, 1, next_table=1))
         swept = row(1_000)
         assert not harness.give(purge(swept, version=1, is_sweep=True), result(first, 1, found=1))
         sent = []
         for _ in range(SWEEP_SHARE):
             claim = claims.pop(0)
-            sent = harness.give(claimed(claim, gone=named(claim)))
+            sent = harness.give(claimed(claim, missing=named(claim)))
             claims += bodies(sent, ClaimRows)
             if pages(sent):
                 break
@@ -249,7 +251,7 @@ class TestShareOfTheWork:
         self, harness: Harness, claims: list[ClaimRows]
     ) -> None:
         for claim in claims:
-            (new,) = bodies(harness.give(claimed(claim, gone=named(claim))), ClaimRows)
+            (new,) = bodies(harness.give(claimed(claim, missing=named(claim))), ClaimRows)
             assert named(new)[0].object_id < 1_000
 
 
@@ -257,7 +259,7 @@ class TestRepeats:
     """A page is judged when each of its messages is, whichever of them was sent or judged again."""
 
     def test_of_a_message_count_once_wherever_they_lie(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         harness.give(sent_page(page, 3))
         parts = SweptParts((1, 1), (0, 0), (1, 1))
         for offset in (10, 20, 30):
@@ -268,7 +270,7 @@ class TestRepeats:
 
     def test_of_a_page_count_if_they_were_sent_with_the_answer_that_counts(self, harness: Harness) -> None:
         """Sent at another txn, the same place holds other rows."""
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         assert not harness.give(result(page, 1, part=0, txn=7), result(page, 1, part=1, txn=1))
         harness.restart()
         assert not harness.give(sent_page(page, 2))
@@ -277,13 +279,13 @@ class TestRepeats:
 
     def test_without_names_do_not_count(self, harness: Harness) -> None:
         """A job of an older version judged them: the page is asked for again."""
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         old = SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, 10, 1, 0, 0, 1)
         assert not harness.give(sent_page(page, 1), old)
         assert only(harness.wait(SETTINGS.answer_timeout_ms), SweepPage).page == 2
 
     def test_that_name_no_whole_messages_are_refused_alone(self, harness: Harness) -> None:
-        (page,) = pages(harness.give(take(1, 500, 1)))
+        (page,) = pages(harness.give(capture(1, 500, 1)))
         parts = SweptParts((1,), (0, 1), (1,))
         broken = SWEEP_RESULTS, SweepResult(page.sweep_id, page.page, 10, 1, 0, 0, 1, None, parts)
         assert flags(harness.give(sent_page(page, 1), broken, result(page, 1))) == [("s1", 1)]
@@ -300,7 +302,7 @@ class TestRepeats:
 
 
 def test_an_answer_counts_only_what_was_sent_with_it(harness: Harness) -> None:
-    (page,) = pages(harness.give(take(1, 500, 1)))
+    (page,) = pages(harness.give(capture(1, 500, 1)))
     harness.give(result(page, 1, part=0, txn=7), sent_page(page, 2))
     (stored,) = harness.rows(SWEEP_TABLE)
     assert [(one.sent_txn, one.judged) for one in stored.open_pages] == [(1, SweptParts((), (), ()))]

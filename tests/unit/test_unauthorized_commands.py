@@ -420,7 +420,13 @@ def test_secrets_are_known_again_after_a_start() -> None:
 def test_a_rebuild_from_the_log_decides_as_the_first_run_did(batch: int) -> None:
     secured = SecuredPlane()
     for identity in IDENTITIES:
-        for kind in (records.CreateVolume, records.PutKey, records.ClaimRows, records.StopClaims, records.SetCollection):
+        for kind in (
+            records.CreateVolume,
+            records.PutKey,
+            records.ClaimRows,
+            records.StopClaims,
+            records.SetCollection,
+        ):
             secured.is_allowed(METADATA_COMMANDS, identity, sample(kind))
     secured.do(SetSecret("ann", SecretRole.USER, b"n" * 32))
     secured.do(SetSecret("bob", SecretRole.USER, b""))

@@ -66,7 +66,9 @@ class TestRows:
         harness.give(purge(row(1, death=2_000)))
         harness.wait(1_000)
         harness.give(purge(row(2, death=2_001)))
-        assert [named(claim) for claim in bodies(harness.wait(WINDOW_MS - 1_000), ClaimRows)] == [(row(1, death=2_000),)]
+        assert [named(claim) for claim in bodies(harness.wait(WINDOW_MS - 1_000), ClaimRows)] == [
+            (row(1, death=2_000),)
+        ]
         assert [named(claim) for claim in bodies(harness.wait(1_000), ClaimRows)] == [(row(2, death=2_001),)]
 
     def test_that_died_before_what_has_waited_do_not_wait_again(self) -> None:

@@ -10,6 +10,7 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
+    CaptureSnapshot,
     ClaimRows,
     CreateBucket,
     CreateVolume,
@@ -26,7 +27,6 @@ from schemas.records import (
     RowName,
     SecretRole,
     SetSecret,
-    CaptureSnapshot,
     Undelete,
 )
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES

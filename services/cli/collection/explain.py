@@ -10,7 +10,7 @@ import typer
 from schemas.answers import SnapshotHold
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.cli.collection.retention import reason_text
-from services.cli.collection.space import accounted_bytes, suspended_in, print_bucket, size_text, view_of
+from services.cli.collection.space import accounted_bytes, print_bucket, size_text, suspended_in, view_of
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,

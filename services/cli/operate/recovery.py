@@ -16,9 +16,9 @@ from services.cli.output import bytes_text, counted, print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.plane_lock import log_of_stopped_plane, acquire_plane_lock
+from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
 from services.plane.stack.settings import SERVICES
-from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup, make_backup
+from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
 from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuilding
 
 SERVICE = Annotated[

@@ -27,15 +27,15 @@ from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import backups_directory, list_backups
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
-    SuspendedCollection,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
+    SuspendedCollection,
     backlog,
     disk_use,
-    suspended_collections,
     observe_processes,
     process_status,
+    suspended_collections,
     throughput,
 )
 

@@ -50,7 +50,7 @@ class Answers(Generic[R]):
         for number in sorted(self.unanswered):
             self.answered(number, why())
 
-    def take(self, number: int) -> R | None:
+    def pop_answer(self, number: int) -> R | None:
         """Fetch an answer; None while it is awaited.
 
         Raises:

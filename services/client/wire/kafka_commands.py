@@ -46,7 +46,7 @@ _quiet.addHandler(logging.NullHandler())
 """librdkafka reports every refused connection; what matters of it becomes an error of ours."""
 
 
-_NOT_TAKEN = frozenset(
+_REJECTED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -288,7 +288,7 @@ class KafkaCommands:
         answers = self._answers[topic.name, shard]
         deadline = time.monotonic() + seconds
         with self._changed:
-            while (reply := answers.take(number)) is None:
+            while (reply := answers.pop_answer(number)) is None:
                 self._producer.poll(0)
                 self._wait_until(deadline, f"no answer to number {number} within {seconds:g} seconds")
             return reply
@@ -308,7 +308,7 @@ class KafkaCommands:
                 first = self._consumer.poll(POLL_SECONDS)
                 if first is not None:
                     # A batch alone would wait until it is full; so wait for one, and take what lies behind it.
-                    self._take([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
+                    self._receive([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
             except Exception as error:
                 self._read_again(f"the answers of the plane cannot be read ({error})")
                 self._stop.wait(RENEW_SECONDS)
@@ -333,7 +333,7 @@ class KafkaCommands:
                 answers.fail_all(why)
             self._changed.notify_all()
 
-    def _take(self, messages: list[Message]) -> None:
+    def _receive(self, messages: list[Message]) -> None:
         replies, failures = [], []
         for message in messages:
             failure = message.error()
@@ -362,7 +362,7 @@ class KafkaCommands:
 
     def _not_delivered(self, error: KafkaError) -> NotDeliveredError:
         what = f"the broker at {self._bootstrap_servers} did not take a request ({error.str()})"
-        if error.code() in _NOT_TAKEN:
+        if error.code() in _REJECTED:
             return NotDeliveredError(
                 f"{what}, so it was not carried out: remove the cause, then send it again", may_be_applied=False
             )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
+    CaptureSnapshot,
+    ChainCapture,
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
-    ChainCapture,
     DropSnapshot,
+    SnapshotCaptured,
     SnapshotChainRecord,
     SnapshotDropped,
     SnapshotListRow,
     SnapshotSize,
-    SnapshotCaptured,
-    CaptureSnapshot,
 )
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import InvalidMessageError
@@ -49,7 +49,7 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
     spent_ids.forget_some(transaction)
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
-        return _taken(transaction, before)
+        return _captured(transaction, before)
     if spent_ids.is_uncaptured(transaction, command.snapshot_id):
         return _refused(command, "was dropped before this came")
     if spent_ids.is_too_late(transaction, command):
@@ -81,7 +81,7 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
     transaction.space.size_changed(row.bucket_id, size)
     marker = ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn)
     _mark(transaction, marker)
-    return _taken(transaction, row)
+    return _captured(transaction, row)
 
 
 def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
@@ -89,7 +89,7 @@ def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
     return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
 
 
-def _taken(transaction: Transaction, row: SnapshotListRow) -> SnapshotCaptured:
+def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCaptured:
     identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
     return SnapshotCaptured(
         snapshot_id=row.snapshot_id,
@@ -165,5 +165,5 @@ def remove_unused_checkpoints(store: Store) -> list[str]:
 
 
 def _is_live(tables: TablesReader, snapshot_id: str) -> bool:
-    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    return taken is not None and taken.is_live
+    row = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    return row is not None and row.is_live

@@ -52,10 +52,10 @@ from services.metadata.collecting.expansion import child_row_removed, expand_dir
 from services.metadata.namespace.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
-    move_expanded_directory_to_garbage,
-    move_key_to_garbage,
     death_now,
     key_cell,
+    move_expanded_directory_to_garbage,
+    move_key_to_garbage,
 )
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.space import unexpanded_bounds
@@ -193,7 +193,7 @@ class _Page:
         died, restored = self._row.died + self._died, self._row.restored + self._restored
         return replace(self._row, phase=phase, next_key=next_key, died=died, restored=restored)
 
-    def _take(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether the page has room for one more row."""
         self._left -= 1
         return self._left >= 0
@@ -207,7 +207,7 @@ class _Page:
         while unexpanded_bounds(self._work, self._bucket.object_id)[0]:
             expanded = 0
             for key, row in table.scan(max(start, garbage_from(*ids, 0)), garbage_end(*ids)):
-                if not self._take():
+                if not self._has_room():
                     return key
                 if not row.is_expanded:
                     self._expand(row)
@@ -229,7 +229,7 @@ class _Page:
         """Note where the snapshot has each object that was renamed since: its first rename tells."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _, object_id, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if not self._take():
+            if not self._has_room():
                 return key
             name = object_key(self._bucket.object_id, object_id)
             if row.birth <= self._row.snapshot_txn and names.get(name) is None:
@@ -266,7 +266,7 @@ class _Page:
     def settle_keys(self, start: bytes) -> bytes | None:
         """Bury keys that were born since, and bring renamed ones back to where they were."""
         for key, _ in self._keys.scan_encoded(*self._namespace(start)):
-            if not self._take():
+            if not self._has_room():
                 return key
             row = self._keys.get_encoded(key)  # it may have moved since the scan began
             if row is not None:
@@ -304,7 +304,7 @@ class _Page:
         """The same for directories: what they hold is settled by itself."""
         table = self._work.table(DIRECTORY_TABLE)
         for key, _ in table.scan(*self._namespace(start)) if self._is_tree else ():
-            if not self._take():
+            if not self._has_room():
                 return key
             row = table.get(key)
             if row is not None:
@@ -357,7 +357,7 @@ class _Page:
         """Bring back the versions that the snapshot holds and that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
-            if not self._take():
+            if not self._has_room():
                 return key
             birth = row.key.birth
             if birth > self._row.snapshot_txn:
@@ -386,7 +386,7 @@ class _Page:
         """Bring back directories that have died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
-            if not self._take():
+            if not self._has_room():
                 return key
             birth = object_txn(object_id)
             if birth > self._row.snapshot_txn:
@@ -407,7 +407,7 @@ class _Page:
         """Note the ids of the directories, which are the snapshot's by now."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, row in self._work.table(DIRECTORY_TABLE).scan(*self._namespace(start)) if self._is_tree else ():
-            if not self._take():
+            if not self._has_room():
                 return key
             names.put(object_key(self._bucket.object_id, row.object_id), _HERE)
         return None
@@ -415,7 +415,7 @@ class _Page:
     def restore_empty_keys(self, start: bytes) -> bytes | None:
         """Bring back versions of no bytes: only the checkpoint still has them."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
-            if not self._take():
+            if not self._has_room():
                 return key
             is_empty = _KEY_HEAD.decode_head(saved).blocks is None
             if is_empty and self._is_reachable(saved) and self._keys.get_encoded(key) is None:
@@ -437,7 +437,7 @@ class _Page:
         """Remove the renames that were undone."""
         table = self._work.table(SNAPSHOT_RENAMED_TABLE)
         for key, death, _, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if not self._take():
+            if not self._has_room():
                 return key
             if row.birth <= self._row.snapshot_txn:
                 table.delete(key)
@@ -451,7 +451,7 @@ class _Page:
         prefix = bucket_id_prefix(self._bucket.object_id)
         table = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _ in table.scan(max(start, prefix), prefix_end(prefix)):
-            if not self._take():
+            if not self._has_room():
                 return key
             table.delete(key)
         return None

@@ -73,7 +73,7 @@ class _Claim:
         for place, row in enumerate(rows(names)):
             if row[0] != bucket_id:
                 bucket_id = row[0]
-                self._take_up(bucket_id)
+                self._enter_bucket(bucket_id)
             if keys is not None:
                 self._key(row, keys[place])
             elif (identity := identities.of(bucket_id)) is None:
@@ -83,7 +83,7 @@ class _Claim:
             else:
                 self._directory(RowName(names.kind, *row), identity)
 
-    def _take_up(self, bucket_id: int) -> None:
+    def _enter_bucket(self, bucket_id: int) -> None:
         """Rows of this bucket follow."""
         self._is_suspended = is_suspended(self._transaction, bucket_id)
         self._was_in_shadow = has_counted(self._transaction, bucket_id)

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import CollectionRow, CollectionState, Committed, ResetBreaker, SetBreaker, SetCollection, StopClaims
+from schemas.records import (
+    CollectionRow,
+    CollectionState,
+    Committed,
+    ResetBreaker,
+    SetBreaker,
+    SetCollection,
+    StopClaims,
+)
 from services.domain.collection import WHOLE_SHARD, may_claim
 from services.domain.names import MAX_REASON_LENGTH, check_length
 from services.domain.refusals import CommandError
@@ -70,7 +78,9 @@ def with_story(transaction: Transaction, row: CollectionRow, reason: str) -> Col
 
 
 def named_buckets(
-    transaction: Transaction, command: SetCollection | SetBreaker | ResetBreaker, why_not: Callable[[CollectionRow], str]
+    transaction: Transaction,
+    command: SetCollection | SetBreaker | ResetBreaker,
+    why_not: Callable[[CollectionRow], str],
 ) -> list[int]:
     """The buckets that a command is about, as far as whoever sent it may change them.
 

@@ -13,11 +13,11 @@ from schemas.records import (
     DeletedDirectoryRow,
     DirectoriesRemoved,
     DirectoryExpanded,
+    DirectoryRemoval,
     ExpandDirectory,
     ExpansionOutcome,
-    DirectoryRemoval,
-    RemoveDirectories,
     RemovalOutcome,
+    RemoveDirectories,
     RowName,
     SnapshotListRow,
     SnapshotSize,
@@ -79,7 +79,7 @@ class _Page:
         # Not from the first child again: RocksDB would step over all that was moved before, page after page.
         next_directory = next_file = end
         for key, child in work.table(DIRECTORY_TABLE).scan(row.next_directory.encode() or prefix, end):
-            if not self._take(len(key) + len(child.name)):
+            if not self._add(len(key) + len(child.name)):
                 is_done, next_directory = False, key
                 break
             work.table(DIRECTORY_TABLE).delete(key)
@@ -97,7 +97,7 @@ class _Page:
             self.directories += 1
         files = []
         for key, file in work.table(FILE_TABLE).scan_encoded(row.next_file.encode() or prefix, end):
-            if not self._take(len(key) + len(file)):
+            if not self._add(len(key) + len(file)):
                 is_done, next_file = False, key
                 break
             work.table(FILE_TABLE).delete(key)
@@ -109,7 +109,7 @@ class _Page:
         self._save(row, len(made), is_expanded=is_done)
         return made, is_done
 
-    def _take(self, size_bytes: int) -> bool:
+    def _add(self, size_bytes: int) -> bool:
         """Whether one more child goes into the page, with so many bytes beside its numbers."""
         if self._is_full:
             return False

@@ -232,10 +232,10 @@ def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
     """Where a snapshot stands in its bucket's list; the active namespace comes after all."""
     if not snapshot_id:
         return AFTER_ALL
-    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    if taken is None or taken.bucket_id != bucket.object_id:
+    captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if captured is None or captured.bucket_id != bucket.object_id:
         name = f"{bucket.volume}/{bucket.bucket}"
         raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")
-    if not taken.is_live:
+    if not captured.is_live:
         raise queries.missing_snapshot(tables, snapshot_id)
-    return taken.ordinal
+    return captured.ordinal

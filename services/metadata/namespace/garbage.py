@@ -72,7 +72,9 @@ def move_key_to_garbage(
     return key
 
 
-def move_keys_to_garbage(transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death) -> None:
+def move_keys_to_garbage(
+    transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death
+) -> None:
     """As ``move_key_to_garbage``, for versions of one bucket that die at once: what they share is looked up and summed once."""
     if not rows:
         return

@@ -26,7 +26,13 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import move_directory_to_garbage, move_key_to_garbage, move_keys_to_garbage, death_now, note_rename
+from services.metadata.namespace.garbage import (
+    death_now,
+    move_directory_to_garbage,
+    move_key_to_garbage,
+    move_keys_to_garbage,
+    note_rename,
+)
 from services.metadata.namespace.tree import Place
 from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
@@ -122,7 +128,7 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
-    row = _take_out(transaction, bucket, command.key)
+    row = _remove_key(transaction, bucket, command.key)
     death = death_now(transaction, bucket.object_id)
     return Committed(move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death).object_id)
 
@@ -140,23 +146,23 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
     death = death_now(transaction, bucket.object_id)
     left: dict[ErrorCode, list[int]] = {ErrorCode.KEY_NOT_FOUND: [], ErrorCode.DIRECTORY_NOT_EMPTY: []}
     rows, children = list[bytes](), Counter[int]()
-    for place, taken in enumerate(_each_taken_out(transaction, bucket, command.keys)):
-        if isinstance(taken, bytes):
-            rows.append(taken)
-        elif isinstance(taken, DirectoryRow):
+    for place, removed in enumerate(_each_removed(transaction, bucket, command.keys)):
+        if isinstance(removed, bytes):
+            rows.append(removed)
+        elif isinstance(removed, DirectoryRow):
             # Directories of one death count each other as children, as those of a tree that is expanded do.
-            below = children.pop(taken.object_id, 0)
-            children[taken.parent_id] += 1
-            move_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, taken, death, child_rows=below)
+            below = children.pop(removed.object_id, 0)
+            children[removed.parent_id] += 1
+            move_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, removed, death, child_rows=below)
         else:
-            left[taken].append(place)
+            left[removed].append(place)
     move_keys_to_garbage(transaction, bucket.volume_id, bucket.object_id, rows, death)
     not_found, not_empty = (tuple(places) for places in left.values())
     deleted = len(command.keys) - len(not_found) - len(not_empty)
     return Committed(0, keys=KeysDeleted(deleted, not_found, not_empty))
 
 
-def _each_taken_out(
+def _each_removed(
     transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
 ) -> Iterator[bytes | DirectoryRow | ErrorCode]:
     """For each key the row that it had, which is gone from the namespace, or why it cannot be taken."""
@@ -164,15 +170,15 @@ def _each_taken_out(
     if not is_tree:
         found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
         transaction.work.table(KEY_TABLE).read_ahead(found_at)
-    take_out = tree.take_out if is_tree else _take_out
+    remove = tree.remove if is_tree else _remove_key
     for key in keys:
         try:
-            yield take_out(transaction, bucket, key)
+            yield remove(transaction, bucket, key)
         except CommandError as refusal:  # before it has changed anything
             yield refusal.code
 
 
-def _take_out(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:
+def _remove_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:
     """Take a key out of a flat bucket; says the row that it had."""
     table = transaction.work.table(KEY_TABLE)
     key = flat_key(bucket.volume, bucket.bucket, path)

@@ -20,7 +20,7 @@ from services.domain.names import check_key_path
 from services.domain.refusals import CommandError
 from services.domain.table_keys import tree_key
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import move_directory_to_garbage, move_key_to_garbage, death_now, note_rename
+from services.metadata.namespace.garbage import death_now, move_directory_to_garbage, move_key_to_garbage, note_rename
 from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -163,7 +163,7 @@ def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Comm
 
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
     """Take a file or directory out of the namespace and bury it; says its id."""
-    row = take_out(transaction, bucket, path, is_recursive=is_recursive)
+    row = remove(transaction, bucket, path, is_recursive=is_recursive)
     death = death_now(transaction, bucket.object_id)
     if isinstance(row, bytes):
         return move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death).object_id
@@ -171,7 +171,7 @@ def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_re
     return row.object_id
 
 
-def take_out(
+def remove(
     transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool = False
 ) -> DirectoryRow | bytes:
     """Take a file or directory out of the namespace; says the row that it had, a file's as it is encoded."""

@@ -70,8 +70,8 @@ def _bucket_row(question: Question, tables: TablesReader) -> BucketRow:
     row = queries.get_bucket(tables, question.text("volume"), question.text("bucket"))
     snapshot_id = question.text("snapshot_id", "")
     if snapshot_id:
-        taken = TablesReader(question.store).table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-        if taken is None or taken.bucket_id != row.object_id:
+        captured = TablesReader(question.store).table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+        if captured is None or captured.bucket_id != row.object_id:
             raise ReadError(
                 "FILE_NOT_FOUND", f"there is no snapshot with the id {snapshot_id} of {row.volume}/{row.bucket}"
             )

@@ -105,11 +105,11 @@ def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
 
 def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
     """What to answer whoever reads a snapshot that has no checkpoint: it was dropped, or is not known any more."""
-    taken = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-    if taken is None:
+    captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    if captured is None:
         return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
-    start = snapshot_list_key(taken.bucket_id, taken.ordinal + 1)
-    later = tables.table(SNAPSHOT_LIST_TABLE).scan(start, prefix_end(bucket_id_prefix(taken.bucket_id)))
+    start = snapshot_list_key(captured.bucket_id, captured.ordinal + 1)
+    later = tables.table(SNAPSHOT_LIST_TABLE).scan(start, prefix_end(bucket_id_prefix(captured.bucket_id)))
     return SnapshotExpiredError(
         f"the snapshot with the id {snapshot_id}", next((row.snapshot_id for _, row in later), "")
     )

@@ -115,7 +115,7 @@ class Rebuild:
             SystemClock(),
             max_batch_messages=max_batch_messages,
             after_write=partial(remove_unneeded, service, store),
-            holds_messages=_always,
+            must_defer=_always,
         )
         try:
             self._check_beginning()

@@ -13,8 +13,8 @@ from typing import Any
 from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlocksWritten,
-    ChainDrop,
     ChainCapture,
+    ChainDrop,
     DeletedEntries,
     FullChain,
     LedgerRows,

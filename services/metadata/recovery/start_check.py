@@ -76,7 +76,7 @@ class StartCheckedLog(LogAround):
         """Whether the database knows all that was ever sent: until then it should say nothing, either."""
         return self._demands is not None and not self._demands
 
-    def holds_messages(self) -> bool:
+    def must_defer(self) -> bool:
         """Whether what comes of the log has to wait."""
         return not self.is_checked
 

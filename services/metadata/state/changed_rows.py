@@ -72,11 +72,11 @@ def _interval(
         bucket_id = named.object_id if named else 0
     else:
         bucket_id = int(bucket.split(b"/")[2])
-    taken = snapshots.of(work, bucket_id)
-    if not taken.live_txns:
+    listed = snapshots.of(work, bucket_id)
+    if not listed.live_txns:
         return None
-    row = codec(ChangedRow).encode(ChangedRow(taken.newest_txn))
-    return changed_key(bucket_id, taken.ever, letter), row
+    row = codec(ChangedRow).encode(ChangedRow(listed.newest_txn))
+    return changed_key(bucket_id, listed.ever, letter), row
 
 
 @dataclass(frozen=True, slots=True)

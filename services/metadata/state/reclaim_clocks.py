@@ -61,10 +61,10 @@ class FreedVersions:
         """Forget: the unit of work was thrown away."""
         self._freed.clear()
 
-    def take(self) -> Counter[Freed]:
+    def pop(self) -> Counter[Freed]:
         """What was finished since it was last asked for: how many versions took so long."""
-        taken, self._freed = self._freed, Counter()
-        return taken
+        freed, self._freed = self._freed, Counter()
+        return freed
 
     def note(self, work: Work, finished_ms: int, bucket_id: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
         """Versions of one bucket are finished: of each its birth, its death, and its encoded claimed row."""

@@ -118,11 +118,11 @@ class SnapshotLists:
 
     def find(self, work: Work, snapshot_id: str) -> SnapshotListRow | None:
         """A snapshot by its id, live or dropped and not forgotten."""
-        taken = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
-        if taken is None or not taken.is_live:
-            return taken
-        listed = self.of(work, taken.bucket_id)
-        return listed.rows[listed.place(taken.txn)]
+        captured = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+        if captured is None or not captured.is_live:
+            return captured
+        listed = self.of(work, captured.bucket_id)
+        return listed.rows[listed.place(captured.txn)]
 
     def drop(self, work: Work, row: SnapshotListRow, chain_version: int) -> None:
         """Take a snapshot out of its list; its id is still known."""

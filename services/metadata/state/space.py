@@ -12,8 +12,8 @@ from services.domain.space_matrix import (
     Holders,
     SpaceCell,
     SpaceError,
-    merged_cells_after_drop,
     merged_after_drop,
+    merged_cells_after_drop,
 )
 from services.domain.table_keys import (
     ascending_death_key,

@@ -13,7 +13,7 @@ one that is ``unknown_here``.
 
 from __future__ import annotations
 
-from schemas.records import CountRow, CaptureSnapshot
+from schemas.records import CaptureSnapshot, CountRow
 from services.metadata.state.tables import DROPPED_ID_TABLE, SNAPSHOT_ID_TABLE, UNCAPTURED_TABLE
 from services.metadata.state.transaction import Transaction
 
@@ -63,6 +63,6 @@ def forget_some(transaction: Transaction) -> None:
         snapshot_id = key[_TIME_DIGITS + 1 :]
         work.table(DROPPED_ID_TABLE).delete(key)
         work.table(UNCAPTURED_TABLE).delete(snapshot_id)
-        taken = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id)
-        if taken is not None and not taken.is_live:
+        captured = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id)
+        if captured is not None and not captured.is_live:
             work.table(SNAPSHOT_ID_TABLE).delete(snapshot_id)

@@ -107,7 +107,7 @@ class InMemoryClient:
 
         if not is_answered() and not self.plane.run_until(is_answered):
             raise PlaneTimeoutError(f"no answer to number {number} on {topic.name}: the plane stands still")
-        return answers.take(number)
+        return answers.pop_answer(number)
 
     def _read(self, topic: Topic, shard: int) -> None:
         """Sort what has come for this client into its answers."""

@@ -86,14 +86,14 @@ class InMemoryPlane:
         if store is None:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
         service = self._make_service(name, shard)
-        log, after_write, holds_messages = self._log_of(name, shard), None, None
+        log, after_write, must_defer = self._log_of(name, shard), None, None
         if name in self.secrets:
             log = SigningLog(log, self.secrets[name])
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
             after_write = partial(remove_unneeded, service, store)
             log = StartCheckedLog(log, shard, store)
-            holds_messages = log.holds_messages
+            must_defer = log.must_defer
         open_runner = partial(
             Runner,
             service,
@@ -106,7 +106,7 @@ class InMemoryPlane:
             unit_rows=self.unit_rows,
             probe=self.probes.get((name, shard), no_probe),
             after_write=after_write,
-            holds_messages=holds_messages,
+            must_defer=must_defer,
         )
         self.processes[name, shard] = Process(store, service, _opened(open_runner))
 

@@ -24,7 +24,7 @@ SCRAPE_SECONDS = 5.0
 LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
 LAG_SECONDS = "deepclean_input_lag_seconds"
 OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
-TAKEN_IN = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
+MESSAGES_APPLIED = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reporte
         is_alive=is_alive,
         is_answering=own.now is not None,
         url=url,
-        messages_per_second=own.rate(*TAKEN_IN),
+        messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
         dead_letters=open_dead_letters(reported, name),

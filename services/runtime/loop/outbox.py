@@ -46,9 +46,9 @@ class Added:
 class Outbox:
     """The outbox of one runner."""
 
-    def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_held: bool = False) -> None:
-        """``is_held``: what is written stays in the database until ``read_deferred`` asks for it."""
-        self.is_held = is_held
+    def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_deferring: bool = False) -> None:
+        """``is_deferring``: what is written stays in the database until ``read_deferred`` asks for it."""
+        self.is_deferring = is_deferring
         self._shard = shard
         self._sink = sink
         self._probe = probe
@@ -66,7 +66,7 @@ class Outbox:
         self._deferred_messages = 0
         for key, row in tables.table(OUTBOX).scan():
             self._next_number = int.from_bytes(key, "big") + 1
-            if self.is_held:  # they may be of a shard's whole past: too many to keep in memory
+            if self.is_deferring:  # they may be of a shard's whole past: too many to keep in memory
                 self._deferred_messages += _count(row)
             else:
                 self._waiting.append((key, row))
@@ -74,8 +74,8 @@ class Outbox:
     def read_deferred(self, tables: TablesReader) -> bool:
         """Have the oldest rows that were held back sent next; says whether there are any."""
         self._waiting = deque(islice(tables.table(OUTBOX).scan(), DEFERRED_ROWS_AT_ONCE))
-        taken = sum(_count(row) for _, row in self._waiting)
-        self._deferred_messages = max(0, self._deferred_messages - taken) if taken else 0
+        read = sum(_count(row) for _, row in self._waiting)
+        self._deferred_messages = max(0, self._deferred_messages - read) if read else 0
         return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
@@ -98,7 +98,7 @@ class Outbox:
         """The unit of work is durable: its messages may go."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
-            if self.is_held:
+            if self.is_deferring:
                 self._deferred_messages += _count(added.row)
             else:
                 self._waiting.append((row_key(self._next_number), added.row))

@@ -153,9 +153,9 @@ class Runner:
         probe: Probe = no_probe,
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
-        holds_messages: Callable[[], bool] | None = None,
+        must_defer: Callable[[], bool] | None = None,
     ) -> None:
-        """``holds_messages`` is asked, until it says no, whether messages still wait in the database."""
+        """``must_defer`` is asked, until it says no, whether messages still wait in the database."""
         self.service = service
         self.shard = shard
         self.store = store
@@ -173,8 +173,8 @@ class Runner:
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
         self._sink = log.open_sink()
-        self._outbox = Outbox(shard, self._sink, probe, is_held=holds_messages is not None)
-        self._holds_messages = holds_messages or _never
+        self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
+        self._must_defer = must_defer or _never
         self._changelog = self._caught_up_changelog()
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
@@ -251,10 +251,10 @@ class Runner:
         is_full = self._poll(timeout_seconds)
         self._metrics.polled()
         try:
-            if self._outbox.is_held and not self._holds_messages():
+            if self._outbox.is_deferring and not self._must_defer():
                 self.send_deferred()
-                self._outbox.is_held = False
-            taken = self._run_unit(self._next_inputs())
+                self._outbox.is_deferring = False
+            applied = self._run_unit(self._next_inputs())
         except BaseException:
             # What was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
             self._source.close()
@@ -263,18 +263,18 @@ class Runner:
             self._ahead.clear()
             self.service.restore(TablesReader(self.store))
             raise
-        del self._ahead[:taken]
+        del self._ahead[:applied]
         if not is_full and not self._ahead and not self._polled:
             self._settle()
-        self._metrics.returned(taken)
-        return taken
+        self._metrics.returned(applied)
+        return applied
 
     def _poll(self, timeout_seconds: float) -> bool:
         """Ask the log for more, without a wait if some is there; says whether there is as much as may be."""
         waiting = len(self._ahead) + len(self._polled)
         if not waiting:
             self._polled.extend(self._source.poll(self._max_batch_messages, timeout_seconds))
-        elif waiting < self._max_batch_messages and not self._outbox.is_held:
+        elif waiting < self._max_batch_messages and not self._outbox.is_deferring:
             # While messages are held, whoever checks the log takes what it has handed out as applied.
             self._polled.extend(self._source.poll(self._max_batch_messages - waiting, 0.0))
         return len(self._ahead) + len(self._polled) >= self._max_batch_messages
@@ -316,8 +316,8 @@ class Runner:
         work = Work(self.shard, self.store, self._cache)
         self._metrics.batch_started()
         try:
-            taken, batch = self._carry_out(inputs, work)
-            if not work.is_changed() and not work.messages and not taken:
+            applied, batch = self._carry_out(inputs, work)
+            if not work.is_changed() and not work.messages and not applied:
                 return 0
             self._settle()
             added = self._write(work, batch)
@@ -331,27 +331,27 @@ class Runner:
             self._run_apart(inputs, error)
             return len(inputs)
         self._written(added, batch)
-        return taken
+        return applied
 
     def _carry_out(self, inputs: Sequence[_Input], work: Work) -> tuple[int, BatchSummary]:
         """Apply as many messages as one unit of work may, and do what is due; says how many, and what they were."""
         work.is_caught_up = not self._awaited_ends
         work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
-        taken, dead_letters = 0, Counter[str]()
+        applied, dead_letters = 0, Counter[str]()
         ends_at = time.perf_counter() + self._unit_seconds
         for record, decoded in inputs:
-            if taken and (work.rows() >= self._unit_rows or time.perf_counter() >= ends_at):
+            if applied and (work.rows() >= self._unit_rows or time.perf_counter() >= ends_at):
                 break
-            taken += 1
+            applied += 1
             if not self._is_applied(record, decoded, work):
                 dead_letters[record.topic] += 1
-        batch = _summary([record for record, _ in inputs[:taken]])
+        batch = _summary([record for record, _ in inputs[:applied]])
         batch.dead_letters.update(dead_letters)
         work.is_caught_up = not self._awaited_behind(batch)
         work.begin_message()
         self.service.tick(self._clock.now_ms(), work)
         self.service.end_batch(work)
-        return taken, batch
+        return applied, batch
 
     def _awaited_behind(self, batch: BatchSummary) -> dict[str, int]:
         """Ends of the log at the start that are still to be reached once a batch is written."""

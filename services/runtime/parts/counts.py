@@ -41,7 +41,7 @@ def count_done(work: Work, things: int = 1) -> None:
     set_count(_DONE, count(_DONE, work) + things, work)
 
 
-def take_done(work: Work) -> int:
+def pop_done(work: Work) -> int:
     """What was done since the last barrier; starts again from 0."""
     done = count(_DONE, work)
     if done:

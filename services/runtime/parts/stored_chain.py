@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from schemas.records import (
+    ChainCapture,
     ChainDrop,
     ChainedBucket,
     ChainedSnapshot,
     ChainRow,
-    ChainCapture,
     FullChain,
     SnapshotChainRecord,
 )

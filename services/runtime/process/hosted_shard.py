@@ -46,7 +46,7 @@ class Start:
     """How a shard starts: the log as its service reads it, and whether what comes of it still has to wait."""
 
     log: Log
-    holds_messages: Callable[[], bool] | None = None
+    must_defer: Callable[[], bool] | None = None
 
 
 def _at_once(log: Log, shard: int, store: Store) -> Start:  # noqa: ARG001 the same for every shard
@@ -178,7 +178,7 @@ class HostedShard:
             probe=self._probe,
             metrics=self._metrics,
             after_write=None if after_write is None else lambda: after_write(self.service, store),
-            holds_messages=start.holds_messages,
+            must_defer=start.must_defer,
         )
         self._metrics.positions_known(self._runner.positions())
         self._on_ready(self)
@@ -208,14 +208,14 @@ class HostedShard:
         runner = self._runner
         if runner is None:
             return
-        taken = runner.step(self._settings.poll_seconds)
+        applied = runner.step(self._settings.poll_seconds)
         if time.monotonic() - self._lag_asked >= LAG_SECONDS or not self._is_caught_up:
             lag = runner.lag()
             self._metrics.lag_known(lag)
             self._metrics.changelog_known(runner.changelog_offset())
             self._behind = sum(lag.values())
             # Nothing polled yet looks like nothing to poll: so a step without any must confirm it.
-            self._is_caught_up = self._is_caught_up or (not taken and not self._behind) or 0 < self._behind < taken
+            self._is_caught_up = self._is_caught_up or (not applied and not self._behind) or 0 < self._behind < applied
             self._lag_asked = time.monotonic()
 
     def clean_up(self) -> None:

@@ -65,7 +65,7 @@ class Requests:
         """Reserve the name and have metadata take the checkpoint; it is answered when that is done."""
         pending = PendingSnapshot(
             new_snapshot_id(message, work.shard),
-            PendingAction.TAKE.value,
+            PendingAction.CREATE.value,
             command.client_id,
             command.number,
             message.timestamp_ms,
@@ -81,7 +81,7 @@ class Requests:
             CommandError: as for a client, before anything is changed.
         """
         snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
-        pending = PendingSnapshot(snapshot_id, PendingAction.TAKE.value, "", 0, now_ms, is_automatic=True)
+        pending = PendingSnapshot(snapshot_id, PendingAction.CREATE.value, "", 0, now_ms, is_automatic=True)
         self._begin_create(CreateSnapshot(volume, bucket, name), pending, work)
 
     def _begin_create(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:

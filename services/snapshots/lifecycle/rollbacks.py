@@ -119,7 +119,7 @@ class Rollbacks:
         """A snapshot that is being made would be newer than the one that is rolled back to."""
         for pending in self._lifecycle.pending.values():
             other = self._rows.of(pending.snapshot_id)
-            if pending.action == PendingAction.TAKE and other and other.snapshot_path == row.snapshot_path:
+            if pending.action == PendingAction.CREATE and other and other.snapshot_path == row.snapshot_path:
                 raise CommandError(
                     ErrorCode.BUCKET_BUSY, f"snapshot {other.name} is being made; try again when that is done"
                 )

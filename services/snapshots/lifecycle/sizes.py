@@ -40,7 +40,7 @@ class Sizes:
         """The batch was thrown away: rows and figures agree."""
         self._stale.clear()
 
-    def taken(self, row: SnapshotInfo) -> None:
+    def captured(self, row: SnapshotInfo) -> None:
         """A snapshot is complete: figures about it may be here already."""
         self._stale.add(row.snapshot_id)
 
@@ -75,7 +75,7 @@ class Sizes:
             else:
                 table.put(key, cell)
             if cell.first_holder == cell.last_holder:
-                alone = self._rows.taken_at(update.bucket_id, cell.first_holder)
+                alone = self._rows.captured_at(update.bucket_id, cell.first_holder)
                 if alone is not None:
                     self._stale.add(alone.snapshot_id)
 

@@ -14,16 +14,16 @@ from typing import Protocol
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
+    CaptureSnapshot,
     DropSnapshot,
     MetadataProgress,
     PendingSnapshot,
     SetDeepClean,
+    SnapshotCaptured,
     SnapshotDropped,
     SnapshotInfo,
     SnapshotReply,
     SnapshotStatus,
-    SnapshotCaptured,
-    CaptureSnapshot,
 )
 from services.domain.errors import InvariantError
 from services.domain.refusals import CommandError
@@ -47,7 +47,7 @@ from services.snapshots.state.tables import (
 class PendingAction(StrEnum):
     """What metadata was asked for and has not yet answered."""
 
-    TAKE = "TAKE"
+    CREATE = "CREATE"
     DROP = "DROP"
     DROPPED = "DROPPED"
     """Answered while the chain was corrupted: to be asked again once it is mended."""
@@ -134,20 +134,22 @@ class Lifecycle:
 
     # A snapshot is taken
 
-    def snapshot_taken(self, progress: MetadataProgress, taken: SnapshotCaptured, log_time_ms: int, work: Work) -> None:
+    def snapshot_captured(
+        self, progress: MetadataProgress, captured: SnapshotCaptured, log_time_ms: int, work: Work
+    ) -> None:
         """End a create: the snapshot is there, or the client is told why not."""
-        pending = self.pending.get(taken.snapshot_id)
-        row = self._rows.of(taken.snapshot_id)
-        if pending is None or pending.action != PendingAction.TAKE or row is None:
+        pending = self.pending.get(captured.snapshot_id)
+        row = self._rows.of(captured.snapshot_id)
+        if pending is None or pending.action != PendingAction.CREATE or row is None:
             return
         self._work_was_done(work)
-        if taken.error:
-            self._undo(pending, row, taken.error, taken.message, work)
+        if captured.error:
+            self._undo(pending, row, captured.error, captured.message, work)
         elif self.corruption:
             error = ChainCorruptedError(self.corruption)
             self._undo(pending, row, error.code, str(error), work)
         else:
-            self._complete(progress, taken, row, pending.at_ms, work)
+            self._complete(progress, captured, row, pending.at_ms, work)
             self._remove_pending(pending, work)
             self._metrics.commands.labels("create").inc()
             for listener in self.listeners:
@@ -171,24 +173,24 @@ class Lifecycle:
             listener.create_refused(pending, row, f"{code}: {message}", work)
 
     def _complete(
-        self, progress: MetadataProgress, taken: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
+        self, progress: MetadataProgress, captured: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
     ) -> None:
         """Give a snapshot its place in both chains: where its take is in metadata's order."""
         complete = replace(
             row,
-            creation_time_ms=taken.creation_time_ms if at_ms < 0 else at_ms,
-            create_txn=taken.snapshot_txn,
-            last_txn=max(taken.snapshot_txn, progress.txn),
-            bucket_id=taken.bucket_id,
-            owner=taken.owner,
-            ordinal=taken.ordinal,
-            referenced_bytes=taken.referenced_bytes,
-            referenced_replicated_bytes=taken.referenced_bytes,
-            chain_version_of_reset=taken.chain_version,
+            creation_time_ms=captured.creation_time_ms if at_ms < 0 else at_ms,
+            create_txn=captured.snapshot_txn,
+            last_txn=max(captured.snapshot_txn, progress.txn),
+            bucket_id=captured.bucket_id,
+            owner=captured.owner,
+            ordinal=captured.ordinal,
+            referenced_bytes=captured.referenced_bytes,
+            referenced_replicated_bytes=captured.referenced_bytes,
+            chain_version_of_reset=captured.chain_version,
         )
         complete = _with_flags(complete, work)
         self._link(complete, work)
-        self._sizes.taken(complete)
+        self._sizes.captured(complete)
 
     def _link(self, row: SnapshotInfo, work: Work) -> None:
         """Behind the latest, as a rule; further forward only when older commands are read again after a restore."""
@@ -284,7 +286,7 @@ class Lifecycle:
         """
         for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
             row = self._rows.of(pending.snapshot_id)
-            if pending.action == PendingAction.TAKE and row is not None:
+            if pending.action == PendingAction.CREATE and row is not None:
                 send_to_metadata(capture_of(row, pending), work)
             else:
                 if pending.action == PendingAction.DROPPED:

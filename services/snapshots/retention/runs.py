@@ -61,7 +61,7 @@ class Trigger(StrEnum):
     """What a run was started by."""
 
     REQUEST = "request"
-    TAKE = "take"
+    CREATE = "create"
     CLOCK = "clock"
 
 
@@ -234,7 +234,7 @@ class Retention:
         if policy_row is None:
             return
         if policy_row.policy.execution_mode is ExecutionMode.SYNC and work.is_caught_up:
-            self._run(policy_row, Trigger.TAKE, log_time_ms, work)
+            self._run(policy_row, Trigger.CREATE, log_time_ms, work)
         else:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
@@ -258,11 +258,11 @@ class Retention:
             row = self._policies[key]
             period = _period(row.policy.snapshot_every_ms, now_ms)
             if period > row.last_snapshot_period:
-                row = self._take(row, period, now_ms, work)
+                row = self._create_automatic(row, period, now_ms, work)
             self._run(row, Trigger.CLOCK, now_ms, work)
         return len(self._lifecycle.pending) > pending_before
 
-    def _take(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> RetentionRow:
+    def _create_automatic(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> RetentionRow:
         """Ask for the automatic snapshot of a period that has begun."""
         row = _without_failure(replace(row, last_snapshot_period=period))
         name = _name_of_period(period * row.policy.snapshot_every_ms)

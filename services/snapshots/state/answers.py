@@ -49,7 +49,7 @@ class Answers:
             work.send_encoded(SNAPSHOTS_REPLIES, before.reply)
         return True
 
-    def taken_in(self, command: SnapshotCommand, timestamp_ms: int, work: Work) -> None:
+    def received(self, command: SnapshotCommand, timestamp_ms: int, work: Work) -> None:
         """Remember a command whose answer comes later."""
         self._log_time_ms = max(self._log_time_ms, timestamp_ms)
         if command.client_id and command.number:

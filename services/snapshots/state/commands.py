@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.records import Barrier, DropSnapshot, MetadataCommand, RollbackPage, StopClaims, CaptureSnapshot
+from schemas.records import Barrier, CaptureSnapshot, DropSnapshot, MetadataCommand, RollbackPage, StopClaims
 from schemas.topics import METADATA_COMMANDS
 from services.runtime.loop.service import Work
 

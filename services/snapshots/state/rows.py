@@ -66,7 +66,7 @@ class SnapshotRows:
         key = self._keys.get(snapshot_id)
         return None if key is None else self._by_key[key]
 
-    def taken_at(self, bucket_id: int, txn: int) -> SnapshotInfo | None:
+    def captured_at(self, bucket_id: int, txn: int) -> SnapshotInfo | None:
         """The complete row of a bucket whose checkpoint was taken at a txn."""
         snapshot_id = self._buckets.get(bucket_id, {}).get(txn)
         return None if snapshot_id is None else self.of(snapshot_id)
@@ -115,10 +115,10 @@ class SnapshotRows:
             self._removed[last.snapshot_id] = last
 
     def has_changed(self) -> bool:
-        """Whether any row was changed since the last call of ``take_changed``."""
+        """Whether any row was changed since the last call of ``pop_changed``."""
         return bool(self._changed)
 
-    def take_changed(self) -> list[SnapshotInfo]:
+    def pop_changed(self) -> list[SnapshotInfo]:
         """What became of the complete rows that were changed since the last call."""
         rows = [self.of(snapshot_id) or self._removed.get(snapshot_id) for snapshot_id in self._changed]
         self.forget_changed()

@@ -79,7 +79,7 @@ class _Directory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Creation:
     """When a snapshot was taken: by which operation, and at which time by its own account."""
 
     number: int
@@ -100,7 +100,7 @@ class _Bucket:
     layout: BucketLayout
     root: _Directory = field(default_factory=_Directory)
     snapshots: dict[str, View] = field(default_factory=dict)  # in the order of the chain
-    taken: dict[str, _Taken] = field(default_factory=dict)
+    creations: dict[str, _Creation] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)  # the snapshot that each holds
     consumers: dict[str, int] = field(default_factory=dict)  # the take of the snapshot that each reads next
     deaths: dict[str, list[_Death]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class _Bucket:
     def forget_snapshot(self, name: str) -> None:
         if name in self.tags.values():
             raise OperationRefusedError("TAGGED_SNAPSHOT", name)
-        del self.snapshots[name], self.taken[name]
+        del self.snapshots[name], self.creations[name]
 
     def note_death(self, number: int, path: str, *, is_overwritten: bool) -> None:
         """Remember the version at a path, which this operation takes away; one without bytes leaves nothing behind."""
@@ -342,7 +342,7 @@ class NamespaceModel:
         match operation:
             case CreateSnapshot(snapshot=name, at_ms=at_ms):
                 _check_new_snapshot_name(bucket, name)
-                bucket.snapshots[name], bucket.taken[name] = bucket.view(), _Taken(number, at_ms)
+                bucket.snapshots[name], bucket.creations[name] = bucket.view(), _Creation(number, at_ms)
             case DeleteSnapshot(snapshot=name):
                 bucket.require_snapshot(name)
                 bucket.forget_snapshot(name)
@@ -350,7 +350,7 @@ class NamespaceModel:
                 _check_new_snapshot_name(bucket, new)
                 bucket.require_snapshot(old)
                 bucket.snapshots = {new if name == old else name: view for name, view in bucket.snapshots.items()}
-                bucket.taken[new] = bucket.taken.pop(old)
+                bucket.creations[new] = bucket.creations.pop(old)
                 bucket.tags = {tag: new if name == old else name for tag, name in bucket.tags.items()}
 
     # ---- asking
@@ -464,7 +464,7 @@ def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | Move
             del bucket.consumers[consumer]
         case MoveConsumer(consumer=consumer, next_snapshot=str(name)):
             bucket.require_snapshot(name)
-            bucket.consumers[consumer] = bucket.taken[name].number
+            bucket.consumers[consumer] = bucket.creations[name].number
 
 
 def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
@@ -478,10 +478,10 @@ def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
     chain, expired = list(bucket.snapshots), []
     unread = min(bucket.consumers.values(), default=None)
     for position, name in enumerate(chain[: max(0, len(chain) - least)][:limit]):
-        if unread is not None and bucket.taken[name].number >= unread:
+        if unread is not None and bucket.creations[name].number >= unread:
             break
         may_stay = not most or len(chain) - position <= most
-        following_ms = bucket.taken[chain[position + 1]].at_ms
+        following_ms = bucket.creations[chain[position + 1]].at_ms
         if following_ms is None:
             raise TypeError("the model has no clock: say when each snapshot was taken")
         if may_stay and rules.now_ms - following_ms <= retained_ms:
@@ -504,7 +504,7 @@ def _undelete(bucket: _Bucket, path: str) -> None:
     if not deaths:
         raise OperationRefusedError("TOO_LATE", path)
     death = deaths[-1]
-    is_snapshot_since = any(taken.number > death.number for taken in bucket.taken.values())
+    is_snapshot_since = any(creations.number > death.number for creations in bucket.creations.values())
     is_held = any(death.version in view.keys.values() for view in bucket.snapshots.values())
     if is_held and is_snapshot_since:
         raise OperationRefusedError("SNAPSHOT_IN_BETWEEN", path)
