@@ -20,7 +20,7 @@ from bench.figures import COLUMNS, Figure, details_text, machine_description, nu
 from bench.growth import MOST_KEYS, growth_figures, measure_growth
 from bench.run import BENCHMARKS, prepared, run_benchmarks
 from bench.sizes import SizeError, Sizes, sizes_text
-from schemas.compiled import set_aside
+from schemas.compiled import unused_modules
 from schemas.private_files import keep_files_private
 from services.cli.errors import OneLineErrors
 from services.cli.output import counted, print_json, print_table
@@ -80,10 +80,10 @@ def bench(
     seconds = seconds or (small_bench.SECONDS if small else DEFAULT_SECONDS)
     machine, figures = machine_description(), list[Figure]()
     try:
-        with _progress() as tell:
-            figures.extend(run_benchmarks(names, seconds, tell, sizes))
+        with _progress() as progress:
+            figures.extend(run_benchmarks(names, seconds, progress, sizes))
     finally:  # what was measured before something went wrong has cost its time, too
-        _tell(figures, machine, output)
+        _print_figures(figures, machine, output)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def _sizes(settings: list[str], otherwise: Sizes) -> Sizes:
         raise typer.BadParameter(str(error), param_hint="--size") from error
 
 
-def _tell(figures: list[Figure], machine: Mapping[str, Any], output: Path | None) -> None:
+def _print_figures(figures: list[Figure], machine: Mapping[str, Any], output: Path | None) -> None:
     print_table(COLUMNS, [table_row(figure) for figure in figures], numbers=("value", "ratio"))
     for figure in figures:
         if figure.details:
@@ -128,7 +128,7 @@ def growth(
     goes by the clock, as does a delete with files on disk alone, which waits for them and has no bound.
     """
     machine = machine_description()
-    with _progress() as tell, prepared(0.0, tell, Sizes()) as conditions:
+    with _progress() as progress, prepared(0.0, progress, Sizes()) as conditions:
         grown = measure_growth(conditions, max_keys)
     sizes = sorted({size for one in grown for size in one.costs})
     columns = ("operation", *(f"µs at {size:,}" for size in sizes), "steepest step", "slope", "")
@@ -188,7 +188,7 @@ def run() -> None:
     """Run the command line; SIGTERM and Ctrl-C stop whatever it has started."""
     keep_files_private()
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
-    for reason in set_aside():
+    for reason in unused_modules():
         say(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()

@@ -20,11 +20,11 @@ LONGEST_SECONDS = 1_800.0
 def run_spark(conditions: Conditions, job: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Run one of the measurements of ``spark_jobs``, and return what it has measured."""
     directory = conditions.scratch("spark")
-    told = {**options, "directory": str(directory), "jars_directory": str(jars_directory() / "spark")}
+    arguments = {**options, "directory": str(directory), "jars_directory": str(jars_directory() / "spark")}
     measured: dict[str, Any] = {}
     try:
         run_child_job(
-            [sys.executable, "-m", "bench.spark_jobs", job, json.dumps(told)],
+            [sys.executable, "-m", "bench.spark_jobs", job, json.dumps(arguments)],
             directory / "spark.log",
             measured.update,
             environment={**os.environ, "JAVA_HOME": str(spark_java_home(conditions.java(), directory))},

@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 MODULES = ("avro_binary",)
 SUFFIX = EXTENSION_SUFFIXES[0]
-_set_aside: list[str] = []
+_unused_modules: list[str] = []
 
 
 def compiled_file(module: str) -> Path:
@@ -48,7 +48,7 @@ def prefer_sources_to_stale_modules() -> None:
     for module in MODULES:
         if is_stale(module):
             _load_source(module)
-            _set_aside.append(
+            _unused_modules.append(
                 f"schemas/{module}.py has changed since it was compiled, so it runs as it is, about half as fast: "
                 f"stop what runs, and call make setup"
             )
@@ -66,6 +66,6 @@ def _load_source(module: str) -> None:
     setattr(package, module, loaded)
 
 
-def set_aside() -> tuple[str, ...]:
+def unused_modules() -> tuple[str, ...]:
     """What was not taken as it was compiled: a sentence for each, for whoever watches the start."""
-    return tuple(_set_aside)
+    return tuple(_unused_modules)

@@ -130,7 +130,7 @@ def writing(stack: Stack, keys: int) -> Iterator[list[int]]:
 
     def write() -> None:
         random, names = Random(1), itertools.count()
-        taken: list[str] = []
+        created: list[str] = []
         with stack.client() as plane:
             while not stop.is_set():
                 number = next(names)
@@ -143,11 +143,11 @@ def writing(stack: Stack, keys: int) -> Iterator[list[int]]:
                 ]
                 answered[0] += len(execute(plane, *commands))
                 if number % 5 == 0:
-                    taken.append(f"beside-{number}")
-                    plane.request(SHARD, CreateSnapshot(VOLUME, BUCKET, taken[-1]))
+                    created.append(f"beside-{number}")
+                    plane.request(SHARD, CreateSnapshot(VOLUME, BUCKET, created[-1]))
                     answered[1] += 1
-                if len(taken) > 2:
-                    plane.request(SHARD, DeleteSnapshot(VOLUME, BUCKET, taken.pop(0)))
+                if len(created) > 2:
+                    plane.request(SHARD, DeleteSnapshot(VOLUME, BUCKET, created.pop(0)))
 
     def run() -> None:
         try:

@@ -49,7 +49,9 @@ LONG = st.one_of(st.sampled_from(KNOWN_NUMBERS), st.sampled_from(LONG_EDGES))
 INT = st.one_of(st.sampled_from(INT_EDGES), st.integers(0, 20))
 TEXT = st.one_of(st.sampled_from(KNOWN_NAMES), st.sampled_from(HOSTILE_NAMES), st.text(max_size=10))
 _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {str: TEXT, bytes: st.binary(max_size=20), bool: st.booleans()}
-SENDERS = st.sampled_from(["", "snapshots", "key_deletion", "directory_deletion", "mock_scm", "metadata", "stranger"])
+SENDERS = st.sampled_from(
+    ["", "snapshots", "key_deletion", "directory_deletion", "mock_scm", "metadata", "unauthorized"]
+)
 
 
 def hostile(record: type[Any]) -> st.SearchStrategy[Any]:

@@ -115,9 +115,9 @@ def make_wide(tree: LargeTree, children: int) -> None:
 def live_deep(levels: int) -> None:
     """Make, list, stat, rename, snapshot, delete and free a deep tree."""
     tree = LargeTree()
-    with told(f"make {levels} levels"):
+    with timed(f"make {levels} levels"):
         top = make_deep(tree, levels)
-    with told("take a snapshot, rename, list both"):
+    with timed("take a snapshot, rename, list both"):
         snapshot_id = tree.snapshot("before")
         tree.do(RenameDirectory("vol", "tree", top, "renamed"))
         deepest = max(tree.entries(), key=lambda entry: entry.path.count("/"))
@@ -125,14 +125,14 @@ def live_deep(levels: int) -> None:
         check(deepest.path.startswith("renamed/"), "its path follows the rename")
         held = [entry.path.count("/") for entry in tree.entries(snapshot_id)]
         check(held == list(range(levels + 1)), "the snapshot lists every level")
-    with told("stat the bottom"):
+    with timed("stat the bottom"):
         tree.client.metadata(0).stat("vol", "tree", deepest.path)
-    with told("delete the tree, expand it to the end"):
+    with timed("delete the tree, expand it to the end"):
         tree.do(DeleteDirectory("vol", "tree", "renamed", is_recursive=True))
         tree.settle()
         check(tree.stored_bytes() == SIZE_BYTES, "the snapshot keeps the blocks")
         check(next(tree.entries(), None) is None, "nothing is left in the namespace")
-    with told("drop the snapshot, free all"):
+    with timed("drop the snapshot, free all"):
         tree.drop("before")
         tree.settle()
         check_freed(tree, SIZE_BYTES)
@@ -141,11 +141,11 @@ def live_deep(levels: int) -> None:
 def live_wide(children: int) -> None:
     """Make, list, delete and free a wide directory."""
     tree = LargeTree()
-    with told(f"make {children} children"):
+    with timed(f"make {children} children"):
         make_wide(tree, children)
-    with told("list them"):
+    with timed("list them"):
         check(sum(1 for _ in tree.entries()) == children + 1, "every child is listed once")
-    with told("delete the directory, expand and free all"):
+    with timed("delete the directory, expand and free all"):
         tree.do(DeleteDirectory("vol", "tree", "wide", is_recursive=True))
         tree.settle()
         check_freed(tree, SIZE_BYTES * children)
@@ -168,7 +168,7 @@ def check(is_so: bool, what: str) -> None:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def timed(what: str) -> Iterator[None]:
     """Say how long something took, and the most memory that this process ever had."""
     started = time.perf_counter()
     yield

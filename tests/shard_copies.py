@@ -12,9 +12,9 @@ from services.storage.memory import MemoryStore
 
 def same_commands(log: MemoryLog, shard: int = 0) -> MemoryLog:
     """Another log that holds nothing but the commands of a shard."""
-    twin = MemoryLog(log.clock)
-    twin.partitions[METADATA_COMMANDS.name, shard] = list(log.records(METADATA_COMMANDS.name, shard))
-    return twin
+    copied = MemoryLog(log.clock)
+    copied.partitions[METADATA_COMMANDS.name, shard] = list(log.records(METADATA_COMMANDS.name, shard))
+    return copied
 
 
 def rebuilt_digest(log: MemoryLog, max_batch_messages: int, shard: int = 0, end: int | None = None) -> ShardDigest:

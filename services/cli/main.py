@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.compiled import set_aside
+from schemas.compiled import unused_modules
 from schemas.private_files import keep_files_private
 from services.cli.errors import OneLineErrors
 from services.cli.lazy import SubCommand, lazy_commands
@@ -206,7 +206,7 @@ def run() -> None:
     keep_files_private()
     # What connections say while they try again by themselves; what ends them is an error of the command.
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
-    for reason in set_aside():
+    for reason in unused_modules():
         say(f"Warning: {reason}", err=True)
     with stopping_on_signals():
         app()

@@ -88,15 +88,15 @@ class _Chain:
         self.latest = snapshot_id
 
     def delete(self, snapshot_id: str) -> None:
-        gone = self.neighbours.pop(snapshot_id)
-        if gone.previous:
-            self.neighbours[gone.previous].next = gone.next
+        removed = self.neighbours.pop(snapshot_id)
+        if removed.previous:
+            self.neighbours[removed.previous].next = removed.next
         else:
-            self.oldest = gone.next
-        if gone.next:
-            self.neighbours[gone.next].previous = gone.previous
+            self.oldest = removed.next
+        if removed.next:
+            self.neighbours[removed.next].previous = removed.previous
         else:
-            self.latest = gone.previous
+            self.latest = removed.previous
 
     def of(self, snapshot_id: str) -> _Neighbours:
         found = self.neighbours.get(snapshot_id)

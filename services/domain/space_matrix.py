@@ -73,7 +73,7 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return (live[first], live[beyond - 1]) if first < beyond else NOBODY
 
 
-def merged_cells_after_drop(
+def merged_into_after_drop(
     touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]
 ) -> dict[Holders, Holders]:
     """Of runs that begin or end with a snapshot, by whom what they hold is held when that one is dropped.
@@ -86,15 +86,15 @@ def merged_cells_after_drop(
         raise SpaceError(f"the snapshot at {dropped} is not live: compare the bucket's list with its matrix")
     previous = live_before[place - 1] if place else 0
     next_one = live_before[place + 1] if place + 1 < len(live_before) else 0
-    heirs: dict[Holders, Holders] = {}
+    targets: dict[Holders, Holders] = {}
     for first, last in touched:
-        heir = NOBODY
+        merged_into = NOBODY
         if first != last:
-            heir = (next_one if first == dropped else first, previous if last == dropped else last)
-            if not 0 < heir[0] <= heir[1]:
+            merged_into = (next_one if first == dropped else first, previous if last == dropped else last)
+            if not 0 < merged_into[0] <= merged_into[1]:
                 raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
-        heirs[first, last] = heir  # no two runs have the same heir
-    return heirs
+        targets[first, last] = merged_into  # no two runs have the same heir
+    return targets
 
 
 def merged_after_drop(
@@ -109,9 +109,9 @@ def merged_after_drop(
     """
     touched = [holder for holder, cell in cells.items() if dropped in holder and not cell.is_empty]
     changed: dict[Holders, SpaceCell] = {}
-    for holder, heir in merged_cells_after_drop(touched, dropped, live_before).items():
+    for holder, merged_into in merged_into_after_drop(touched, dropped, live_before).items():
         changed[holder] = EMPTY
-        changed[heir] = cells.get(heir, EMPTY) + cells[holder]
+        changed[merged_into] = cells.get(merged_into, EMPTY) + cells[holder]
     return changed
 
 
@@ -134,9 +134,9 @@ def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Tx
     Raises:
         SpaceError: a cell names a snapshot that is not live.
     """
-    gone = set(dropped)
+    dropped_set = set(dropped)
     place = {snapshot: index for index, snapshot in enumerate(live)}
-    kept_before = [0, *accumulate(snapshot not in gone for snapshot in live)]
+    kept_before = [0, *accumulate(snapshot not in dropped_set for snapshot in live)]
     freed: list[SpaceCell] = []
     for (first, last), cell in cells.items():
         if (first, last) == NOBODY or cell.is_empty:
@@ -159,11 +159,11 @@ def runs_of(dropped: Collection[Txn], live: Sequence[Txn]) -> list[Holders]:
 
     What a set frees is what its runs free, one by one: a cell lies within one run, or is held by a snapshot that stays.
     """
-    gone = set(dropped)
+    dropped_set = set(dropped)
     runs: list[Holders] = []
     is_open = False
     for snapshot in live:
-        if snapshot not in gone:
+        if snapshot not in dropped_set:
             is_open = False
         elif is_open:
             runs[-1] = (runs[-1][0], snapshot)
@@ -181,14 +181,14 @@ def after_dropping(
     Raises:
         SpaceError: a cell names a snapshot that is not live.
     """
-    gone = set(dropped)
-    kept = [snapshot for snapshot in live if snapshot not in gone]
+    dropped_set = set(dropped)
+    kept = [snapshot for snapshot in live if snapshot not in dropped_set]
     known = set(live)
     merged: dict[Holders, list[SpaceCell]] = {}
     for (first, last), cell in cells.items():
         if (first, last) != NOBODY and (first not in known or last not in known):
             raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
         if not cell.is_empty:
-            heir = NOBODY if (first, last) == NOBODY else holders(first, last + 1, kept)
-            merged.setdefault(heir, []).append(cell)
-    return {heir: total(found) for heir, found in merged.items()}, kept
+            merged_into = NOBODY if (first, last) == NOBODY else holders(first, last + 1, kept)
+            merged.setdefault(merged_into, []).append(cell)
+    return {merged_into: total(found) for merged_into, found in merged.items()}, kept

@@ -22,13 +22,15 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
         barrier_key(topic, barrier.barrier_id),
         barrier_key(counterpart_topic, barrier.barrier_id),
     )
-    own, twin = table.get(own_key), table.get(counterpart_key)
-    if any(known is not None and known.round > barrier.round for known in (own, twin)):
+    own, counterpart = table.get(own_key), table.get(counterpart_key)
+    if any(known is not None and known.round > barrier.round for known in (own, counterpart)):
         return None
-    if twin is None or twin.round < barrier.round:
+    if counterpart is None or counterpart.round < barrier.round:
         table.put(own_key, barrier)
         return None
     table.delete(own_key)
     table.delete(counterpart_key)
-    passed_txn = min(barrier.passed_txn, twin.passed_txn)  # a round that was asked again has passed metadata twice
-    return replace(barrier, work=max(barrier.work, twin.work), passed_txn=passed_txn)
+    passed_txn = min(
+        barrier.passed_txn, counterpart.passed_txn
+    )  # a round that was asked again has passed metadata twice
+    return replace(barrier, work=max(barrier.work, counterpart.work), passed_txn=passed_txn)

@@ -37,7 +37,7 @@ from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, count_done, set_count
 
 
-class Stores:
+class GarbageRanges:
     """The stores of all live snapshots of the shard."""
 
     def __init__(
@@ -104,9 +104,9 @@ class Stores:
 
     def _reset(self, snapshot: ChainedSnapshot, view: ChainView, work: Work) -> None:
         """A store's flags are off: set them again when it is clean for sure, else when a sweep has shown it."""
-        store = replace(self._rows[snapshot.snapshot_id], reset_version=view.version, attempt=0)
-        self._put(store, work)
-        self._flag_if_clean(store, work)
+        garbage_range = replace(self._rows[snapshot.snapshot_id], reset_version=view.version, attempt=0)
+        self._put(garbage_range, work)
+        self._flag_if_clean(garbage_range, work)
 
     def _start_over(self, view: ChainView, work: Work) -> None:
         """The chain was taken up at a full-chain record: nothing is known of any store."""
@@ -127,19 +127,21 @@ class Stores:
         that nobody holds but that waits for a child that is held is not counted: it goes with the child, and it has no
         blocks.
         """
-        store = self._rows.get(sweep.snapshot_id)
-        if store is None:
+        garbage_range = self._rows.get(sweep.snapshot_id)
+        if garbage_range is None:
             return
         if not sweep.reclaimable_rows and not sweep.unexpanded_directories:
-            self._flag_if_clean(store, work)
+            self._flag_if_clean(garbage_range, work)
             return
-        store = replace(store, attempt=store.attempt + 1)
-        self._put(store, work)
-        place = (store.bucket_id, store.snapshot_id, RowRange.of(sweep))
-        if not may_claim(self._collection.of(store.bucket_id)):
+        garbage_range = replace(garbage_range, attempt=garbage_range.attempt + 1)
+        self._put(garbage_range, work)
+        place = (garbage_range.bucket_id, garbage_range.snapshot_id, RowRange.of(sweep))
+        if not may_claim(self._collection.of(garbage_range.bucket_id)):
             self._sweeps.suspend(*place, work)
             return
-        pause_ms = backoff_ms(self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, store.attempt)
+        pause_ms = backoff_ms(
+            self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, garbage_range.attempt
+        )
         pause_ms = max(pause_ms, self._settings.undo_window_ms)  # before that it would only find the same rows
         self._sweeps.queue(*place, work, pause_ms)
 
@@ -164,13 +166,13 @@ class Stores:
         self._safety_sweep_ms = now_ms + self._settings.safety_sweep_interval_ms
         set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
 
-    def _flag_if_clean(self, store: GarbageRangeRow, work: Work) -> None:
+    def _flag_if_clean(self, garbage_range: GarbageRangeRow, work: Work) -> None:
         """Report a store as clean, at the newest chain version that concerns it, unless something of it is swept."""
-        if not self._sweeps.is_clean(store.bucket_id, store.snapshot_id):
+        if not self._sweeps.is_clean(garbage_range.bucket_id, garbage_range.snapshot_id):
             return
-        clean = SetDeepClean(store.snapshot_id, store.reset_version, True, True)
+        clean = SetDeepClean(garbage_range.snapshot_id, garbage_range.reset_version, True, True)
         work.send(SNAPSHOTS_COMMANDS, SnapshotCommand(work.shard, "", 0, clean, sender="key_deletion"))
-        self._metrics.flags.inc()
+        self._metrics.garbage_ranges_flagged.inc()
         count_done(work)
 
     def _put(self, row: GarbageRangeRow, work: Work) -> None:

@@ -62,7 +62,7 @@ class KeyDeletionMetrics:
             ["outcome"],
             registry=registry,
         )
-        self.flags = Counter(
+        self.garbage_ranges_flagged = Counter(
             "deepclean_key_deletion_garbage_ranges_flagged_total", "Stores reported as deep clean.", registry=registry
         )
         self.tasks = Gauge(

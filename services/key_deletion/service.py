@@ -39,7 +39,7 @@ from schemas.topics import (
 from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
-from services.key_deletion.garbage_ranges import Stores
+from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.pace import Pace, ThrottledBy
 from services.key_deletion.purges import WaitingPurges
@@ -74,12 +74,12 @@ class KeyDeletionService(RememberingService):
         self._throttled_by: ThrottledBy | None = None
         self._reported_throttled_by: ThrottledBy | None = None
         self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
-        self._stores = Stores(self._sweeps, settings, metrics, self._collection)
+        self._garbage_ranges = GarbageRanges(self._sweeps, settings, metrics, self._collection)
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
         """Read from the tables everything that is kept in memory."""
-        for part in (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._stores):
+        for part in (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._garbage_ranges):
             part.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
@@ -107,7 +107,7 @@ class KeyDeletionService(RememberingService):
         """A marker that cannot be followed stops the service: put aside it would leave a gap."""
         try:
             if self._chain.follow(record, work):
-                self._stores.follow(record, self._chain.view, work)
+                self._garbage_ranges.follow(record, self._chain.view, work)
         except InvariantError:
             raise
         except Exception as error:
@@ -115,7 +115,7 @@ class KeyDeletionService(RememberingService):
 
     def _end_sweep(self, ended: SweepRow | None, work: Work) -> None:
         if ended is not None:
-            self._stores.swept(ended, work)
+            self._garbage_ranges.swept(ended, work)
 
     def _on_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
         if isinstance(body, BlocksDeleted):
@@ -135,7 +135,7 @@ class KeyDeletionService(RememberingService):
         elif isinstance(body, CollectionChanged):
             count_done(work)
             for bucket_id in self._collection.follow(body, work).looser:
-                self._stores.sweep_again(bucket_id, work)
+                self._garbage_ranges.sweep_again(bucket_id, work)
 
     def _on_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
         """Once both twins are here: end pauses, and pass the barrier on to SCM behind all that went there."""
@@ -174,7 +174,7 @@ class KeyDeletionService(RememberingService):
             if row_count(found.rows):
                 self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
                 self._pace.started(row_count(found.rows), now_ms)
-        self._stores.tick(now_ms, work)
+        self._garbage_ranges.tick(now_ms, work)
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
 
     def _max_sweep_pages(self) -> int:

@@ -43,7 +43,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 _logger = logging.getLogger(__name__)
 
-_GONE = frozenset(
+_TOPIC_MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_TOPIC_ID,
@@ -131,7 +131,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
             f"{doing}: the position is not in the partition any more ({text}): records were trimmed or lost before "
             f"they were read; restore the topic, or a backup of this database (deepclean restore-backup)"
         )
-    if code in _GONE:
+    if code in _TOPIC_MISSING:
         return InvariantError(
             f"{doing}: the broker has no such topic or partition ({text}): make the topics, start again"
         )

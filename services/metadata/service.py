@@ -279,7 +279,7 @@ class MetadataService:
     def _send_changes(self, transaction: Transaction) -> None:
         """Tell the services that claim and purge what the present command has changed for them."""
         breaker.trip_where_figures_disagree(transaction)
-        self._collection_states.tell(transaction.work, transaction.txn)
+        self._collection_states.send_changed(transaction.work, transaction.txn)
 
     def _undo(self) -> None:
         """The present command was not applied: what it has noted is taken off again."""
@@ -339,7 +339,7 @@ class MetadataService:
             self._counters.container_id = max(self._counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             collection_commands.stop_claims(transaction, body)
-            self._collection_states.tell(transaction.work, transaction.txn)
+            self._collection_states.send_changed(transaction.work, transaction.txn)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)

@@ -37,10 +37,10 @@ class MemoryFamily:
 
     def copy(self) -> MemoryFamily:
         """Another family with the same rows."""
-        twin = MemoryFamily()
-        twin.rows = dict(self.rows)
-        twin._keys = list(self._keys)
-        return twin
+        copied = MemoryFamily()
+        copied.rows = dict(self.rows)
+        copied._keys = list(self._keys)
+        return copied
 
 
 class MemoryReader:
@@ -127,7 +127,7 @@ class MemoryStore(MemoryReader):
 
     def clone(self) -> MemoryStore:
         """An older copy, to be put back later: a restored backup."""
-        twin = MemoryStore(self._checkpointed)
-        twin._families.update({name: table.copy() for name, table in self._families.items()})
-        twin._checkpoints.update(self._checkpoints)
-        return twin
+        copied = MemoryStore(self._checkpointed)
+        copied._families.update({name: table.copy() for name, table in self._families.items()})
+        copied._checkpoints.update(self._checkpoints)
+        return copied

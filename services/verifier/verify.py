@@ -100,9 +100,9 @@ class Verification:
             ("finish", row.finish_txn, version.finish_txn),
             ("time of the finish", row.finish_time_ms, self._history.finish_time_ms(version.finish_txn or 0)),
         )
-        for name, entered, told in pairs:
-            if entered != told:
-                yield FindingKind.DIFFERENT, f"{name}: the ledger says {entered}, the log {told}"
+        for name, entered, reported in pairs:
+            if entered != reported:
+                yield FindingKind.DIFFERENT, f"{name}: the ledger says {entered}, the log {reported}"
 
     def end(self, complete_txn: int) -> VerifyReport:
         """Look for what is missing: the ledger has all that was finished up to ``complete_txn``, or should."""

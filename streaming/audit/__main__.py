@@ -132,7 +132,7 @@ class _watched:  # noqa: N801  used as a context manager only
         self._thread.join()
 
     def _watch(self) -> None:
-        told = _READ_PERCENT
+        reported = _READ_PERCENT
         seen: dict[int, tuple[int, int]] = {}
         while not self._ended.wait(WATCH_SECONDS):
             for stage in self._tracker.getActiveStageIds():
@@ -141,8 +141,8 @@ class _watched:  # noqa: N801  used as a context manager only
                     seen[stage] = (known.numCompletedTasks, known.numTasks)
             done, tasks = (sum(counts) for counts in zip(*seen.values(), strict=True)) if seen else (0, 1)
             percent = _READ_PERCENT + (_DONE_PERCENT - _READ_PERCENT) * done // max(tasks, 1)
-            if percent > told:
-                told = percent
+            if percent > reported:
+                reported = percent
                 self._progress(percent)
 
 

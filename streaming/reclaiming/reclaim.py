@@ -348,7 +348,7 @@ class ReclaimJob:
     def _report(self, batch_id: int, outcome: BatchOutcome, seconds: float) -> None:
         self._metrics.batch_judged(outcome, seconds)
         if outcome.dead_letters:
-            logger.warning("entries put aside", batch=batch_id, count=outcome.dead_letters)
+            logger.warning("entries dead-lettered", batch=batch_id, count=outcome.dead_letters)
         logger.debug("batch judged", batch=batch_id, entries=outcome.entries, seconds=round(seconds, 3))
 
     def _messages_behind(self) -> int:

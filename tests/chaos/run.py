@@ -44,10 +44,10 @@ def expected_lines(schedule: Schedule) -> list[Any]:
         found += replay.execute(number, operation)
     found += replay.collect()
     lines = json.loads(json.dumps(found))
-    told = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
-    told = json.loads(json.dumps(told))
-    if lines != told:
-        raise ChaosError(f"without any fault the plane differs from the model: {_first_difference(lines, told)}")
+    modelled = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
+    modelled = json.loads(json.dumps(modelled))
+    if lines != modelled:
+        raise ChaosError(f"without any fault the plane differs from the model: {_first_difference(lines, modelled)}")
     return list(lines)
 
 

@@ -99,7 +99,7 @@ def a_unit_counts_what_it_changes_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UnitOfWork, "rows", UnitOfWork.changes)
 
 
-def a_step_takes_in_all_that_was_read(patch: pytest.MonkeyPatch) -> None:
+def a_step_applies_all_that_was_read(patch: pytest.MonkeyPatch) -> None:
     """A step ended only when all messages that were read at once were taken in, unit after unit."""
     step = Runner.step
 
@@ -168,7 +168,7 @@ def a_search_misses_what_moves_behind_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OrphanSearch, "look_at_message", lambda self, work: None)
 
 
-def an_expansion_begins_anew_with_each_page(patch: pytest.MonkeyPatch) -> None:
+def an_expansion_begins_again_with_each_page(patch: pytest.MonkeyPatch) -> None:
     """Each page stepped over all children that were moved before it."""
     save: Callable[..., None] = expansion._Page._save
 
@@ -240,7 +240,7 @@ FAULTS = (
         message=r"assert \[10\] == ",
     ),
     Fault(
-        a_step_takes_in_all_that_was_read,
+        a_step_applies_all_that_was_read,
         caught_by=f"{_LOOP}::test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next",
         message=r"assert \(1\d, ",
     ),
@@ -280,7 +280,7 @@ FAULTS = (
         message="SEARCH_GOES_ON",
     ),
     Fault(
-        an_expansion_begins_anew_with_each_page,
+        an_expansion_begins_again_with_each_page,
         caught_by=f"{_APPLIES}::test_each_page_of_an_expansion_goes_on_where_the_last_one_ended",
         message=r"assert \d+ <= \d",
     ),

@@ -158,7 +158,7 @@ def the_ledger_has_one_released_schema(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WrittenMessages, "number", of_one)
 
 
-def what_a_newer_plane_wrote_is_put_aside(patch: pytest.MonkeyPatch) -> None:
+def what_a_newer_plane_wrote_is_dead_lettered(patch: pytest.MonkeyPatch) -> None:
     """The export went past messages of a schema that it did not know, and no newer one ever came back to them."""
     patch.setattr(WrittenMessages, "is_newer", lambda self, fingerprint: False)
 
@@ -246,7 +246,7 @@ FAULTS = (
         message=r"too many values to unpack",
     ),
     Fault(
-        what_a_newer_plane_wrote_is_put_aside,
+        what_a_newer_plane_wrote_is_dead_lettered,
         caught_by="tests/unit/test_newer_messages.py::test_the_first_message_of_an_unknown_schema_is_named",
         message=r"DID NOT RAISE",
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import OpenSweepPage, SweepRow, SweptParts
 from services.key_deletion import sweeps
-from services.key_deletion.garbage_ranges import Stores
+from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.sweep_pages import judged_page
 from services.key_deletion.sweeps import EVERY_BUCKET, Sweeps
 from services.metadata.state import sent_entries
@@ -60,10 +60,10 @@ def a_later_pause_puts_a_sweep_off(patch: pytest.MonkeyPatch) -> None:
         original(self, row, work)
 
     patch.setattr(Sweeps, "_enqueue", enqueue)
-    patch.setattr(Stores, "sweep_again", _sweep_all_again)
+    patch.setattr(GarbageRanges, "sweep_again", _sweep_all_again)
 
 
-def _sweep_all_again(self: Stores, bucket_id: int, work: Work) -> None:
+def _sweep_all_again(self: GarbageRanges, bucket_id: int, work: Work) -> None:
     self._sweeps.resume(lambda row: bucket_id in (0, row.bucket_id), 1_000, work)
     for row in list(self._sweeps._queued.values()):
         self._sweeps._enqueue(replace(row, pause_ms=1_000, due_ms=0), work)

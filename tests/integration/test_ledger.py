@@ -87,8 +87,8 @@ def _exported(session: SparkSession, directory: Path) -> list[dict[str, int]]:
 
 def test_each_row_is_exported_once(broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path) -> None:
     options = ExportOptions(broker, tmp_path / "exported", max_messages_per_batch=2)
-    told = [asdict(row) for _, row in read_ledger(plane.log, 0, LedgerFilter())]
-    expected = [{"shard": 0, **row.pop("claim"), **row} for row in told]
+    listed = [asdict(row) for _, row in read_ledger(plane.log, 0, LedgerFilter())]
+    expected = [{"shard": 0, **row.pop("claim"), **row} for row in listed]
     assert export(session, options) == Exported(len(expected), 0)
     found = _exported(session, options.directory)
     key = sorted(expected[0])
@@ -170,8 +170,8 @@ def test_every_released_schema_is_exported_and_what_is_none_is_put_aside(
     new = {row["finish_txn"] for row in _exported(session, options.directory)} - set(range(first))
     assert new == {first, first + 1, first + 3}
     assert len(_exported(session, options.directory)) == before + rows
-    aside = session.read.parquet(str(options.directory / UNREADABLE_DIRECTORY)).orderBy("offset").collect()
-    assert [(row["error"], bytes(row["value"])) for row in aside] == [
+    dead_letters = session.read.parquet(str(options.directory / UNREADABLE_DIRECTORY)).orderBy("offset").collect()
+    assert [(row["error"], bytes(row["value"])) for row in dead_letters] == [
         ("DecodeError" if number < 3 else "ColumnsError", one.value) for number, one in enumerate(bad)
     ]
 

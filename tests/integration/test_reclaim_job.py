@@ -647,10 +647,10 @@ def test_an_entry_ahead_of_the_chain_waits_alone_until_the_chain_comes(stand: St
 
 def test_an_entry_that_lies_about_the_chain_is_put_aside_once_its_wait_is_over(stand: Stand) -> None:
     wire = stand.wire
-    lies = [replace(free_entry(wire, object_id=number), chain_version=2**62) for number in (601, 602)]
+    forged = [replace(free_entry(wire, object_id=number), chain_version=2**62) for number in (601, 602)]
     behind = free_entry(wire, object_id=603)
     with stand.running(premature_seconds=0.0) as registry:
-        first, second = wire.send(*lies, behind)[:2]
+        first, second = wire.send(*forged, behind)[:2]
         read = wire.settle()
         assert rows(read) == [named(behind)]
         eventually(lambda: registry.get_sample_value("deepclean_streaming_dead_letters_total") == 2)
@@ -660,7 +660,7 @@ def test_an_entry_that_lies_about_the_chain_is_put_aside_once_its_wait_is_over(s
         (first, "PrematureError"),
         (second, "PrematureError"),
     ]
-    assert deleted_entries(codec(DeletedEntries).decode_message(letters[0].value, letters[0].fingerprint)) == lies[:1]
+    assert deleted_entries(codec(DeletedEntries).decode_message(letters[0].value, letters[0].fingerprint)) == forged[:1]
 
 
 def test_a_shard_that_is_added_is_judged_by_the_running_job(stand: Stand) -> None:

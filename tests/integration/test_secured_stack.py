@@ -28,7 +28,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.domain.authorization import SERVICES
 from services.log.signing import Signer
 from services.plane.broker.security import BrokerSecurity
-from services.plane.stack.enrolment import tell
+from services.plane.stack.enrolment import send_secrets
 from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.stack.settings import HTTP_PROCESSES
 from services.plane.stack.stack import Stack
@@ -51,15 +51,15 @@ def refused(plane: KafkaPlane, command: PutKey) -> str:
 def test_a_deletion_goes_all_its_way_and_strangers_do_nothing(stack: Stack) -> None:
     address = stack.address
     with stack.client() as root:
-        tell(root, [SetSecret(one.user, SecretRole.USER, one.secret) for one in (ANN, BOB)])
+        send_secrets(root, [SetSecret(one.user, SecretRole.USER, one.secret) for one in (ANN, BOB)])
         for command in (
             CreateVolume(VOLUME, "ann"),
             CreateBucket(VOLUME, BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED),
         ):
             assert not root.answer(0, root.submit(0, command)).error
     put, create = PutKey(VOLUME, BUCKET, "january", 4_096, ""), CreateSnapshot(VOLUME, BUCKET, "monday")
-    for stranger in (BOB, Signer("ann", b"x" * 32), Signer("nobody", b"n" * 32), None):
-        with KafkaPlane(replace(address, signer=stranger)) as plane:
+    for unauthorized in (BOB, Signer("ann", b"x" * 32), Signer("nobody", b"n" * 32), None):
+        with KafkaPlane(replace(address, signer=unauthorized)) as plane:
             assert refused(plane, put) == "PERMISSION_DENIED"
             assert plane.request(0, create).error == "PERMISSION_DENIED"
     with KafkaPlane(replace(address, signer=ANN)) as ann:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 WAIT_SECONDS = 20.0
 HIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 """What a client says of a topic that is there, and that the broker does not show to it."""
-NOBODY = "stranger"
+NOBODY = "unauthorized"
 
 
 class Guarded:
@@ -118,9 +118,9 @@ def refusal_of(guarded: Guarded, configuration: dict[str, Any]) -> str:
 def test_who_has_no_name_a_wrong_password_or_no_tls_gets_no_answer(guarded: Guarded) -> None:
     known = guarded.security.credentials("metadata")
     wrong = KafkaCredentials("metadata", "wrong" * 5, known.ca_file)
-    stranger = KafkaCredentials(NOBODY, known.password, known.ca_file)
+    unauthorized = KafkaCredentials(NOBODY, known.password, known.ca_file)
     assert "AUTHENTICATION" in refusal_of(guarded, wrong.client_settings()).upper()
-    assert "AUTHENTICATION" in refusal_of(guarded, stranger.client_settings()).upper()
+    assert "AUTHENTICATION" in refusal_of(guarded, unauthorized.client_settings()).upper()
     refusal_of(guarded, {})
     refusal_of(guarded, {**known.client_settings(), "security.protocol": "SASL_PLAINTEXT"})
 

@@ -49,9 +49,9 @@ class Bucket(NamedTuple):
         """What a snapshot shows; None when there is none of that name."""
         return next((keys for one, keys in self.snapshots if one == name), None)
 
-    def without(self, gone: Keys) -> Bucket:
+    def without(self, removed: Keys) -> Bucket:
         """After the deaths of some keys."""
-        return self._replace(keys=self.keys - gone, dead=self.dead | {tag for _, tag in gone})
+        return self._replace(keys=self.keys - removed, dead=self.dead | {tag for _, tag in removed})
 
     def moved(self, source: str, target: str) -> Bucket:
         """After a directory has got another path."""
@@ -117,8 +117,8 @@ def _put(call: Put, state: Bucket) -> list[Bucket]:
 
 @_done.register
 def _delete(call: Delete, state: Bucket) -> list[Bucket]:
-    gone = state.at(call.path)
-    return [state.without(gone)] if gone else []
+    removed = state.at(call.path)
+    return [state.without(removed)] if removed else []
 
 
 @_done.register

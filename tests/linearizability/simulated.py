@@ -62,7 +62,7 @@ class SimulatedClient:
             call, deletion = self._chooser.next_call(self._reads)
             self._operation = self._history.invoke(self._chooser.client, call)
             self._steps = steps_of(call, self._chooser.place, deletion)
-            self._take(None)
+            self._finish_step(None)
         else:
             self.go_on()
 
@@ -71,18 +71,18 @@ class SimulatedClient:
         if self._look is not None:
             look, self._look = self._look, None
             try:
-                self._take(look.ask(self._reads))
+                self._finish_step(look.ask(self._reads))
             except PlaneError as error:
-                self._take(None, error)
+                self._finish_step(None, error)
         elif self._sent is not None and (reply := self._reply()) is not None:
             self._sent = None
-            self._take(reply)
+            self._finish_step(reply)
         elif self._sent is not None and self.random.random() < 0.3:
             topic, value, fingerprint, sent_ms = self._sent
             if self._run.plane.clock.now_ms() - sent_ms < REMEMBERED_MS:
                 self._run.plane.log.append(topic.name, self._chooser.place.shard, value, fingerprint)
 
-    def _take(self, value: Any, error: PlaneError | None = None) -> None:
+    def _finish_step(self, value: Any, error: PlaneError | None = None) -> None:
         """Have the call go on to its next step, or end."""
         assert self._steps is not None
         assert self._operation is not None

@@ -25,7 +25,7 @@ from tests.linearizability.history import (
 )
 
 OK = Outcome()
-Told = tuple[int, int | None, Call, Outcome | None]
+SeenCall = tuple[int, int | None, Call, Outcome | None]
 """When a call began, when it was answered, the call, the answer."""
 
 
@@ -34,16 +34,16 @@ def keys(*pairs: str) -> Keys:
     return frozenset((path, tag) for path, _, tag in (pair.partition("=") for pair in pairs))
 
 
-def impossible(*told: Told) -> int | None:
+def impossible(*calls: SeenCall) -> int | None:
     """The number of the first call that cannot be explained."""
     history = History(
-        [Operation(number, number, call, begun, end, seen) for number, (begun, end, call, seen) in enumerate(told)]
+        [Operation(number, number, call, begun, end, seen) for number, (begun, end, call, seen) in enumerate(calls)]
     )
     found = find_impossible(history.in_halves(), Bucket(), next_states)
-    return None if found is None else next(n for n, one in enumerate(told) if one[1] == found.operation.returned)
+    return None if found is None else next(n for n, one in enumerate(calls) if one[1] == found.operation.returned)
 
 
-EXPLAINED: dict[str, tuple[Told, ...]] = {
+EXPLAINED: dict[str, tuple[SeenCall, ...]] = {
     "one after the other": ((0, 1, Put("a", "1"), OK), (2, 3, Stat("a"), Outcome(seen=keys("a=1")))),
     "a read during a put sees it": ((0, 3, Put("a", "1"), OK), (1, 2, Stat("a"), Outcome(seen=keys("a=1")))),
     "a read during a put does not see it": ((0, 3, Put("a", "1"), OK), (1, 2, Stat("a"), Outcome("KEY_NOT_FOUND"))),
@@ -75,7 +75,7 @@ EXPLAINED: dict[str, tuple[Told, ...]] = {
         (6, 7, ListKeys(), Outcome(seen=keys("b=1"))),
     ),
 }
-NOT_EXPLAINED: dict[str, tuple[int, tuple[Told, ...]]] = {
+NOT_EXPLAINED: dict[str, tuple[int, tuple[SeenCall, ...]]] = {
     "a lost put": (1, ((0, 1, Put("a", "1"), OK), (2, 3, Stat("a"), Outcome("KEY_NOT_FOUND")))),
     "a stale read": (
         2,
@@ -161,5 +161,5 @@ def test_what_can_be_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOT_EXPLAINED)
 def test_what_cannot_be_is_found_where_it_is_seen_first(name: str) -> None:
-    number, told = NOT_EXPLAINED[name]
-    assert impossible(*told) == number
+    number, calls = NOT_EXPLAINED[name]
+    assert impossible(*calls) == number

@@ -17,7 +17,7 @@ GROUPS, RUNS_OF_A_GROUP = 4, 8
 def drawn_mix(seed: int) -> FaultMix:
     """Faults that a client may meet. What reads a restored database before it has caught up is not ready, and a hole
     in the chain stops services: neither answers clients."""
-    return replace(draw_mix(Random(seed)), restore=0.0, hole="", garbage=0.0, lies=0.0, has_lost_answer=False)
+    return replace(draw_mix(Random(seed)), restore=0.0, hole="", garbage=0.0, forgeries=0.0, has_lost_answer=False)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas import avro_binary, records, topics
 from schemas.codec import Codec, DecodeError, codec, resolved_schema
 from schemas.compile import why_not_compiled
-from schemas.compiled import MODULES, compiled_file, is_stale, set_aside
+from schemas.compiled import MODULES, compiled_file, is_stale, unused_modules
 from tests.contract.test_schemas import record_values
 from tests.interpreted_codec import in_python, interpreted, interpreted_kind
 
@@ -166,4 +166,4 @@ def test_what_is_compiled_is_what_is_written(module: str) -> None:
     assert compiled_file(module).is_file(), "run make setup"
     assert not is_stale(module), f"schemas/{module}.py has changed since it was compiled: run make setup"
     assert avro_binary.__file__ == str(compiled_file(module))
-    assert set_aside() == ()
+    assert unused_modules() == ()

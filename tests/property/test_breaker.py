@@ -74,22 +74,22 @@ def test_beside_the_limits_goes_what_was_let_go_and_no_more(
     limits = [BreakerLimits(1, data.draw(st.integers(0, 3_000)), data.draw(st.integers(0, 6)))]
     seen = Amount(data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 10)))
     hour = let_go(new_hour(0, limits, NOTHING), reset_txn, seen)
-    gone_before = gone_after = NOTHING
+    freed_before = freed_after = NOTHING
     for size_bytes, death in claims:
         if data.draw(st.booleans()):
             hour = new_hour(0, limits, NOTHING, hour)
-            gone_after = NOTHING
+            freed_after = NOTHING
         count = HourCount(hour)
         if count.admit(size_bytes, death):
             if count.hour().let_go_versions < hour.let_go_versions:
                 assert death <= reset_txn
-                gone_before = Amount(gone_before.size_bytes + size_bytes, gone_before.versions + 1)
+                freed_before = Amount(freed_before.size_bytes + size_bytes, freed_before.versions + 1)
             else:
-                gone_after = Amount(gone_after.size_bytes + size_bytes, gone_after.versions + 1)
+                freed_after = Amount(freed_after.size_bytes + size_bytes, freed_after.versions + 1)
         hour = count.hour()
-        for gone, may_go in ((gone_before, seen), (gone_after, most(limits, NOTHING))):
-            assert gone.size_bytes <= may_go.size_bytes
-            assert gone.versions <= may_go.versions
+        for freed, may_go in ((freed_before, seen), (freed_after, most(limits, NOTHING))):
+            assert freed.size_bytes <= may_go.size_bytes
+            assert freed.versions <= may_go.versions
 
 
 def test_of_limits_of_two_the_smaller_counts() -> None:

@@ -89,8 +89,8 @@ class _ExplainedBucket(_UndoBucket):
             may_have |= keys
             if holders(row.key.birth, row.death, live) != NOBODY:
                 held |= keys
-        for _, gone in tables.table(DELETED_DIRECTORY_TABLE).scan():
-            held |= self._name_keys(gone.directory, gone.death)
+        for _, deleted in tables.table(DELETED_DIRECTORY_TABLE).scan():
+            held |= self._name_keys(deleted.directory, deleted.death)
         may_have |= held
         there = {key for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded()}
         assert held <= there <= may_have

@@ -101,7 +101,7 @@ def _plus(column: tuple[int, ...], number: int) -> tuple[int, ...]:
     return (column[0] + number, *column[1:])
 
 
-_LIES: dict[str, tuple[Callable[[LedgerRows], LedgerRows], FindingKind]] = {
+_FORGERIES: dict[str, tuple[Callable[[LedgerRows], LedgerRows], FindingKind]] = {
     "another object": (
         lambda m: _of_groups(m, object_ids=_plus(m.groups.object_ids, 1 << 30)),
         FindingKind.UNKNOWN_VERSION,
@@ -128,11 +128,11 @@ _LIES: dict[str, tuple[Callable[[LedgerRows], LedgerRows], FindingKind]] = {
 }
 
 
-@pytest.mark.parametrize("lie", _LIES)
-def test_a_lie_in_the_ledger_is_found(lie: str) -> None:
-    tell, kind = _LIES[lie]
+@pytest.mark.parametrize("forgery", _FORGERIES)
+def test_a_lie_in_the_ledger_is_found(forgery: str) -> None:
+    forge, kind = _FORGERIES[forgery]
     plane = played(0)
-    _plant(plane, lambda messages: [tell(messages[0]), *messages[1:]])
+    _plant(plane, lambda messages: [forge(messages[0]), *messages[1:]])
     assert kind in verified(plane).findings
 
 

@@ -55,7 +55,7 @@ def finish(harness: Harness) -> None:
     for bucket in BUCKETS:
         harness.command(UnsetRetention("vol", bucket))
     harness.run()
-    for snapshot_id in harness.metadata.taken:
+    for snapshot_id in harness.metadata.captured:
         harness.flag(snapshot_id, harness.metadata.chain_version)
     harness.settle("last")
     for _ in range(100):
@@ -69,8 +69,8 @@ def take_step(harness: Harness, random: Random, step: int) -> None:
     action = random.choice(ACTIONS)
     if action in REQUESTS:
         make_request(harness, random, action)
-    elif action == "flag" and harness.metadata.taken:
-        snapshot_id = random.choice(list(harness.metadata.taken))
+    elif action == "flag" and harness.metadata.captured:
+        snapshot_id = random.choice(list(harness.metadata.captured))
         harness.flag(snapshot_id, random.randint(1, harness.metadata.chain_version), is_clean=random.random() < 0.8)
     elif action == "space":
         harness.feed((SPACE, some_figures(harness, random)))
@@ -125,9 +125,11 @@ def some_retention(random: Random, bucket: str, name: str) -> Any:
 
 
 def some_figures(harness: Harness, random: Random) -> SpaceUpdate:
-    txns = [taken.snapshot_txn for taken in harness.metadata.taken.values()] or [1]
+    txns = [captured.snapshot_txn for captured in harness.metadata.captured.values()] or [1]
     first = random.choice(txns)
-    sizes = tuple(SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(harness.metadata.taken)[:2])
+    sizes = tuple(
+        SnapshotSize(snapshot_id, random.randrange(9), 1) for snapshot_id in list(harness.metadata.captured)[:2]
+    )
     cells = (SpaceCellValue(first, first, random.randrange(5), 0, 0, 0, 0),)
     oldest, newest = sorted(random.choices(txns, k=2))
     bucket_id = random.choice([7, 8])
@@ -157,17 +159,17 @@ def test_rows_are_what_metadata_holds(seed: int) -> None:
     """Nobody holds what nobody was given, and the chain is that of the takes."""
     harness = play(seed, Random(seed), drops_repeats=False)
     rows = queries.snapshot_chain(harness.tables)
-    held = harness.metadata.taken.keys() - harness.metadata.dropped.keys()
+    held = harness.metadata.captured.keys() - harness.metadata.dropped.keys()
     assert {row.snapshot_id for row in rows} == held
     verification = queries.verify(harness.tables)
     assert verification.corruption == ""
     assert not any(verification.differences.values())
     made = {reply.snapshot_id for reply in harness.replies if not reply.error}
     assert {reply.snapshot_id for reply in harness.replies if reply.error} <= {""}
-    assert made - {""} <= set(harness.metadata.taken)
+    assert made - {""} <= set(harness.metadata.captured)
     assert len({(reply.client_id, reply.number) for reply in harness.replies}) == len(harness.replies)
     assert harness.replies[-1].rounds
     assert harness.metric("deepclean_snapshots_unclean", shard="0") == 0
-    last_told = {row.snapshot_id: row for row in harness.told}
-    assert {snapshot_id for snapshot_id, row in last_told.items() if not row.is_removed} == held
-    assert all(last_told[row.snapshot_id] == row for row in rows)
+    last_published = {row.snapshot_id: row for row in harness.published}
+    assert {snapshot_id for snapshot_id, row in last_published.items() if not row.is_removed} == held
+    assert all(last_published[row.snapshot_id] == row for row in rows)

@@ -92,9 +92,9 @@ def test_a_what_if_equals_a_recount(given_lives: list[Life], live: list[int], da
 def test_the_matrix_after_a_set_has_gone_is_the_one_from_scratch(
     given_lives: list[Life], live: list[int], data: st.DataObject
 ) -> None:
-    gone = data.draw(st.sets(st.sampled_from(live))) if live else set[int]()
-    cells, left = after_dropping(matrix(given_lives, live), gone, live)
-    assert left == [snapshot for snapshot in live if snapshot not in gone]
+    dropped = data.draw(st.sets(st.sampled_from(live))) if live else set[int]()
+    cells, left = after_dropping(matrix(given_lives, live), dropped, live)
+    assert left == [snapshot for snapshot in live if snapshot not in dropped]
     expected = {holder: cell for holder, cell in matrix(given_lives, left).items() if not cell.is_empty}
     assert cells == expected
 

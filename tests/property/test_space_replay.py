@@ -108,13 +108,13 @@ def play(operations: list[Any], layout: BucketLayout) -> list[tuple[Any, dict[st
     """Questions with what the plane answered and what a recount gives."""
     model, replay = NamespaceModel(), Replay(InMemoryClient(InMemoryPlane()))
     asked = []
-    purged: set[str] = set()
+    removed: set[str] = set()
     start = [workload.CreateVolume("v"), workload.CreateBucket(*PLACE, layout)]
     for number, operation in enumerate([*start, *operations]):
-        if isinstance(operation, workload.CreateSnapshot) and operation.snapshot in purged:
+        if isinstance(operation, workload.CreateSnapshot) and operation.snapshot in removed:
             replay.settle()  # a name is free again after the purge
         if isinstance(operation, workload.DeleteSnapshot):
-            purged.add(operation.snapshot)
+            removed.add(operation.snapshot)
         expected: dict[str, Any] = {}
         try:
             model.apply(number, operation)

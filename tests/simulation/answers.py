@@ -49,7 +49,7 @@ def snapshot_names(state: RunState, shard: ShardRun) -> dict[str, tuple[str, str
             names[reply.snapshot_id] = (body.volume, body.bucket, body.target)
         else:
             state.rollbacks += isinstance(body, records.RollBackBucket)
-            for snapshot_id in _gone_with(body, reply, shard.model, names):
+            for snapshot_id in _removed_with(body, reply, shard.model, names):
                 names.pop(snapshot_id, None)
     live = {snapshot_id for incarnation in shard.model.live_buckets() for snapshot_id in incarnation.snapshots}
     return {
@@ -57,7 +57,7 @@ def snapshot_names(state: RunState, shard: ShardRun) -> dict[str, tuple[str, str
     }
 
 
-def _gone_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterable[str]) -> list[str]:
+def _removed_with(body: Any, reply: SnapshotReply, model: ShardModel, made: Iterable[str]) -> list[str]:
     """Ids of the snapshots that went with a request."""
     if isinstance(body, records.DeleteSnapshot):
         return [reply.snapshot_id]

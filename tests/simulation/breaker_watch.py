@@ -22,19 +22,19 @@ class BreakerWatch:
         """While a bucket is paused nothing of it goes, and nothing else is held back."""
         body, model = progress.body, shard.model
         if isinstance(body, records.DirectoriesRemoved):
-            gone = {row.bucket_id for row in body.rows if row.outcome == records.RemovalOutcome.REMOVED}
+            removed = {row.bucket_id for row in body.rows if row.outcome == records.RemovalOutcome.REMOVED}
             suspended = {row.bucket_id for row in body.rows if row.outcome == records.RemovalOutcome.SUSPENDED}
         elif isinstance(body, records.RowsClaimed):
             groups = block_groups(body.groups)
             news = [group for group in groups if group.blocks.first_local_id not in shard.claimed]
-            gone = {group.bucket_id for group in news}
+            removed = {group.bucket_id for group in news}
             self._hours(shard, progress.txn, news)
-            gone |= {row.bucket_id for row in row_names(body.removed)}
+            removed |= {row.bucket_id for row in row_names(body.removed)}
             suspended = {row.bucket_id for row in row_names(body.suspended)}
             shard.claimed.update(group.blocks.first_local_id for group in groups)
         else:
             return
-        if any(model.was_paused(progress.txn, bucket_id) for bucket_id in gone):
+        if any(model.was_paused(progress.txn, bucket_id) for bucket_id in removed):
             raise SafetyError(f"shard {model.shard}: freed while it is paused: {progress}")
         for bucket_id in suspended:
             if not model.was_paused(progress.txn, bucket_id):

@@ -42,9 +42,9 @@ class Disturbances:
             self.copy_or_restore(address)
         if mix.garbage and random.random() < mix.garbage:
             self._add_garbage(address[1])
-        if mix.lies and random.random() < mix.lies:
+        if mix.forgeries and random.random() < mix.forgeries:
             shard = self.state.shards[address[1]]
-            shard.liar.lie(shard.model)
+            shard.forger.forge(shard.model)
         if mix.clock_back and random.random() < mix.clock_back:
             back_ms = random.randint(1, HOUR_MS)
             self.state.set_back_ms += back_ms

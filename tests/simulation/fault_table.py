@@ -37,8 +37,8 @@ def defect_rows() -> Iterator[str]:
     """A line for each defect that ``make faults`` puts back."""
     for faults in all_faults().values():
         for fault in faults:
-            told = " ".join((fault.apply.__doc__ or "").replace("``", "`").split())
-            yield f"| {told} | `{fault.caught_by.rpartition('::')[2]}` |"
+            text = " ".join((fault.apply.__doc__ or "").replace("``", "`").split())
+            yield f"| {text} | `{fault.caught_by.rpartition('::')[2]}` |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

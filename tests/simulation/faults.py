@@ -74,7 +74,7 @@ class FaultMix:
     unacknowledged: float = 0.0
     """Per flush: nobody says what has arrived, and some of it has not."""
     garbage: float = 0.0
-    lies: float = 0.0
+    forgeries: float = 0.0
     """Well-formed orders to free what is held: nobody may follow them."""
     has_lost_answer: bool = False
     """One answer never reaches its reader."""
@@ -113,7 +113,7 @@ def draw_mix(random: Random) -> FaultMix:
         repeat=rate(0.10),
         unacknowledged=rate(0.10),
         garbage=rate(0.03, 0.3),
-        lies=rate(0.03, 0.2),
+        forgeries=rate(0.03, 0.2),
         has_lost_answer=random.random() < 0.1,
         hole=random.choice((*CHAIN_READERS, "everyone")) if random.random() < 0.06 else "",
         scm_fail_share=rate(0.6, 0.3),

@@ -7,7 +7,7 @@ snapshots of that version, and that no directory in it is unexpanded. What can b
   was true when the last sweep looked is true at any later moment by the list *of that version*, whatever was dropped
   since. The recount therefore looks at metadata's rows as they are, and at the snapshots as they were.
 - Metadata that was started from an older copy has rows that had gone already. Flags wait until it has caught up.
-- A directory that nobody holds may wait for a child that is held: its own row is not counted (``Stores.swept``).
+- A directory that nobody holds may wait for a child that is held: its own row is not counted (``GarbageRanges.swept``).
 - What a snapshot's row shows to users was sent as a flag, and answers for the row's last reset or a later one.
 """
 
@@ -39,7 +39,7 @@ class FlagWatch:
     model: ShardModel
     lists: dict[int, _Lists] = field(default_factory=lambda: {0: {}})
     """By chain version."""
-    told: set[tuple[str, int]] = field(default_factory=set)
+    sent: set[tuple[str, int]] = field(default_factory=set)
     """Snapshot and chain version of every flag."""
     _version: int = 0
     _waiting: list[records.SetDeepClean] = field(default_factory=list)
@@ -64,7 +64,7 @@ class FlagWatch:
         start = self._read_to.get(topic.name, 0)
         self._read_to[topic.name] = len(log)
         for record in log[start:]:
-            if self.model.is_strangers(topic.name, record.offset):
+            if self.model.is_unauthorized(topic.name, record.offset):
                 continue
             try:
                 yield codec(topic.record).decode_message(record.value, record.fingerprint)
@@ -94,7 +94,7 @@ class FlagWatch:
         for command in self._news(SNAPSHOTS_COMMANDS):
             assert isinstance(command, records.SnapshotCommand)
             if isinstance(command.body, records.SetDeepClean):
-                self.told.add((command.body.snapshot_id, command.body.chain_version))
+                self.sent.add((command.body.snapshot_id, command.body.chain_version))
                 self._waiting.append(command.body)
 
     def _has_caught_up(self) -> bool:
@@ -105,7 +105,7 @@ class FlagWatch:
         rows = self.plane.tables("snapshots", self.model.shard).table(SNAPSHOT_INFO_TABLE).scan()
         for _, row in rows:
             is_flagged = row.has_deep_cleaned_keys or row.has_deep_cleaned_directories
-            versions = (version for snapshot_id, version in self.told if snapshot_id == row.snapshot_id)
+            versions = (version for snapshot_id, version in self.sent if snapshot_id == row.snapshot_id)
             if is_flagged and max(versions, default=-1) < row.chain_version_of_reset:
                 raise FlagError(f"shard {self.model.shard}: shown as clean since a reset that no flag knows: {row}")
 
@@ -117,26 +117,31 @@ class FlagWatch:
         ((bucket_id, ids),) = found
         views = [self.model.captured[snapshot_id] for snapshot_id in ids]
         place = ids.index(flag.snapshot_id)
-        store = (bucket_id, views[place - 1].txn if place else 0, views[place].txn)
-        for what in (*self._free_versions(store, views), *self._free_renames(store, flag.snapshot_id, views)):
+        garbage_range = (bucket_id, views[place - 1].txn if place else 0, views[place].txn)
+        for what in (
+            *self._free_versions(garbage_range, views),
+            *self._free_renames(garbage_range, flag.snapshot_id, views),
+        ):
             raise FlagError(f"shard {self.model.shard}: flagged as clean with {what} left in its store: {flag}")
         metadata = self.plane.tables("metadata", self.model.shard)
-        if unexpanded_count(metadata, *store, limit=1):
+        if unexpanded_count(metadata, *garbage_range, limit=1):
             raise FlagError(f"shard {self.model.shard}: flagged as clean with a directory unexpanded: {flag}")
 
-    def _free_versions(self, store: tuple[int, int, int], views: list[CapturedView]) -> Iterator[str]:
+    def _free_versions(self, garbage_range: tuple[int, int, int], views: list[CapturedView]) -> Iterator[str]:
         held = {number for view in views for number in view.numbers}
         metadata = self.plane.tables("metadata", self.model.shard)
         for key, row in metadata.table(DELETED_TABLE).scan():
-            if _is_in(store, key) and self.model.put_numbers[row.key.birth] not in held:
+            if _is_in(garbage_range, key) and self.model.put_numbers[row.key.birth] not in held:
                 yield f"a free version, {row.key.object_id} born at {row.key.birth}, dead since {row.death},"
 
-    def _free_renames(self, store: tuple[int, int, int], snapshot_id: str, views: list[CapturedView]) -> Iterator[str]:
+    def _free_renames(
+        self, garbage_range: tuple[int, int, int], snapshot_id: str, views: list[CapturedView]
+    ) -> Iterator[str]:
         incarnation, _ = self.model.snapshot_places[snapshot_id]
         things = dict(incarnation.renames)
         metadata = self.plane.tables("metadata", self.model.shard)
         for key, row in metadata.table(SNAPSHOT_RENAMED_TABLE).scan():
-            if not _is_in(store, key):
+            if not _is_in(garbage_range, key):
                 continue
             _, txn, _ = identity_of_garbage_key(key)
             thing = things.get(txn)
@@ -144,6 +149,6 @@ class FlagWatch:
                 yield f"a free rename entry of txn {txn}, {row},"
 
 
-def _is_in(store: tuple[int, int, int], key: bytes) -> bool:
+def _is_in(garbage_range: tuple[int, int, int], key: bytes) -> bool:
     bucket_id, death, _ = identity_of_garbage_key(key)
-    return bucket_id == store[0] and store[1] < death <= store[2]
+    return bucket_id == garbage_range[0] and garbage_range[1] < death <= garbage_range[2]

@@ -27,19 +27,19 @@ from services.metadata.state.tables import (
 from services.storage.tables import TableDefinition
 from tests.simulation.model import ShardModel
 from tests.simulation.plane import SimulatedPlane
-from tests.simulation.signing import Stranger
+from tests.simulation.signing import UnauthorizedSender
 
 _FORGED_TASK = 1 << 62
 
 
 @dataclass(slots=True)
-class Liar:
+class Forger:
     """Orders to one shard that nobody who may has given: to free what is held, above all."""
 
     shard: int
     random: Random
     plane: SimulatedPlane
-    stranger: Stranger | None = None
+    unauthorized: UnauthorizedSender | None = None
     """Who sends the lies, where commands are signed."""
     tasks: set[int] = field(default_factory=set)
     """Numbers of forged claims."""
@@ -50,15 +50,23 @@ class Liar:
     claimed: list[tuple[RowName, int]] = field(default_factory=list)
     """Rows of forged claims: some may have been free, and nobody waits for the answer."""
 
-    def lie(self, model: ShardModel) -> None:
+    def forge(self, model: ShardModel) -> None:
         """Send one untrue message."""
-        lies: list[Callable[[], None]] = [self._purge, self._claim, self._entry]
-        lies += [self._send_directory_verdicts, self._judge_directories, self._claim_others, self._expand, self._sweep]
-        lies += [partial(lie, model) for lie in (self._roll_back_past, self._drop_target_now, self.call_orphaned)]
-        lies += [partial(lie, model) for lie in (self._finish_now, self._capture)]
-        if self.stranger is not None:
-            lies += [partial(self._order, self.stranger, model)] * 4
-        self.random.choice(lies)()
+        forgeries: list[Callable[[], None]] = [self._purge, self._claim, self._entry]
+        forgeries += [
+            self._send_directory_verdicts,
+            self._judge_directories,
+            self._claim_others,
+            self._expand,
+            self._sweep,
+        ]
+        forgeries += [
+            partial(forge, model) for forge in (self._roll_back_past, self._drop_target_now, self.call_orphaned)
+        ]
+        forgeries += [partial(forge, model) for forge in (self._finish_now, self._capture)]
+        if self.unauthorized is not None:
+            forgeries += [partial(self._order, self.unauthorized, model)] * 4
+        self.random.choice(forgeries)()
 
     def _rows(self) -> list[tuple[RowName, int]]:
         """Real rows of versions, dead or live, and how many snapshots their bucket had at the death."""
@@ -85,8 +93,8 @@ class Liar:
         return self.random.sample(rows, min(len(rows), 3))
 
     def _append(self, topic: Topic, record: Any) -> None:
-        if self.stranger is not None and topic is METADATA_COMMANDS:
-            self._append_value(topic, self.stranger.signed(topic, record))
+        if self.unauthorized is not None and topic is METADATA_COMMANDS:
+            self._append_value(topic, self.unauthorized.signed(topic, record))
         else:
             self._append_value(topic, codec(topic.record).encode(record))
 
@@ -94,9 +102,9 @@ class Liar:
         offset = self.plane.log.append(topic.name, self.shard, value, codec(topic.record).fingerprint)
         self.places.add((topic.name, self.shard, offset))
 
-    def _order(self, stranger: Stranger, model: ShardModel) -> None:
+    def _order(self, unauthorized: UnauthorizedSender, model: ShardModel) -> None:
         """Somebody orders what he may not."""
-        self._append_value(*stranger.order(model))
+        self._append_value(*unauthorized.order(model))
 
     def _purge(self) -> None:
         """The first judge says that nobody holds them: under their own numbers, or under a death that fits the lie."""

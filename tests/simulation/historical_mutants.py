@@ -113,7 +113,7 @@ def rows_known_by_their_object_alone(patch: Patch) -> None:
     patch.setattr(claims._Claim, "_key", key)
 
 
-def a_drop_takes_older_ones_along(patch: Patch) -> None:
+def a_drop_drops_older_ones(patch: Patch) -> None:
     """Who drops a snapshot out of order drops those before it, too."""
     original_view, original_list = chain_view._BucketChain.drop, SnapshotLists.drop
 
@@ -164,7 +164,7 @@ def a_repeated_claim_counts_again(patch: Patch) -> None:
     patch.setattr(claims._Claim, "_claimed_before", claimed_before)
 
 
-def a_purge_is_taken_off_the_live_figures(patch: Patch) -> None:
+def a_removal_is_subtracted_from_the_live_figures(patch: Patch) -> None:
     """What a delete took off the used names of a bucket, its purge takes off once more."""
     original = BucketFigures.finish
 
@@ -194,7 +194,7 @@ HISTORICAL = {
         rows_known_by_their_object_alone, scripts.two_versions_of_an_object, "pauses", _UNDECIDED
     ),
     "a drop takes older ones along": scripted(
-        a_drop_takes_older_ones_along,
+        a_drop_drops_older_ones,
         scripts.a_drop_beside_an_older_snapshot,
         "given_away",
         "gives away the blocks of a held version",
@@ -204,7 +204,7 @@ HISTORICAL = {
         a_repeated_claim_counts_again, FaultMix(repeat=0.5), "accounts", "all that was written"
     ),
     "a purge is taken off the live figures": Mutant(
-        a_purge_is_taken_off_the_live_figures, FaultMix(), "figures", "used figures"
+        a_removal_is_subtracted_from_the_live_figures, FaultMix(), "figures", "used figures"
     ),
     "renames are forgotten": scripted(
         renames_are_forgotten, scripts.a_held_rename, "at_rest", "snapshotRenamedTable has"

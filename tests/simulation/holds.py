@@ -101,10 +101,10 @@ class Holds:
             case records.CreateSnapshot():
                 self.made[reply.snapshot_id] = None
             case records.DeleteSnapshot():
-                self._check_gone((body.volume, body.bucket), reply.snapshot_id, body)
+                self._check_removed((body.volume, body.bucket), reply.snapshot_id, body)
             case records.RollBackBucket():
                 for snapshot_id in self.newer(reply.snapshot_id):
-                    self._check_gone((body.volume, body.bucket), snapshot_id, body)
+                    self._check_removed((body.volume, body.bucket), snapshot_id, body)
             case records.ExpireSnapshots():
                 self._follow_expiry(body, reply)
 
@@ -113,7 +113,7 @@ class Holds:
             raise AnswerError(f"shard {self.model.shard}: {body} is not said what expired: {reply}")
         bucket = (body.volume, body.bucket)
         for snapshot_id in reply.expired.snapshot_ids:
-            self._check_gone(bucket, snapshot_id, body)
+            self._check_removed(bucket, snapshot_id, body)
             incarnation, txn = self.model.snapshot_places[snapshot_id]
             for consumer, (place, next_txn) in self.consumers.get(bucket, {}).items():
                 if self.model.snapshot_places[place][0] is incarnation and next_txn <= txn:
@@ -125,7 +125,7 @@ class Holds:
         places = self.model.snapshot_places
         return [one for one in self.made if places[one][0] is incarnation and places[one][1] > txn]
 
-    def _check_gone(self, bucket: Bucket, snapshot_id: str, body: Any) -> None:
+    def _check_removed(self, bucket: Bucket, snapshot_id: str, body: Any) -> None:
         self.made.pop(snapshot_id, None)
         if snapshot_id in self.tags.get(bucket, {}).values():
             raise SafetyError(f"shard {self.model.shard}: {body} removed the tagged snapshot {snapshot_id}")

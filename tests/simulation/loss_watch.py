@@ -30,12 +30,12 @@ class LossWatch:
                 for name in row_names(body.removed):
                     shard.model.check_removed(progress.txn, name)
             with asked("refusals"):
-                if body.refused and not self.state.mix.lies:
+                if body.refused and not self.state.mix.forgeries:
                     raise DefectError(f"shard {shard.model.shard}: a claim was refused: {body.refused}")
         elif isinstance(body, records.DirectoriesRemoved):
-            self._purged(shard, progress.txn, body)
+            self._removed(shard, progress.txn, body)
 
-    def _purged(self, shard: ShardRun, txn: int, body: records.DirectoriesRemoved) -> None:
+    def _removed(self, shard: ShardRun, txn: int, body: records.DirectoriesRemoved) -> None:
         with self.state.oracles.asked("given_away"):
             for row in body.rows:
                 if row.outcome is RemovalOutcome.REMOVED:
@@ -43,7 +43,7 @@ class LossWatch:
                     shard.model.check_removed(txn, name)
         with self.state.oracles.asked("refusals"):
             held = [row for row in body.rows if row.outcome is RemovalOutcome.HELD]
-            if held and not self.state.mix.lies:
+            if held and not self.state.mix.forgeries:
                 raise DefectError(f"shard {shard.model.shard}: a purge was refused: {held}")
 
     def after_metadata(self, shard: ShardRun) -> None:

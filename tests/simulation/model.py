@@ -151,7 +151,7 @@ class ShardModel:
     """Ids that were dropped before they were taken."""
     is_secured: bool = False
     """Whether commands are signed."""
-    is_strangers: Callable[[str, int], bool] = lambda _topic, _offset: False
+    is_unauthorized: Callable[[str, int], bool] = lambda _topic, _offset: False
     """Whether a message of a topic came from a stranger."""
     last_page_of: Callable[[str], int] = lambda _rollback_id: 0
     """The page with which a rollback has ended, as metadata's tables tell; 0 while it has not."""
@@ -268,7 +268,7 @@ class ShardModel:
         sender = _SENDERS.get(type(command.body))
         if sender is None and not isinstance(command.body, _CONTROL):
             return False
-        if command.shard != self.shard or self.is_strangers(METADATA_COMMANDS.name, record.offset):
+        if command.shard != self.shard or self.is_unauthorized(METADATA_COMMANDS.name, record.offset):
             return True
         is_anothers = sender is not None and command.sender != sender
         return is_anothers or (
@@ -280,7 +280,7 @@ class ShardModel:
         if not self.is_secured:
             return False
         age_ms = abs(record.timestamp_ms - command.issued_at_ms)
-        return self.is_strangers(METADATA_COMMANDS.name, record.offset) or age_ms > HOUR_MS // 2
+        return self.is_unauthorized(METADATA_COMMANDS.name, record.offset) or age_ms > HOUR_MS // 2
 
     def _note_moment(self, log_time_ms: int) -> None:
         """Something is to be claimed or purged: remember what counts for it."""

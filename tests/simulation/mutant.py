@@ -39,10 +39,10 @@ def scripted(
     message: str,
     limits: Limits = PLAIN,
     *,
-    has_lies: bool = False,
+    has_forgeries: bool = False,
 ) -> Mutant:
-    """A fault that one scripted run finds; ``has_lies`` says that forged messages are in the script."""
-    mix = FaultMix(lies=1.0) if has_lies else FaultMix()
+    """A fault that one scripted run finds; ``has_forgeries`` says that forged messages are in the script."""
+    mix = FaultMix(forgeries=1.0) if has_forgeries else FaultMix()
     return Mutant(apply, mix, oracle, message, runs=1, script=script, limits=limits)
 
 

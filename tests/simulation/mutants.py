@@ -17,7 +17,7 @@ from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import garbage_key, object_txn
-from services.key_deletion.garbage_ranges import Stores
+from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
@@ -33,7 +33,7 @@ from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABL
 from services.plane.in_memory.judge import PureJudge
 from services.runtime.loop import changelog, changelog_units, runner
 from services.runtime.loop.changelog import Changelog
-from services.runtime.loop.changelog_units import Base, Told
+from services.runtime.loop.changelog_units import Base, SentChange
 from services.runtime.loop.outbox import OUTBOX, Added, Outbox
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.service import Message, OutgoingMessage, Work
@@ -148,7 +148,7 @@ def older_copies_decide_again(patch: Patch) -> None:
     patch.setattr(Changelog, "catch_up", lambda _, store, sink: 0)
 
 
-def changes_told_last(patch: Patch) -> None:
+def changes_sent_last(patch: Patch) -> None:
     """What a unit of work says may be seen before the log has what it has changed."""
 
     original = Changelog.messages_of
@@ -165,7 +165,7 @@ def any_beginning_counts(patch: Patch) -> None:
     """The beginning of a start that is over supersedes the one that is under way, when it arrives late."""
     original = changelog_units.in_force
 
-    def in_force(base: Base, changes: Iterable[Told]) -> Iterator[Told]:
+    def in_force(base: Base, changes: Iterable[SentChange]) -> Iterator[SentChange]:
         seen_all = (
             (replace(one, number=offset) if one.part < 0 else one, value, offset) for one, value, offset in changes
         )
@@ -233,12 +233,12 @@ def no_third_judge(patch: Patch) -> None:
 
 def no_sweep_after_a_drop(patch: Patch) -> None:
     """What a dropped snapshot held is not looked at again."""
-    original = Stores._rows_of_drop
+    original = GarbageRanges._rows_of_drop
 
-    def rows_of_drop(self: Stores, *arguments: Any) -> None:
+    def rows_of_drop(self: GarbageRanges, *arguments: Any) -> None:
         original(self, *arguments)
 
-    patch.setattr(Stores, "_rows_of_drop", rows_of_drop)
+    patch.setattr(GarbageRanges, "_rows_of_drop", rows_of_drop)
 
 
 def finish_before_confirmation(patch: Patch) -> None:
@@ -485,9 +485,9 @@ MUTANTS = {
     ),
     "an outbox outside of the batch": Mutant(outbox_not_in_the_batch, _CRASHES, "services", "does not start"),
     "a death taken from the message": scripted(
-        death_from_the_message, scripts.a_forged_death, "pauses", _UNDECIDED, has_lies=True
+        death_from_the_message, scripts.a_forged_death, "pauses", _UNDECIDED, has_forgeries=True
     ),
-    "no third judge": Mutant(no_third_judge, FaultMix(lies=0.3), "pauses", _UNDECIDED),
+    "no third judge": Mutant(no_third_judge, FaultMix(forgeries=0.3), "pauses", _UNDECIDED),
     "a sweep left out": Mutant(no_sweep_after_a_drop, FaultMix(), "inventory_at_rest", "held by nobody"),
     "finish before SCM has confirmed": Mutant(finish_before_confirmation, FaultMix(), "finish", "finished before"),
     "a late expansion dies late": scripted(
@@ -528,7 +528,7 @@ MUTANTS = {
     "a restored service decides again": Mutant(
         older_copies_decide_again, FaultMix(restore=0.1), "answers", "first SnapshotReply.* then SnapshotReply"
     ),
-    "changes told last": scripted(changes_told_last, scripts.a_decision_that_is_not_told, "answers", "first|no answer"),
+    "changes told last": scripted(changes_sent_last, scripts.a_decision_that_is_not_sent, "answers", "first|no answer"),
     "any beginning counts": Mutant(
         any_beginning_counts, FaultMix(unacknowledged=0.3, crash=0.2, restore=0.1), "services", "does not start"
     ),

@@ -10,7 +10,7 @@ import pytest
 from schemas.records import CollectionChanged
 from services.directory_deletion.trees import Trees
 from services.domain.table_keys import bucket_id_key
-from services.key_deletion.garbage_ranges import Stores
+from services.key_deletion.garbage_ranges import GarbageRanges
 from services.metadata.collecting import breaker, claims
 from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.tables import PURGE_HOUR_TABLE
@@ -29,7 +29,7 @@ def claim_ignores_a_pause(patch: Patch) -> None:
 
 def resume_forgets_rows(patch: Patch) -> None:
     """What was held back is not looked at again."""
-    patch.setattr(Stores, "sweep_again", lambda *_: None)
+    patch.setattr(GarbageRanges, "sweep_again", lambda *_: None)
 
 
 def resume_forgets_trees(patch: Patch) -> None:
@@ -67,11 +67,11 @@ def nothing_is_told_again(patch: Patch) -> None:
 def whole_state_ends_nothing(patch: Patch) -> None:
     """What all that is told again does not name stays as it was known."""
     original = CollectionFollower.follow
-    patch.setattr(CollectionFollower, "follow", lambda self, told, work: original(self, _as_change(told), work))
+    patch.setattr(CollectionFollower, "follow", lambda self, change, work: original(self, _as_change(change), work))
 
 
-def _as_change(told: CollectionChanged) -> CollectionChanged:
-    return replace(told, previous_txn=0, is_whole=False)
+def _as_change(change: CollectionChanged) -> CollectionChanged:
+    return replace(change, previous_txn=0, is_whole=False)
 
 
 OPERATOR_MUTANTS = {

@@ -30,11 +30,11 @@ class RepeatWatch:
             records = self.state.plane.log.records(topic, shard.model.shard)
             for record in records[shard.read_to.get(f"repeats/{topic}", 0) :]:
                 # What is sent at the end of a batch is cut into messages by the batches.
-                if topic == METADATA_PROGRESS.name and _is_told_again(record):
+                if topic == METADATA_PROGRESS.name and _is_sent_again(record):
                     continue
                 news = _entries(record) if topic == DELETED_ENTRIES.name else [record.value]
                 place = (topic, record.partition, record.offset)
-                is_own = place not in self.state.injected and place not in shard.liar.places
+                is_own = place not in self.state.injected and place not in shard.forger.places
                 is_new = not shard.sent_before.issuperset((topic, one) for one in news)
                 if position <= shard.replayed_until and is_own and is_new:
                     raise DefectError(f"metadata, started from an older copy, says something new on {topic}: {record}")
@@ -42,7 +42,7 @@ class RepeatWatch:
             shard.read_to[f"repeats/{topic}"] = len(records)
 
 
-def _is_told_again(record: LogRecord) -> bool:
+def _is_sent_again(record: LogRecord) -> bool:
     """Whether a message tells all that the collector does: each start sends one, whatever was sent before."""
     try:
         body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(asdict(report), indent=2))
         return 0
     silence()
-    started = told = time.monotonic()
+    started = reported = time.monotonic()
     steps = crashes = restores = deleted = 0
     failures: list[Failure] = []
     seeds = range(options.first_seed, options.first_seed + options.count)
@@ -81,9 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             crashes += outcome.crashes
             restores += outcome.restores
             deleted += outcome.deleted_groups
-        if time.monotonic() - told > PROGRESS_SECONDS or runs == options.count:
-            told = time.monotonic()
-            rate = runs / (told - started) * 60
+        if time.monotonic() - reported > PROGRESS_SECONDS or runs == options.count:
+            reported = time.monotonic()
+            rate = runs / (reported - started) * 60
             print(
                 f"{runs} runs, {len(failures)} failed, {rate:.0f} runs/minute, {steps} steps, {crashes} crashes, "
                 f"{restores} restores, {deleted} groups deleted",

@@ -19,11 +19,11 @@ from tests.simulation.actions import Actor
 from tests.simulation.errors import DefectError
 from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
 from tests.simulation.flag_watch import FlagWatch
-from tests.simulation.forger import Liar
+from tests.simulation.forger import Forger
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_limits, draw_units
-from tests.simulation.signing import ROOT, SECRETS, Stranger
+from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
 from tests.simulation.undeletes import deleted_rows, metadata_replies
 
@@ -37,7 +37,7 @@ class ShardRun:
 
     model: ShardModel
     actor: Actor
-    liar: Liar
+    forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
     read_to: dict[str, int] = field(default_factory=dict)
@@ -136,13 +136,13 @@ class RunState:
         signer = ROOT if self.mix.is_secured else None
         actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
-        liar = Liar(shard, Random(random.random()), self.plane)
+        forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
-            liar.stranger = Stranger(shard, liar.random, self.plane)
+            forger.unauthorized = UnauthorizedSender(shard, forger.random, self.plane)
             model.is_secured = True
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
-            model.is_strangers = lambda topic, offset: topic in signed and (topic, shard, offset) in liar.places
-        return ShardRun(model, actor, liar, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
+            model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
+        return ShardRun(model, actor, forger, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

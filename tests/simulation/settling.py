@@ -41,10 +41,10 @@ class Settling:
             self.settle()  # what is paused is not waited for
         for shard in self.state.shards:
             self._operator.let_go(shard)
-            if shard.liar.claimed:
+            if shard.forger.claimed:
                 while self._scheduler.step(("metadata", shard.model.shard)):
                     pass  # what was claimed is so by the chain of that time
-                shard.liar.confess()
+                shard.forger.confess()
             shard.actor.unset_policies()
         if self.state.waits:
             Liveness(self.state, self._scheduler).wait()

@@ -36,7 +36,7 @@ def enrolment() -> list[SetSecret]:
 
 
 @dataclass(slots=True)
-class Stranger:
+class UnauthorizedSender:
     """Somebody who may reach a shard's topics of commands, and has nobody's secret but perhaps another service's."""
 
     shard: int
@@ -67,7 +67,7 @@ class Stranger:
     def _client(self) -> tuple[str, int]:
         """In the place of a client, with a number that would make it deaf to all that it sends later."""
         self.orders += 1
-        return f"{ROOT.user}/{self.random.choice(('client-one', 'stranger'))}", 1_000_000 + self.orders
+        return f"{ROOT.user}/{self.random.choice(('client-one', 'unauthorized'))}", 1_000_000 + self.orders
 
     def _command(self, model: ShardModel) -> MetadataCommand:
         bodies: list[Any] = [

@@ -19,7 +19,7 @@ from tests.simulation.scripts import PLAIN
 from tests.simulation.signing import SECRETS
 
 Patch = pytest.MonkeyPatch
-_STRANGERS = FaultMix(lies=0.5, is_secured=True)
+_UNAUTHORIZED = FaultMix(forgeries=0.5, is_secured=True)
 _CARRIED_OUT = "expected txn and error"
 """A stranger's order has taken a txn, or was answered otherwise."""
 
@@ -76,14 +76,14 @@ def snapshots_believes_key_deletion(patch: Patch) -> None:
 
 SIGNING_MUTANTS = {
     "snapshots asks no client for a signature": Mutant(
-        snapshots_believes_clients, _STRANGERS, "answers", "a stranger was answered"
+        snapshots_believes_clients, _UNAUTHORIZED, "answers", "a stranger was answered"
     ),
     "snapshots takes flags from strangers": Mutant(
-        snapshots_believes_key_deletion, _STRANGERS, "flags", "shown as clean since a reset that no flag knows"
+        snapshots_believes_key_deletion, _UNAUTHORIZED, "flags", "shown as clean since a reset that no flag knows"
     ),
-    "a service need not sign": Mutant(services_need_not_sign, _STRANGERS, "answers", _CARRIED_OUT),
-    "a client need not sign": Mutant(clients_need_not_sign, _STRANGERS, "answers", _CARRIED_OUT),
-    "a service signs for another": Mutant(any_service_signs, _STRANGERS, "answers", _CARRIED_OUT),
+    "a service need not sign": Mutant(services_need_not_sign, _UNAUTHORIZED, "answers", _CARRIED_OUT),
+    "a client need not sign": Mutant(clients_need_not_sign, _UNAUTHORIZED, "answers", _CARRIED_OUT),
+    "a service signs for another": Mutant(any_service_signs, _UNAUTHORIZED, "answers", _CARRIED_OUT),
     "a signature is good for ever": Mutant(
         signed_for_ever,
         FaultMix(is_secured=True),
@@ -93,5 +93,5 @@ SIGNING_MUTANTS = {
         silent_scripts.a_command_of_long_ago,
         PLAIN,
     ),
-    "a denied order uses up a number": Mutant(denied_orders_count, _STRANGERS, "answers", _CARRIED_OUT),
+    "a denied order uses up a number": Mutant(denied_orders_count, _UNAUTHORIZED, "answers", _CARRIED_OUT),
 }

@@ -71,7 +71,7 @@ def failures_are_not_tried_again(patch: Patch) -> None:
     patch.setattr(Tasks, "_wait_until", wait_until)
 
 
-def stores_are_not_swept_again(patch: Patch) -> None:
+def ranges_are_not_swept_again(patch: Patch) -> None:
     """A store that was not clean when it was swept is not looked at again, but by a settle."""
     original = Sweeps.queue
 
@@ -178,7 +178,7 @@ def the_judges_before_metadata_ask_nobody(patch: Patch) -> None:
     patch.setattr(ChainView, "before_previous", lambda *_: 0)
 
 
-def an_answer_tells_of_the_process(patch: Patch) -> None:
+def an_answer_names_the_process(patch: Patch) -> None:
     """What a command is answered hangs on how often the service was started."""
     starts: list[object] = []
     original_init, original_reply = MetadataService.__init__, metadata_service._reply
@@ -251,13 +251,13 @@ SILENT = {
         scripts.a_forged_orphan,
         "answers",
         "expected txn and error .*INVALID_REQUEST",
-        has_lies=True,
+        has_forgeries=True,
     ),
     "the judges before metadata ask nobody": Mutant(
         the_judges_before_metadata_ask_nobody, FaultMix(), "refusals", "was refused"
     ),
     "an answer that a rebuild would not give": Mutant(
-        an_answer_tells_of_the_process, FaultMix(restore=0.3), "repeats", "says something new"
+        an_answer_names_the_process, FaultMix(restore=0.3), "repeats", "says something new"
     ),
     "an undo window that never ends": scripted(
         windows_never_end, scripts.a_quiet_delete, "liveness", "without a settle", WITH_WINDOW
@@ -269,7 +269,7 @@ SILENT = {
         failures_are_not_tried_again, scripts.a_block_store_that_fails_once, "liveness", "without a settle"
     ),
     "a store that is not swept again": scripted(
-        stores_are_not_swept_again, scripts.a_store_that_is_found_unclean, "liveness", "without a settle"
+        ranges_are_not_swept_again, scripts.a_range_that_is_found_unclean, "liveness", "without a settle"
     ),
     "a late sweep that is not begun again": scripted(
         late_sweeps_are_not_begun_again, scripts.a_lost_page, "liveness", "without a settle"
@@ -291,32 +291,34 @@ SILENT = {
         "rollback_target",
         "was dropped while",
         ONE_A_PAGE,
-        has_lies=True,
+        has_forgeries=True,
     ),
     "a rollback past a newer snapshot": scripted(
         a_rollback_goes_past_a_newer_snapshot,
         scripts.a_forged_rollback,
         "listings",
         "active lists .* expected",
-        has_lies=True,
+        has_forgeries=True,
     ),
     "no third judge of directories": scripted(
         together(no_forecast, directories_have_no_third_judge),
         scripts.a_forged_purge,
         "given_away",
         "holds is removed: .*DIRECTORY",
-        has_lies=True,
+        has_forgeries=True,
     ),
     "no third judge of renames": scripted(
         together(no_forecast, no_third_judge_of_keys_and_renames),
         scripts.a_forged_purge,
         "given_away",
         "holds is removed: .*RENAME_ENTRY",
-        has_lies=True,
+        has_forgeries=True,
     ),
-    "a forged finish is believed": Mutant(a_finish_believes_its_sender, FaultMix(lies=0.3), "accounts", "space matrix"),
+    "a forged finish is believed": Mutant(
+        a_finish_believes_its_sender, FaultMix(forgeries=0.3), "accounts", "space matrix"
+    ),
     "a forged take is taken": Mutant(
-        a_capture_forgets_earlier_ones, FaultMix(lies=0.3), "services", "was taken before"
+        a_capture_forgets_earlier_ones, FaultMix(forgeries=0.3), "services", "was taken before"
     ),
     "a trim takes what was read last": scripted(
         trims_forget_what_was_read_last, scripts.a_trim_amid_a_start, "services", _TRIMMED

@@ -65,7 +65,7 @@ def a_block_store_that_fails_once(simulation: Simulation) -> None:
     simulation.state.waits = True
 
 
-def a_store_that_is_found_unclean(simulation: Simulation) -> None:
+def a_range_that_is_found_unclean(simulation: Simulation) -> None:
     """A sweep finds a row that can go; its store is clean once that was seen to be gone."""
     stage = Stage(simulation)
     stage.put_in_snapshot("snap-1", "k")
@@ -155,7 +155,7 @@ def a_forged_drop(simulation: Simulation) -> None:
     stage.delete("k1", "k2", "k3")
     stage.request(records.RollBackBucket, "snap-1", "")
     stage.run("metadata", "snapshots", rounds=2)
-    stage.shard.liar._drop_target(stage.shard.model)
+    stage.shard.forger._drop_target(stage.shard.model)
     stage.run()
 
 
@@ -164,7 +164,7 @@ def a_forged_rollback(simulation: Simulation) -> None:
     stage = Stage(simulation)
     stage.put_in_snapshot("snap-1", "k1")
     stage.put_in_snapshot("snap-2", "k2")
-    stage.shard.liar._roll_back_past(stage.shard.model)
+    stage.shard.forger._roll_back_past(stage.shard.model)
     stage.run()
 
 
@@ -209,7 +209,7 @@ def an_undelete_behind_the_claim(simulation: Simulation) -> None:
     stage.run()
 
 
-def a_decision_that_is_not_told(simulation: Simulation) -> None:
+def a_decision_that_is_not_sent(simulation: Simulation) -> None:
     """snapshots refuses a rollback beside a take, and dies when it has said so; on an empty disk it hears of the end of
     the take first.
     """
@@ -248,8 +248,8 @@ def a_forged_purge(simulation: Simulation) -> None:
     stage.submit(records.DeleteDirectory(stage.volume, BUCKET, "a"))
     stage.run()
     for _ in range(8):
-        stage.shard.liar._send_directory_verdicts()
-        stage.shard.liar._claim_others()
+        stage.shard.forger._send_directory_verdicts()
+        stage.shard.forger._claim_others()
         stage.run()
 
 
@@ -326,7 +326,7 @@ def a_forged_orphan(simulation: Simulation) -> None:
     stage = Stage(simulation)
     stage.put("k")
     stage.run()
-    stage.shard.liar.call_orphaned(stage.shard.model)
+    stage.shard.forger.call_orphaned(stage.shard.model)
     stage.run()
 
 
@@ -371,7 +371,7 @@ def a_forged_death(simulation: Simulation) -> None:
     stage.put_in_snapshot("snap-1", "l")
     stage.delete("k")
     stage.run()
-    stage.shard.liar.forge_early_deaths()
+    stage.shard.forger.forge_early_deaths()
     stage.run()
 
 

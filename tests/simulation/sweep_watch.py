@@ -149,7 +149,7 @@ class SweepWatch:
                 raise SweepError(f"shard {self.shard}: a sweep was thrown away: {before}")
             left = {page.page for page in now.open_pages} if now else set()
             closed = [page for page in before.open_pages if page.page not in left]
-            if now is not None and closed and _has_gone_back(before, now):
+            if now is not None and closed and _went_back(before, now):
                 continue
             for page in closed:
                 self._check_closed(sweep_id, page)
@@ -240,7 +240,7 @@ def _is_blocked(row: SweepRow, running: dict[int, SweepRow]) -> bool:
     return not row.is_inherited and any(not one.is_inherited for one in own)
 
 
-def _has_gone_back(before: SweepRow, now: SweepRow) -> bool:
+def _went_back(before: SweepRow, now: SweepRow) -> bool:
     """Whether a sweep has asked, or will ask, for its oldest open page once more."""
     start = before.open_pages[0].start_table, before.open_pages[0].start_key
     again = [(page.start_table, page.start_key) for page in now.open_pages if page.page > before.page]

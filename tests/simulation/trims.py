@@ -67,7 +67,7 @@ class Trims:
                 log.trim(trim.topic, shard, trim.until)
                 self.state.trimmed += trim.messages
         for address, copy in list(self.state.copies.items()):
-            if address[1] == shard and self._lies_before(address, copy):
+            if address[1] == shard and self._is_before(address, copy):
                 del self.state.copies[address]
 
     def _copies(self, shard: int) -> list[ServiceCopy]:
@@ -105,7 +105,7 @@ class Trims:
         decode = codec(SnapshotChainRecord).decode_message
         return newest_start((one.offset, decode(one.value, one.fingerprint)) for one in markers)
 
-    def _lies_before(self, address: Address, copy: MemoryStore) -> bool:
+    def _is_before(self, address: Address, copy: MemoryStore) -> bool:
         """Whether a copy would have to read what is gone: it is no backup any more."""
         name, shard = address
         positions, log = read_to(copy, name), self.state.plane.log

@@ -19,7 +19,7 @@ def _alone(
 ) -> Mutant:
     applied = unshielded(fault, judges=judges)
     if script is not None:
-        return scripted(applied, script, "given_away", _GIVEN_AWAY, has_lies=mix.lies > 0)
+        return scripted(applied, script, "given_away", _GIVEN_AWAY, has_forgeries=mix.forgeries > 0)
     return Mutant(applied, mix, "given_away", _GIVEN_AWAY, runs)
 
 
@@ -29,9 +29,9 @@ UNSHIELDED = {
         "before-previous for previous": _alone(mutants.before_previous_for_previous),
         "SCM before the claim": _alone(mutants.scm_before_the_claim),
         "a death taken from the message": _alone(
-            mutants.death_from_the_message, FaultMix(lies=1.0), script=scripts.a_forged_death, judges=False
+            mutants.death_from_the_message, FaultMix(forgeries=1.0), script=scripts.a_forged_death, judges=False
         ),
-        "no third judge": _alone(mutants.no_third_judge, FaultMix(lies=0.3)),
+        "no third judge": _alone(mutants.no_third_judge, FaultMix(forgeries=0.3)),
         "a rollback that leaves rows behind": _alone(
             mutants.rollback_drops_what_comes_back_late, script=scripts.a_rollback_and_a_drop
         ),
@@ -45,7 +45,7 @@ UNSHIELDED = {
             historical.rows_known_by_their_object_alone, script=scripts.two_versions_of_an_object, judges=False
         ),
         "a drop takes older ones along": _alone(
-            historical.a_drop_takes_older_ones_along, script=scripts.a_drop_beside_an_older_snapshot
+            historical.a_drop_drops_older_ones, script=scripts.a_drop_beside_an_older_snapshot
         ),
         "what is old is free": _alone(historical.what_is_old_is_free),
     }.items()

@@ -106,15 +106,19 @@ class Watchers:
             if isinstance(command.body, records.DeleteBlocks):
                 self._loss_watch.deletion(shard, command.body)
         for offset, command in self.state.new_records(shard, METADATA_COMMANDS):
-            is_lie = (METADATA_COMMANDS.name, shard.model.shard, offset) in shard.liar.places
-            if isinstance(command.body, records.FinishRows) and not is_lie:
+            is_forged = (METADATA_COMMANDS.name, shard.model.shard, offset) in shard.forger.places
+            if isinstance(command.body, records.FinishRows) and not is_forged:
                 self._loss_watch.finish(shard, command.body)
 
     def _on_reply(self, shard: ShardRun, reply: SnapshotReply) -> None:
         if reply.error == "OLD_REQUEST":
             return
-        stranger = shard.liar.stranger
-        if stranger and (reply.client_id, reply.number) in stranger.requests and reply.error != "PERMISSION_DENIED":
+        unauthorized = shard.forger.unauthorized
+        if (
+            unauthorized
+            and (reply.client_id, reply.number) in unauthorized.requests
+            and reply.error != "PERMISSION_DENIED"
+        ):
             raise AnswerError(f"shard {shard.model.shard}: a stranger was answered {reply}")
         before = shard.replies.setdefault((reply.client_id, reply.number), reply)
         if before is not reply and reply.error == "PERMISSION_DENIED" and self.state.mix.garbage:
@@ -127,7 +131,7 @@ class Watchers:
             place = (letter.topic, letter.partition, letter.offset)
             is_expected = (
                 place in self.state.injected
-                or place in shard.liar.places
+                or place in shard.forger.places
                 or (letter.topic == METADATA_COMMANDS.name and letter.offset in shard.model.unreadable)
             )
             if not is_expected:

@@ -22,7 +22,7 @@ class WindowWatch:
         may have sent which.
         """
         body, limits = progress.body, self.state.limits
-        if self.state.mix.clock_back or self.state.mix.lies:
+        if self.state.mix.clock_back or self.state.mix.forgeries:
             return
         if isinstance(body, records.RowsClaimed):
             for group in block_groups(body.groups):

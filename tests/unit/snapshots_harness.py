@@ -63,7 +63,7 @@ class SmallMetadata:
     buckets: dict[tuple[str, str], int] = field(default_factory=lambda: {("vol", "bucket"): 7})
     txn: int = 0
     chain_version: int = 0
-    taken: dict[str, SnapshotCaptured] = field(default_factory=dict)
+    captured: dict[str, SnapshotCaptured] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     ordinals: dict[int, int] = field(default_factory=dict)
     barriers: list[Barrier] = field(default_factory=list)
@@ -89,26 +89,26 @@ class SmallMetadata:
     def _capture(self, body: CaptureSnapshot) -> list[tuple[Topic, Any]]:
         sent: list[tuple[Topic, Any]] = []
         bucket_id = self.buckets.get((body.volume, body.bucket))
-        if body.snapshot_id not in self.taken:
+        if body.snapshot_id not in self.captured:
             if bucket_id is None:
                 error = SnapshotCaptured(body.snapshot_id, 0, 0, 0, 0, 0, 0, 0, "BUCKET_NOT_FOUND", "no such bucket")
                 return [(METADATA_PROGRESS, MetadataProgress(self.txn, error))]
             ordinal = self.ordinals[bucket_id] = self.ordinals.get(bucket_id, 0) + 1
             self.chain_version += 1
-            self.taken[body.snapshot_id] = SnapshotCaptured(
+            self.captured[body.snapshot_id] = SnapshotCaptured(
                 body.snapshot_id, bucket_id, 1, ordinal, self.txn, START_MS - self.txn, self.chain_version, 100
             )
             marker = ChainCapture(bucket_id, body.snapshot_id, ordinal, self.txn)
             sent.append((SNAPSHOT_CHAIN, SnapshotChainRecord(self.chain_version, self.chain_version - 1, marker)))
-        return [*sent, (METADATA_PROGRESS, MetadataProgress(self.txn, self.taken[body.snapshot_id]))]
+        return [*sent, (METADATA_PROGRESS, MetadataProgress(self.txn, self.captured[body.snapshot_id]))]
 
     def _drop(self, body: DropSnapshot) -> list[tuple[Topic, Any]]:
         sent: list[tuple[Topic, Any]] = []
-        taken = self.taken.get(body.snapshot_id)
-        if taken is not None and body.snapshot_id not in self.dropped:
+        captured = self.captured.get(body.snapshot_id)
+        if captured is not None and body.snapshot_id not in self.dropped:
             self.chain_version += 1
             self.dropped[body.snapshot_id] = self.chain_version
-            marker = ChainDrop(taken.bucket_id, body.snapshot_id, taken.snapshot_txn, 1)
+            marker = ChainDrop(captured.bucket_id, body.snapshot_id, captured.snapshot_txn, 1)
             sent.append((SNAPSHOT_CHAIN, SnapshotChainRecord(self.chain_version, self.chain_version - 1, marker)))
         answer = SnapshotDropped(body.snapshot_id, self.dropped.get(body.snapshot_id, self.chain_version))
         return [*sent, (METADATA_PROGRESS, MetadataProgress(self.txn, answer))]
@@ -143,7 +143,7 @@ class Harness:
         self.metadata = SmallMetadata()
         self.inbox: list[tuple[Topic, Any]] = []
         self.replies: list[SnapshotReply] = []
-        self.told: list[SnapshotInfo] = []
+        self.published: list[SnapshotInfo] = []
         self.asked: list[Any] = []
         self.sent: list[tuple[str, Any]] = []
         self.put_aside: list[Exception] = []
@@ -216,7 +216,7 @@ class Harness:
         if topic is SNAPSHOTS_REPLIES:
             self.replies.append(record)
         elif topic is SNAPSHOTS_INFO:
-            self.told.append(record)
+            self.published.append(record)
         else:
             assert topic is METADATA_COMMANDS
             self.asked.append(record.body)

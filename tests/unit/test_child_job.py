@@ -56,12 +56,12 @@ time.sleep(600)
 def test_an_error_of_who_listens_ends_the_job_and_what_it_has_started(tmp_path: Path) -> None:
     pids: list[int] = []
 
-    def told(line: Mapping[str, Any]) -> None:
+    def on_line(line: Mapping[str, Any]) -> None:
         pids.extend(line["pids"])
         raise ValueError("a defect")
 
     with pytest.raises(ValueError, match="a defect"):
-        run_child_job(python(ENDLESS), tmp_path / "log", told)
+        run_child_job(python(ENDLESS), tmp_path / "log", on_line)
     assert len(pids) == 2
     eventually(lambda: not any(map(is_running, pids)))
 

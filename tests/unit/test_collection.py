@@ -126,11 +126,12 @@ class TestKeyDeletion:
         harness = Harness(KeyDeletionService)
 
         def work(round_number: int) -> int:
-            twins = (barrier("purges", 0, round_number), barrier("sweeps", 0, round_number))
-            told = (
-                (topic, replace(record, barrier=replace(record.barrier, collection_txn=5))) for topic, record in twins
+            counterparts = (barrier("purges", 0, round_number), barrier("sweeps", 0, round_number))
+            reported = (
+                (topic, replace(record, barrier=replace(record.barrier, collection_txn=5)))
+                for topic, record in counterparts
             )
-            return bodies(harness.give(*told), Barrier)[0].work
+            return bodies(harness.give(*reported), Barrier)[0].work
 
         assert (work(1), work(2)) == (1, 1)
         harness.give(changed(PAUSED, 5))
@@ -243,14 +244,14 @@ class TestMetadata:
         set_txn = shard.do(SetCollection("vol", "flat", PAUSED, "why")).txn
         shard.start()
         shard.runner.step()
-        assert self.told(shard) == CollectionChanged((paused,), set_txn, set_txn, is_whole=True)
+        assert self.reported(shard) == CollectionChanged((paused,), set_txn, set_txn, is_whole=True)
         shard.clock.advance(HOUR_MS)
         put_txn = shard.do(PutKey("vol", "flat", "k", 1)).txn
-        assert self.told(shard) == CollectionChanged((paused,), put_txn, set_txn, is_whole=True)
+        assert self.reported(shard) == CollectionChanged((paused,), put_txn, set_txn, is_whole=True)
         shard.do(SetCollection("vol", "flat", RUNNING, "why"))
         shard.start()
         shard.runner.step()
-        assert self.told(shard).states == (), "it ends what is not in it"
+        assert self.reported(shard).states == (), "it ends what is not in it"
 
     def test_tells_nothing_where_nothing_was_ever_said(self, shard: Shard) -> None:
         shard.start()
@@ -264,12 +265,12 @@ class TestMetadata:
     def test_tells_all_again_before_a_barrier_of_who_has_missed_a_change(self, shard: Shard, origin: str) -> None:
         set_txn = shard.do(SetCollection("", "", PAUSED, "why")).txn
         self.barrier(shard, set_txn, origin)
-        assert not self.told(shard).is_whole
+        assert not self.reported(shard).is_whole
         self.barrier(shard, set_txn - 1, origin)
-        assert self.told(shard).is_whole
+        assert self.reported(shard).is_whole
         if origin:
-            told, passed = [one.body for one in shard.sent(METADATA_PROGRESS)][-2:]
-            assert (type(told), passed.collection_txn) == (CollectionChanged, set_txn)
+            reported, passed = [one.body for one in shard.sent(METADATA_PROGRESS)][-2:]
+            assert (type(reported), passed.collection_txn) == (CollectionChanged, set_txn)
 
     def test_tells_in_one_message_what_one_command_has_changed(self, shard: Shard) -> None:
         for _ in range(2):
@@ -277,11 +278,11 @@ class TestMetadata:
             shard.do(DeleteBucket("vol", "flat"))
             shard.do(CreateBucket("vol", "flat", BucketLayout.OBJECT_STORE))
         reply = shard.do(SetCollection("vol", "flat", RUNNING, ""))
-        assert (len(self.told(shard).states), self.told(shard).txn) == (3, reply.txn)
+        assert (len(self.reported(shard).states), self.reported(shard).txn) == (3, reply.txn)
 
     def test_tells_all_when_a_lost_tail_is_accepted_though_it_knows_of_no_change(self, shard: Shard) -> None:
         accepted = accept_lost_tail(shard, epoch=1)
-        assert self.told(shard) == CollectionChanged((), accepted.txn, 0, is_whole=True)
+        assert self.reported(shard) == CollectionChanged((), accepted.txn, 0, is_whole=True)
 
     def test_buckets_whose_ids_are_below_zero_are_listed_as_well(self, shard: Shard) -> None:
         """Those of the second epoch and later."""
@@ -296,7 +297,7 @@ class TestMetadata:
         assert [line.bucket for line in collection_status(tables, start_after=late.bucket_id)] == ["", "flat"]
         assert [line.bucket for line in collection_status(tables, "vol", "late")] == ["", "late"]
 
-    def told(self, shard: Shard) -> CollectionChanged:
+    def reported(self, shard: Shard) -> CollectionChanged:
         return [one.body for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectionChanged)][-1]
 
     def barrier(self, shard: Shard, collection_txn: int, origin: str = "") -> None:

@@ -421,7 +421,7 @@ class PausedShard:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.states: dict[int, CollectionState] = {}
-        self.told_txn = 0
+        self.sent_txn = 0
         self.answers: list[Sent] = []
 
     def something(self, txn: int) -> list[Sent]:
@@ -434,14 +434,14 @@ class PausedShard:
             case "pause":
                 bucket_id = self.random.choice((0, *BUCKETS))
                 self.states[bucket_id] = self.random.choice((RUNNING, SHADOW, PAUSED))
-                before, self.told_txn = self.told_txn, txn
+                before, self.sent_txn = self.sent_txn, txn
                 if self.random.random() < 0.3:  # it is lost on the way
                     return []
                 change = CollectionChanged((BucketCollection(bucket_id, self.states[bucket_id]),), txn, before)
                 return [(METADATA_PROGRESS, MetadataProgress(txn, change))]
             case "whole":
                 held = tuple(BucketCollection(*one) for one in sorted(self.states.items()) if one[1] is not RUNNING)
-                change = CollectionChanged(held, txn, self.told_txn, is_whole=True)
+                change = CollectionChanged(held, txn, self.sent_txn, is_whole=True)
                 return [(METADATA_PROGRESS, MetadataProgress(txn, change))]
         return [self.answers.pop(0)] if self.answers else []
 

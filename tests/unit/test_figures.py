@@ -95,8 +95,8 @@ class TestCells:
         back = delete(shard, "a")
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), None)
         undelete(shard, back, "a")
-        (told,) = shard.sent(METADATA_PROGRESS)[-1].body.states
-        assert (told.bucket_id, told.state) == (shard.bucket("flat").object_id, CollectionState.TRIPPED)
+        (reported,) = shard.sent(METADATA_PROGRESS)[-1].body.states
+        assert (reported.bucket_id, reported.state) == (shard.bucket("flat").object_id, CollectionState.TRIPPED)
         backlog = shard_backlog(TablesReader(shard.store))
         assert backlog.trips == {BreakerCause.LIMITS: 0, BreakerCause.FORECAST: 0, BreakerCause.FIGURES: 1}
         assert backlog.collection_states[CollectionState.TRIPPED] == 1
@@ -157,10 +157,10 @@ class TestOtherFigures:
         assert is_suspended_for_its_figures(shard, "tree")
 
     def test_a_snapshot_is_dropped_though_a_cell_names_one_that_never_was(self, shard: Shard) -> None:
-        taken = shard.internal(CaptureSnapshot("vol", "flat", "s1"))
+        captured = shard.internal(CaptureSnapshot("vol", "flat", "s1"))
         bucket_id = shard.bucket("flat").object_id
-        cell = SpaceCellValue(taken.snapshot_txn, 7_000, 1, 1, 1, 0, 0)
-        damage(shard, SPACE_TABLE.name, cell_key(bucket_id, taken.snapshot_txn, 7_000), cell)
+        cell = SpaceCellValue(captured.snapshot_txn, 7_000, 1, 1, 1, 0, 0)
+        damage(shard, SPACE_TABLE.name, cell_key(bucket_id, captured.snapshot_txn, 7_000), cell)
         dropped = shard.internal(DropSnapshot("s1"))
         assert dropped.chain_version == 2
         assert shard.sent(SNAPSHOT_CHAIN)[-1].body.rows_held_alone >= 1

@@ -190,7 +190,7 @@ def flags(sent: list[Sent]) -> list[tuple[str, int]]:
     return [(flag.snapshot_id, flag.chain_version) for flag in bodies(sent, SetDeepClean)]
 
 
-def chain_of_clean_stores(harness: Harness, *txns: int) -> None:
+def chain_of_clean_ranges(harness: Harness, *txns: int) -> None:
     """Snapshots s1, s2, … whose stores are flagged."""
     for ordinal, txn in enumerate(txns, start=1):
         (page,) = pages(harness.give(capture(ordinal, txn, ordinal)))
@@ -337,9 +337,9 @@ class TestTasks:
         assert [state.state for state in harness.rows(TASK_TABLE)] == ["DELETING"]
 
     def test_answers_to_nobody_do_nothing(self, harness: Harness) -> None:
-        stranger = ClaimRows(4711, 0, by_columns(rows(1)))
+        unauthorized = ClaimRows(4711, 0, by_columns(rows(1)))
         assert not harness.give(
-            claimed(stranger), deleted(DeleteBlocks(4711, 1, NO_GROUPS)), finished(FinishRows(4711, ()))
+            claimed(unauthorized), deleted(DeleteBlocks(4711, 1, NO_GROUPS)), finished(FinishRows(4711, ()))
         )
 
     def test_an_answer_for_other_rows_is_not_for_this_claim(self, harness: Harness) -> None:
@@ -424,7 +424,7 @@ class TestBarrier:
 
 class TestSweeps:
     def test_a_new_store_is_swept_once_over_its_range(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 800, 2)))
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (500, 800, 0, 0)
         assert (page.page, page.start_table, page.start_key) == (1, 0, b"")
@@ -527,7 +527,7 @@ class TestSweeps:
         assert flags(clean(harness, again)) == [("s1", 1)]
 
     def test_now_and_then_every_bucket_is_swept_as_a_whole(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         harness.give(drop(2, "s1", 500, 0))
         page = only(harness.wait(SETTINGS.safety_sweep_interval_ms), SweepPage)
         assert (page.after_death, page.until_death, page.until_birth) == (0, 0, 0)
@@ -555,7 +555,7 @@ class TestSweeps:
 
 class TestDrops:
     def test_rows_held_alone_are_swept_in_the_next_store(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500, 600, 700, 800)
+        chain_of_clean_ranges(harness, 500, 600, 700, 800)
         sent = harness.give(drop(5, "s2", 600, rows_held_alone=3))
         (page,) = pages(sent)
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (600, 700, 500, 600)
@@ -563,20 +563,20 @@ class TestDrops:
         assert flags(clean(harness, page)) == [("s3", 5)]
 
     def test_without_rows_held_alone_nothing_is_read(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500, 600, 700)
+        chain_of_clean_ranges(harness, 500, 600, 700)
         sent = harness.give(drop(4, "s1", 500, rows_held_alone=0))
         assert not pages(sent)
         assert flags(sent) == [("s2", 4), ("s3", 4)]
         assert {store.snapshot_id for store in harness.rows(GARBAGE_RANGE_TABLE)} == {"s2", "s3"}
 
     def test_a_store_that_is_not_clean_is_not_flagged_by_a_drop(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 600, 2)))
         assert not flags(harness.give(drop(3, "s1", 500, rows_held_alone=0)))
         assert flags(clean(harness, page)) == [("s2", 3)], "the sweep that was on its way answers for the new chain"
 
     def test_a_sweep_from_before_a_drop_does_not_flag(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (before,) = pages(harness.give(capture(2, 600, 2)))
         assert not pages(harness.give(drop(3, "s1", 500, rows_held_alone=1))), "the store is being swept"
         after = only(clean(harness, before), SweepPage)
@@ -584,7 +584,7 @@ class TestDrops:
         assert flags(clean(harness, after)) == [("s2", 3)]
 
     def test_an_unfinished_sweep_goes_on_in_the_next_store(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (unfinished,) = pages(harness.give(capture(2, 600, 2)))
         (third,) = pages(harness.give(capture(3, 700, 3)))
         clean(harness, third)
@@ -593,19 +593,19 @@ class TestDrops:
         assert flags(clean(harness, unfinished)) == [("s3", 4)]
 
     def test_the_newest_snapshots_rows_are_swept_in_the_active_store(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500, 600)
+        chain_of_clean_ranges(harness, 500, 600)
         page = only(harness.give(drop(3, "s2", 600, rows_held_alone=2)), SweepPage)
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (600, 0, 500, 600)
         assert not harness.give(sent_page(page, 2), result(page, 2, found=2))
         assert not harness.rows(SWEEP_TABLE)
 
     def test_a_marker_that_comes_again_changes_nothing(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500, 600)
+        chain_of_clean_ranges(harness, 500, 600)
         harness.give(drop(3, "s1", 500, rows_held_alone=0))
         assert not harness.give(drop(3, "s1", 500, rows_held_alone=0), capture(2, 600, 2))
 
     def test_a_full_chain_record_starts_over(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         snapshots = tuple(ChainedSnapshot(f"s{n}", n, 100 * (n + 4), n != 2) for n in range(1, 4))
         record = SnapshotChainRecord(9, 9, FullChain((ChainedBucket(BUCKET, snapshots),)))
         found = pages(harness.give((SNAPSHOT_CHAIN, record)))

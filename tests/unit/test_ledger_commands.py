@@ -69,13 +69,13 @@ def test_rows_are_filtered_by_bucket_and_moment(line: CommandLine) -> None:
 
 def test_one_version_is_told_in_words(line: CommandLine) -> None:
     row = _rows(line, "vol1/flat")[0]
-    told = line.run("ledger", "show", str(row["object_id"]), "--shard", "1")
-    words = " ".join(told.split())
+    output = line.run("ledger", "show", str(row["object_id"]), "--shard", "1")
+    words = " ".join(output.split())
     assert f"born at txn {row['birth']} of object {row['object_id']}" in words
     assert f"snapshot before the death txn {row['previous_txn']}" in words
     assert f"snapshot after the birth txn {row['next_txn']}" in words
-    assert f"at txn {row['claim_txn']}" in told
-    assert line.run("ledger", "show", str(row["first_local_id"]), "--block", "--shard", "1") == told
+    assert f"at txn {row['claim_txn']}" in output
+    assert line.run("ledger", "show", str(row["first_local_id"]), "--block", "--shard", "1") == output
     assert "Nothing of it was freed in shard 0" in line.run("ledger", "show", "4711")
     assert line.json("ledger", "show", "4711") == []
 

@@ -118,8 +118,8 @@ class Shard:
         """Carry out a service's command and say its answer."""
         self.send(MetadataCommand(0, "", 0, body, SENDERS[type(body)]))
         self.runner.step()
-        told = (one.body for one in reversed(self.sent(METADATA_PROGRESS)))
-        return next(one for one in told if not isinstance(one, records.CollectionChanged))
+        progress = (one.body for one in reversed(self.sent(METADATA_PROGRESS)))
+        return next(one for one in progress if not isinstance(one, records.CollectionChanged))
 
     def names(self, bucket: str, snapshot_id: str = "") -> dict[str, str]:
         """Path → tag of every key."""
@@ -348,9 +348,9 @@ class TestRequests:
 class TestSnapshots:
     def test_a_snapshot_keeps_what_it_saw(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "tree", "a/b", 10, "one"))
-        taken = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
+        captured = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(PutKey("vol", "tree", "a/b", 20, "two"))
-        assert (taken.ordinal, taken.chain_version, taken.referenced_bytes) == (1, 1, 10)
+        assert (captured.ordinal, captured.chain_version, captured.referenced_bytes) == (1, 1, 10)
         assert shard.names("tree", "s1") == {"a/b": "one"}
         assert shard.entry().snapshots_before_death == 1
 
@@ -585,8 +585,8 @@ class TestDirectories:
 
     def test_a_late_expansion_gives_the_death_of_the_directory(self, shard: Shard) -> None:
         row = self._deleted_tree(shard)
-        taken = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
-        assert taken.referenced_bytes == 40
+        captured = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
+        assert captured.referenced_bytes == 40
         self._expand(shard, row)
         keys = [e for e in shard.entries() if e.kind is DeletedKind.KEY]
         assert {(e.death, e.snapshots_before_death) for e in keys} == {(row.death, 0)}

@@ -65,8 +65,8 @@ def test_what_cannot_be_rolled_back_to(line: CommandLine, arguments: tuple[str, 
 
 
 def test_a_key_and_a_tree_are_restored_with_blocks_of_their_own(line: CommandLine) -> None:
-    told = line.run("restore", "vol1/tree/dir/k", "--from", "snap1")
-    assert told.startswith("1 key (1000 B) and 0 directories of dir/k are back from snap1")
+    output = line.run("restore", "vol1/tree/dir/k", "--from", "snap1")
+    assert output.startswith("1 key (1000 B) and 0 directories of dir/k are back from snap1")
     assert keys(line) == {"dir/k": "v1"}
     restored = line.json("restore", "vol1/tree/dir", "--from", "snap2", "--to", "old/dir")
     assert restored == {"keys": 3, "directories": 2, "size_bytes": 2020}

@@ -88,7 +88,7 @@ def test_a_creation_time_may_be_named() -> None:
     assert harness.info("snap-1").creation_time_ms == 12_345
     assert (
         harness.info("snap-2").creation_time_ms
-        == harness.metadata.taken[harness.info("snap-2").snapshot_id].creation_time_ms
+        == harness.metadata.captured[harness.info("snap-2").snapshot_id].creation_time_ms
     )
 
 

@@ -75,17 +75,17 @@ def test_s5_a_create_is_answered_by_metadata_alone() -> None:
     reply = harness.answered(number)
     row = harness.info("snap-1")
     assert reply.snapshot_id == row.snapshot_id
-    taken = harness.metadata.taken[row.snapshot_id]
+    captured = harness.metadata.captured[row.snapshot_id]
     assert row.status is ACTIVE
     assert (row.create_txn, row.last_txn) == (1, 1)
-    assert row.creation_time_ms == taken.creation_time_ms
+    assert row.creation_time_ms == captured.creation_time_ms
     assert (row.bucket_id, row.ordinal) == (7, 1)
     assert row.referenced_bytes == row.referenced_replicated_bytes == 100
     assert row.exclusive_bytes == 0
     assert row.snapshot_path == "vol/bucket"
     assert row.deletion_time_ms == -1
     assert row.chain_version_of_reset == 1
-    assert [told.name for told in harness.told] == ["snap-1"]
+    assert [published.name for published in harness.published] == ["snap-1"]
     assert harness.metric("deepclean_snapshots_commands_total", operation="create") == 1
     assert harness.metric("deepclean_snapshots_rows", shard="0", state="active") == 1
 
@@ -156,7 +156,7 @@ def test_a_snapshot_of_a_missing_bucket_leaves_nothing() -> None:
     harness = Harness()
     assert harness.create("snap-1", bucket="absent").error == "BUCKET_NOT_FOUND"
     assert harness.names("absent", with_deleted=True) == []
-    assert harness.told == []
+    assert harness.published == []
     harness.metadata.buckets["vol", "absent"] = 9
     assert harness.create("snap-1", bucket="absent").error == ""
 
@@ -249,7 +249,7 @@ def test_d1_a_deleted_snapshot_keeps_its_row_until_the_purge() -> None:
     assert harness.metric("deepclean_snapshots_rows", shard="0", state="deleted") == 1
     harness.run()
     assert harness.names(with_deleted=True) == []
-    assert [(told.status, told.is_removed) for told in harness.told] == [
+    assert [(published.status, published.is_removed) for published in harness.published] == [
         (ACTIVE, False),
         (DELETED, False),
         (DELETED, True),
@@ -307,7 +307,7 @@ def test_n2_rename_keeps_the_id() -> None:
     assert harness.rename("snap-1", "snap-2").snapshot_id == snapshot_id
     assert harness.names() == ["snap-2"]
     assert harness.info("snap-2").snapshot_id == snapshot_id
-    assert harness.told[-1].name == "snap-2"
+    assert harness.published[-1].name == "snap-2"
     assert harness.create("snap-1").error == ""
     harness.restart()
     assert harness.delete("snap-2").snapshot_id == snapshot_id
@@ -411,7 +411,8 @@ def test_u2_answers_that_come_again_change_nothing() -> None:
     rows = snapshots_in(harness, ONE_BUCKET)
     harness.delete("snap-1")
     first_answers = [
-        (METADATA_PROGRESS, MetadataProgress(99, harness.metadata.taken[rows[index].snapshot_id])) for index in range(5)
+        (METADATA_PROGRESS, MetadataProgress(99, harness.metadata.captured[rows[index].snapshot_id]))
+        for index in range(5)
     ]
     before, sent = dict(rows_of(harness)), len(harness.sent)
     harness.feed(*first_answers)
@@ -457,7 +458,7 @@ def test_flags_found_before_the_last_reset_are_ignored() -> None:
     assert not harness.info("snap-1").has_deep_cleaned_keys
     harness.flag(rows[1].snapshot_id, reset)
     assert harness.info("snap-1").has_deep_cleaned_keys
-    assert harness.told[-1].has_deep_cleaned_directories
+    assert harness.published[-1].has_deep_cleaned_directories
 
 
 def test_a_flag_found_after_a_drop_outlives_the_reset_that_comes_later() -> None:
@@ -474,7 +475,7 @@ def test_a_flag_found_after_a_drop_outlives_the_reset_that_comes_later() -> None
 def test_a_flag_may_overtake_the_answer_to_the_take() -> None:
     harness = Harness()
     number = harness.command(CreateSnapshot("vol", "bucket", "snap-1"))
-    [snapshot_id] = harness.metadata.taken
+    [snapshot_id] = harness.metadata.captured
     harness.flag(snapshot_id, 1)
     harness.answered(number)
     assert harness.info("snap-1").has_deep_cleaned_keys
@@ -596,11 +597,11 @@ def update(
 def test_the_exclusive_size_is_the_cell_of_the_snapshot_alone() -> None:
     harness = Harness()
     first, second = (harness.create(name).snapshot_id for name in ("snap-1", "snap-2"))
-    told = len(harness.told)
+    published = len(harness.published)
     harness.feed(update(3, cell(1, 1, 30), cell(1, 2, 500)), update(4, cell(1, 1, 40), cell(2, 2, 7), cell(0, 0, 9)))
     assert [harness.info(name).exclusive_bytes for name in ("snap-1", "snap-2")] == [40, 7]
     assert harness.info("snap-1").exclusive_replicated_bytes == 40
-    assert [(row.snapshot_id, row.exclusive_bytes) for row in harness.told[told:]] in (
+    assert [(row.snapshot_id, row.exclusive_bytes) for row in harness.published[published:]] in (
         [(first, 40), (second, 7)],
         [(second, 7), (first, 40)],
     )
@@ -618,13 +619,13 @@ def test_figures_of_another_bucket_are_not_mixed_up() -> None:
 def test_figures_may_come_before_the_snapshot() -> None:
     harness = Harness()
     number = harness.command(CreateSnapshot("vol", "bucket", "snap-1"))
-    [snapshot_id] = harness.metadata.taken
+    [snapshot_id] = harness.metadata.captured
     harness.feed(update(9, cell(1, 1, 30), sizes=(SnapshotSize(snapshot_id, 80, 3),), unexpanded=(5, 5)))
     harness.answered(number)
     row = harness.info("snap-1")
     assert (row.referenced_bytes, row.referenced_replicated_bytes, row.exclusive_bytes) == (80, 80, 30)
     assert (row.is_referenced_exact, row.is_exclusive_exact) == (True, False)
-    assert harness.told == [row]
+    assert harness.published == [row]
 
 
 def test_unexpanded_directories_make_sizes_inexact() -> None:
@@ -640,10 +641,10 @@ def test_unexpanded_directories_make_sizes_inexact() -> None:
     assert exact() == [(True, True)] * 3
     harness.feed(update(10, unexpanded=(2, 2)))
     assert exact() == [(True, False), (False, True), (False, True)]
-    told = len(harness.told)
+    published = len(harness.published)
     harness.feed(update(11, unexpanded=(2, 3)))
     assert exact() == [(True, False), (False, False), (False, True)]
-    assert len(harness.told) == told + 1
+    assert len(harness.published) == published + 1
     harness.feed(update(12, unexpanded=(3, 9)))
     assert exact() == [(True, False), (True, False), (False, False)]
     harness.feed(update(13))
@@ -654,10 +655,10 @@ def test_older_figures_that_come_again_do_nothing() -> None:
     harness = Harness()
     harness.create("snap-1")
     harness.feed(update(3, cell(1, 1, 30)), update(5, cell(1, 1, 50)))
-    told = len(harness.told)
+    published = len(harness.published)
     harness.feed(update(3, cell(1, 1, 30)))
     assert harness.info("snap-1").exclusive_bytes == 50
-    assert len(harness.told) == told
+    assert len(harness.published) == published
 
 
 def test_a_purge_forgets_the_sizes() -> None:
@@ -949,7 +950,7 @@ def test_a_snapshot_that_metadata_never_took_is_a_difference() -> None:
     harness.inbox.clear()
     harness.feed(answer)
     assert differences(harness) == {}  # the marker may still come
-    harness.metadata.taken.clear()
+    harness.metadata.captured.clear()
     harness.metadata.ordinals.clear()
     harness.metadata.chain_version = 0
     harness.create("snap-2")
@@ -998,7 +999,7 @@ def test_a_message_that_fails_half_way_leaves_memory_as_the_tables_are() -> None
     ]
     harness.feed(update(4, cell(1, 1, 40)), (SNAPSHOTS_COMMANDS, commands[0]), (SNAPSHOTS_COMMANDS, commands[1]))
     assert [str(error) for error in harness.put_aside] == ["injected"]
-    assert harness.told[-1].exclusive_bytes == 40
+    assert harness.published[-1].exclusive_bytes == 40
     harness.run()
     assert harness.replies[-1].error == ""
     assert harness.names() == ["snap-1", "snap-2"]

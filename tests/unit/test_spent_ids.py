@@ -22,9 +22,9 @@ from tests.unit.test_metadata import Shard
 
 
 def capture(shard: Shard, snapshot_id: str, requested_ms: int) -> SnapshotCaptured:
-    taken = shard.internal(CaptureSnapshot("vol", "flat", snapshot_id, requested_ms=requested_ms))
-    assert isinstance(taken, SnapshotCaptured)
-    return taken
+    captured = shard.internal(CaptureSnapshot("vol", "flat", snapshot_id, requested_ms=requested_ms))
+    assert isinstance(captured, SnapshotCaptured)
+    return captured
 
 
 def drop(shard: Shard, snapshot_id: str) -> SnapshotDropped:

@@ -230,17 +230,17 @@ def test_a_database_that_was_named_and_cannot_be_compared_is_an_error(past: Past
 def test_held_messages_go_out_once_and_in_order(past: Past) -> None:
     # The start between them has sent what it could not know to be acknowledged once more.
     whole = list(dict.fromkeys(record.value for record in past.log.records(METADATA_REPLIES.name, 0)))
-    store, twin = MemoryStore(CHECKPOINTED), MemoryLog(past.log.clock)
-    twin.partitions[COMMANDS, 0] = list(past.log.records(COMMANDS, 0))
-    rebuild = Rebuild(0, store, twin, max_batch_messages=1)
+    store, copied = MemoryStore(CHECKPOINTED), MemoryLog(past.log.clock)
+    copied.partitions[COMMANDS, 0] = list(past.log.records(COMMANDS, 0))
+    rebuild = Rebuild(0, store, copied, max_batch_messages=1)
     rebuild.run_to(rebuild.end)
-    assert not twin.records(METADATA_REPLIES.name, 0)
+    assert not copied.records(METADATA_REPLIES.name, 0)
     waiting = rebuild._runner.waiting()
     assert waiting > len(whole)
     assert rebuild.send() == waiting
     assert rebuild._runner.waiting() == 0
-    assert [record.value for record in twin.records(METADATA_REPLIES.name, 0)] == whole
+    assert [record.value for record in copied.records(METADATA_REPLIES.name, 0)] == whole
     assert rebuild.send() == 0
     rebuild.close()
-    run(twin, store)
-    assert [record.value for record in twin.records(METADATA_REPLIES.name, 0)] == whole
+    run(copied, store)
+    assert [record.value for record in copied.records(METADATA_REPLIES.name, 0)] == whole

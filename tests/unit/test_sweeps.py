@@ -19,7 +19,7 @@ from tests.unit.test_key_deletion import (
     BUCKET,
     SETTINGS,
     capture,
-    chain_of_clean_stores,
+    chain_of_clean_ranges,
     claimed,
     clean,
     drop,
@@ -55,7 +55,7 @@ class TestFlagsWhileRowsAreHeldBack:
     """A store is clean when nothing of it is left to be swept, whether the collector may claim or not."""
 
     def test_a_drop_does_not_flag_a_store_whose_rows_wait(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(2, 600, 2)))
         find_something(harness, page)
@@ -95,7 +95,7 @@ class TestFlagsWhileRowsAreHeldBack:
         assert flags(clean(harness, again)) == [("s1", 1)]
 
     def test_rows_that_a_drop_frees_meanwhile_are_swept_with_those_that_wait(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(2, 600, 2)))
         find_something(harness, page)
@@ -107,7 +107,7 @@ class TestFlagsWhileRowsAreHeldBack:
 
 class TestASweepEnds:
     def test_one_that_is_queued_again_keeps_its_place(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (first,) = pages(harness.give(capture(2, 600, 2)))
         second = only(harness.give(sent_page(first, 1, next_table=1), result(first, 1)), SweepPage)
         assert not pages(harness.give(drop(3, "s1", 500, rows_held_alone=1)))
@@ -119,7 +119,7 @@ class TestASweepEnds:
         assert flags(clean(harness, behind)) == [("s2", 3)]
 
     def test_drops_in_a_row_take_a_sweep_along_without_starting_it_over(self, harness: Harness) -> None:
-        chain_of_clean_stores(harness, 500)
+        chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 600, 2)))
         asked = [page]
         for number in range(3, 9):

@@ -47,9 +47,9 @@ VOLUME, BUCKET = "sales", "reports"
 SECRETS = {name: name.encode().ljust(32, b"-") for name in (*sorted(SERVICES), "root", "ann", "bob")}
 PEOPLE = {"root": SecretRole.ADMINISTRATOR, "ann": SecretRole.USER, "bob": SecretRole.USER}
 """root administers, ann owns the volume, bob owns nothing."""
-STRANGERS = ("unsigned", "forger")
+UNAUTHORIZED = ("unsigned", "forger")
 """Who signs nothing, and who signs as root with a secret of its own."""
-IDENTITIES = (*sorted(SERVICES), *PEOPLE, *STRANGERS)
+IDENTITIES = (*sorted(SERVICES), *PEOPLE, *UNAUTHORIZED)
 DENIED = ("is not signed by", "for administrators", "come from", "comes from", "PERMISSION_DENIED")
 
 PERSON: frozenset[str] = frozenset({"root"})

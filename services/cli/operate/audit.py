@@ -106,13 +106,13 @@ def _audited(auditor: Auditor, shard: int, bucket: str) -> FinishedAudit:
 def _lines_of_progress(shard: int) -> Any:
     said: set[str] = set()
 
-    def tell(percent: int, doing: str) -> None:
+    def progress(percent: int, doing: str) -> None:
         line = f"shard {shard}: {doing} ({percent // 25 * 25} %)"
         if line not in said:
             said.add(line)
             print(line, file=sys.stderr, flush=True)
 
-    return tell
+    return progress
 
 
 def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_json: bool) -> None:

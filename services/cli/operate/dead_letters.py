@@ -160,7 +160,7 @@ def show(
     print_fields(
         [
             ("letter", f"{shard}:{row.number} of {time_text(row.time_ms)} UTC"),
-            ("put aside by", row.service),
+            ("dead-lettered by", row.service),
             ("message", f"{row.topic}, partition {row.partition}, offset {row.offset}"),
             ("reason", f"{row.error}: {row.message}"),
             ("size", bytes_text(row.size_bytes) + (", not all of it here" if row.is_cut else "")),

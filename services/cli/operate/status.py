@@ -194,5 +194,5 @@ def _audit_text(audit: LastAudit) -> str:
 
 def _process_state(process: ProcessStatus) -> str:
     if not process.is_alive:
-        return "gone"
+        return "not running"
     return "running" if process.is_answering or process.name == "broker" else "silent"

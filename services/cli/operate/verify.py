@@ -55,7 +55,7 @@ def verify(
             )
         log = log_of(session, "deepclean.verify", is_whole=True)
         reports = [
-            verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _teller(one))  # type: ignore[misc]
+            verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _progress(one))  # type: ignore[misc]
             for one in (sorted(set(shard)) if shard else range(plane.shards))
         ]
     _show(reports, as_json=as_json)
@@ -65,11 +65,11 @@ def verify(
         raise typer.Exit(DIFFERENCE_STATUS)
 
 
-def _teller(shard: int) -> Callable[[int, int], None]:
-    def tell(done: int, end: int) -> None:
+def _progress(shard: int) -> Callable[[int, int], None]:
+    def progress(done: int, end: int) -> None:
         print(f"shard {shard}: {done:,} of {end:,} commands replayed", file=sys.stderr, flush=True)
 
-    return tell
+    return progress
 
 
 def _show(reports: Sequence[VerifyReport], *, as_json: bool) -> None:

@@ -373,7 +373,7 @@ class _Page:
             self._transaction.space.subtract(
                 bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
             )
-            self._transaction.figures.revive(bucket.object_id, head.size_bytes)
+            self._transaction.figures.restore(bucket.object_id, head.size_bytes)
         return None
 
     def _put_back(self, key: bytes, saved: bytes) -> None:
@@ -400,7 +400,7 @@ class _Page:
             self._work.table(DIRECTORY_TABLE).put(here, saved)
             self._restored += 1
             self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), DIRECTORY_CELL)
-            self._transaction.figures.revive(bucket.object_id, 0)
+            self._transaction.figures.restore(bucket.object_id, 0)
         return None
 
     def note_directories(self, start: bytes) -> bytes | None:

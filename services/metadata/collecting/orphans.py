@@ -67,7 +67,7 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
     search.end(work)
     death = death_now(transaction, identity.bucket_id)
     for run in command.blocks:
-        _bury(transaction, identity, run, death)
+        _put_orphan_row(transaction, identity, run, death)
     return Committed(0)
 
 
@@ -131,7 +131,7 @@ def _birth(transaction: Transaction) -> int:
     return transaction.txn - 1
 
 
-def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, death: Death) -> None:
+def _put_orphan_row(transaction: Transaction, identity: BucketIdentity, run: BlockRun, death: Death) -> None:
     """Make the garbage row of a run, and send it to the judges."""
     now = transaction.log_time_ms
     key = KeyRow(
@@ -150,7 +150,7 @@ def _bury(transaction: Transaction, identity: BucketIdentity, run: BlockRun, dea
     ids = (identity.volume_id, identity.bucket_id)
     row = DeletedKeyRow(key, death.txn, death.snapshots_before)
     transaction.work.table(DELETED_TABLE).put(garbage_key(*ids, death.txn, key.object_id), row)
-    transaction.figures.adopt(identity.bucket_id, run.size_bytes)
+    transaction.figures.add_garbage(identity.bucket_id, run.size_bytes)
     transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes))
     entry = (identity.bucket_id, key.object_id, key.birth, *death)
     transaction.entries.add(DeletedKind.KEY, [entry])

@@ -36,7 +36,7 @@ _TABLES: tuple[TableDefinition[Any], ...] = (
     RECLAIM_TABLE,
 )
 _KINDS = {DELETED_DIRECTORY_TABLE: DeletedKind.DIRECTORY, SNAPSHOT_RENAMED_TABLE: DeletedKind.RENAME_ENTRY}
-_STORE_TABLES = 3
+_GARBAGE_TABLES = 3
 _NO_MORE_TABLES = len(_TABLES)
 EVERY_BUCKET = 0
 _EVERYTHING = (b"/", b"0")
@@ -78,7 +78,7 @@ class _Page:
         key.
         """
         command = self._command
-        beyond = _NO_MORE_TABLES if command.with_claimed else _STORE_TABLES
+        beyond = _NO_MORE_TABLES if command.with_claimed else _GARBAGE_TABLES
         ended = (_NO_MORE_TABLES, b"")
         for number in range(command.start_table, beyond):
             start = max(first, command.start_key) if number == command.start_table else first

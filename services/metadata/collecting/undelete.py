@@ -77,7 +77,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     discount_version(transaction, bucket.object_id, row)
     cell = holders(version.birth, row.death, live)
     transaction.space.subtract(bucket.object_id, cell, (version.size_bytes, 1, 1, 0, 0))
-    transaction.figures.revive(bucket.object_id, version.size_bytes)
+    transaction.figures.restore(bucket.object_id, version.size_bytes)
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
     return Committed(back.object_id, back.blocks)
 
@@ -148,6 +148,6 @@ def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Un
     work.table(DIRECTORY_TABLE).put(place.db_key, back)
     transaction.space.subtract(bucket.object_id, holders(command.birth, row.death, live), DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket.object_id, row.death, -1)
-    transaction.figures.revive(bucket.object_id, 0)
+    transaction.figures.restore(bucket.object_id, 0)
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
     return Committed(back.object_id)

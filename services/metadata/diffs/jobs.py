@@ -292,7 +292,7 @@ class DiffJobs:
             if running.is_cancelled.is_set():
                 end()
 
-        def told(line: Mapping[str, Any]) -> None:
+        def on_line(line: Mapping[str, Any]) -> None:
             if "progress" in line:
                 running.rows_seen = int(line["progress"])
 
@@ -303,7 +303,7 @@ class DiffJobs:
             asked = json.dumps({"bucket": compared, "output": str(output)})
             command = [*shlex.split(self._settings.diff_spark_command), asked]
             try:
-                run_child_job(command, log_file, told, started=started)
+                run_child_job(command, log_file, on_line, started=started)
             finally:
                 log_file.unlink(missing_ok=True)
         count = 0

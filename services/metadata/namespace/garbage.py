@@ -62,7 +62,7 @@ def move_key_to_garbage(
     """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
     key = _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
-    transaction.figures.bury(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
+    transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:
         died = _died(transaction, death, is_overwritten=is_overwritten)
         live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
@@ -90,7 +90,7 @@ def move_keys_to_garbage(
     for held_by, sizes in sizes_by_holders.items():
         transaction.space.add(bucket_id, held_by, key_cell(sum(sizes), len(sizes)))
     size_bytes = sum(map(sum, sizes_by_holders.values()))
-    transaction.figures.bury(bucket_id, size_bytes, names=len(rows), rows=len(entries))
+    transaction.figures.move_to_garbage(bucket_id, size_bytes, names=len(rows), rows=len(entries))
     transaction.entries.add(DeletedKind.KEY, entries)
 
 
@@ -145,7 +145,7 @@ def move_directory_to_garbage(
         child_rows=child_rows,
         deletion_time_ms=transaction.log_time_ms,
     )
-    _bury(transaction, volume_id, bucket_id, row)
+    _put_directory_row(transaction, volume_id, bucket_id, row)
     transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
 
 
@@ -162,11 +162,11 @@ def move_expanded_directory_to_garbage(
         is_expansion_begun=True,
         deletion_time_ms=transaction.log_time_ms,
     )
-    _bury(transaction, volume_id, bucket_id, row)
+    _put_directory_row(transaction, volume_id, bucket_id, row)
 
 
-def _bury(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
-    transaction.figures.bury(bucket_id, 0, names=1, rows=1)
+def _put_directory_row(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
+    transaction.figures.move_to_garbage(bucket_id, 0, names=1, rows=1)
     work, object_id = transaction.work, row.directory.object_id
     work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
     note_death(work, bucket_id, row.directory, row.death)

@@ -74,8 +74,8 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     else:
         place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, command.key), 0, command.key)
     table = transaction.work.table(place.table)
-    buried = table.get_encoded(place.db_key)
-    existing = None if buried is None else table.decode(buried)
+    replaced_row = table.get_encoded(place.db_key)
+    existing = None if replaced_row is None else table.decode(replaced_row)
     now = transaction.log_time_ms
     object_id = existing.object_id if existing else transaction.new_object_id()
     # As fields rather than as a record, which would only be made to be encoded: most commands are puts.
@@ -94,9 +94,9 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     }
     table.put_encoded(place.db_key, _KEY_ROW.encode_fields(fields))
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
-    if buried is not None:
+    if replaced_row is not None:
         death = death_now(transaction, bucket.object_id)
-        move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, buried, death, is_overwritten=True)
+        move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, replaced_row, death, is_overwritten=True)
     if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,

@@ -70,17 +70,17 @@ class CollectionStates:
         return max((row.changed_txn for row in self.rows(work).values()), default=0)
 
     def put(self, work: Work, bucket_id: int, row: CollectionRow, stopped_because: str = "") -> None:
-        """Change a row; ``tell`` then tells the services that claim and purge."""
+        """Change a row; ``send_changed`` then tells the services that claim and purge."""
         if not self._changed:
             self._previous_txn = self.newest_txn(work)
         self.rows(work)[bucket_id] = row
         work.table(COLLECTION_TABLE).put(bucket_id_key(bucket_id), row)
         self._changed[bucket_id] = own_state(row, stopped_because)
 
-    def tell(self, work: Work, txn: int) -> None:
+    def send_changed(self, work: Work, txn: int) -> None:
         """Tell what the command of a txn has changed, in one message: it is heard as a whole or not at all."""
         if self._changed:
-            self._send(work, CollectionChanged(_told(self._changed), txn, self._previous_txn))
+            self._send(work, CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn))
             self._changed.clear()
 
     def send_all(self, work: Work, txn: int, stopped_because: str) -> None:
@@ -90,11 +90,13 @@ class CollectionStates:
         states[WHOLE_SHARD] = own_state(rows.get(WHOLE_SHARD), stopped_because)
         suspended = {one: state for one, state in states.items() if state is not CollectionState.RUNNING}
         if len(suspended) <= MOST_SENT:
-            self._send(work, CollectionChanged(_told(suspended), txn, self.newest_txn(work), is_whole=True))
+            self._send(
+                work, CollectionChanged(_bucket_collections(suspended), txn, self.newest_txn(work), is_whole=True)
+            )
 
     def _send(self, work: Work, change: CollectionChanged) -> None:
         work.send(METADATA_PROGRESS, MetadataProgress(change.txn, change))
 
 
-def _told(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
+def _bucket_collections(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
     return tuple(BucketCollection(bucket_id, state) for bucket_id, state in sorted(states.items()))

@@ -46,15 +46,15 @@ class BucketFigures:
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
         self._store(size_bytes)
 
-    def bury(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
+    def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
         """Keys or directories have died. Keys without bytes have no row in a garbage table: they are just gone."""
         self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
 
-    def adopt(self, bucket_id: int, size_bytes: int) -> None:
+    def add_garbage(self, bucket_id: int, size_bytes: int) -> None:
         """Blocks that nobody owned have got a garbage row."""
         self._used.add(bucket_id, (0, 0, size_bytes, 1))
 
-    def revive(self, bucket_id: int, size_bytes: int) -> None:
+    def restore(self, bucket_id: int, size_bytes: int) -> None:
         """A key or directory has come back from a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
 

@@ -13,7 +13,7 @@ from services.domain.space_matrix import (
     SpaceCell,
     SpaceError,
     merged_after_drop,
-    merged_cells_after_drop,
+    merged_into_after_drop,
 )
 from services.domain.table_keys import (
     ascending_death_key,
@@ -162,8 +162,8 @@ class SpaceChanges:
         cells = _cells_from(work, bucket_id, dropped) | _cells_until(work, bucket_id, dropped, live_before)
         alone = cells.get((dropped, dropped), EMPTY)
         try:
-            heirs = merged_cells_after_drop(cells, dropped, live_before).values()
-            cells |= {heir: cell_of(table.get(cell_key(bucket_id, *heir))) for heir in heirs}
+            targets = merged_into_after_drop(cells, dropped, live_before).values()
+            cells |= {merged_into: cell_of(table.get(cell_key(bucket_id, *merged_into))) for merged_into in targets}
             merged = merged_after_drop(cells, dropped, live_before)
         except SpaceError:
             self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0))

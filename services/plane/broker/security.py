@@ -174,11 +174,11 @@ class BrokerSecurity:
 
     def _send_passwords(self, admin: AdminClient) -> None:
         method = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS)
-        told: list[UserScramCredentialAlteration] = [
+        alterations: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(one.username, method, one.password.encode())
             for one in map(self.credentials, identities())
         ]
-        for answer in admin.alter_user_scram_credentials(told, request_timeout=ANSWER_SECONDS).values():
+        for answer in admin.alter_user_scram_credentials(alterations, request_timeout=ANSWER_SECONDS).values():
             answer.result()
 
 

@@ -22,24 +22,24 @@ def enrol(plane: Plane, security: BrokerSecurity) -> None:
     """
     roles = dict.fromkeys(sorted(SERVICES), SecretRole.SERVICE) | {ADMINISTRATOR: SecretRole.ADMINISTRATOR}
     files = {name: security.signing_file(name) for name in roles}
-    tell(plane, [SetSecret(name, role, read_signing_secret(files[name])) for name, role in roles.items()])
+    send_secrets(plane, [SetSecret(name, role, read_signing_secret(files[name])) for name, role in roles.items()])
 
 
 def change_secret(plane: Plane, security: BrokerSecurity, name: str, role: SecretRole) -> None:
     """Give somebody a new secret: first the plane knows it, then it is in the file; the one before stays good."""
     fresh = secrets.token_hex(SIGNING_BYTES)
-    tell(plane, [SetSecret(name, role, bytes.fromhex(fresh))])
+    send_secrets(plane, [SetSecret(name, role, bytes.fromhex(fresh))])
     write_secret(security.signing_file(name), fresh)
 
 
 def remove_secret(plane: Plane, security: BrokerSecurity, name: str) -> None:
     """Have somebody sign no more."""
     role = SecretRole.SERVICE if name in SERVICES else SecretRole.USER
-    tell(plane, [SetSecret(name, role, b"")])
+    send_secrets(plane, [SetSecret(name, role, b"")])
     security.signing_file(name).unlink(missing_ok=True)
 
 
-def tell(plane: Plane, known: Iterable[SetSecret]) -> None:
+def send_secrets(plane: Plane, known: Iterable[SetSecret]) -> None:
     """Send secrets to both services that take commands, in every shard.
 
     Raises:

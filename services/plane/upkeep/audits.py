@@ -136,13 +136,13 @@ class Auditor:
         ]
         environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
 
-        def told(line: Mapping[str, Any]) -> None:
+        def on_line(line: Mapping[str, Any]) -> None:
             if "progress" in line:
                 progress(int(line["progress"]), "reading and comparing")
 
         progress(4, "starting Spark")
         try:
-            run_child_job(command, scratch / "spark.log", told, environment=environment)
+            run_child_job(command, scratch / "spark.log", on_line, environment=environment)
         except ChildJobError as error:
             raise AuditError(f"the audit's Spark job {error}") from error
 

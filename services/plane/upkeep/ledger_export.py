@@ -46,14 +46,14 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
         environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
     written: ExportedLedger | None = None
 
-    def told(line: Mapping[str, Any]) -> None:
+    def on_line(line: Mapping[str, Any]) -> None:
         nonlocal written
         if "exported" in line:
             written = ExportedLedger(int(line["exported"]), int(line["unreadable"]))
 
     with tempfile.TemporaryDirectory(prefix="deepclean-export-") as scratch:
         try:
-            run_child_job(command, Path(scratch) / "spark.log", told, environment=environment)
+            run_child_job(command, Path(scratch) / "spark.log", on_line, environment=environment)
         except ChildJobError as error:
             raise ExportError(f"the export job {error}") from error
     if written is None:

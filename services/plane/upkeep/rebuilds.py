@@ -26,7 +26,7 @@ from services.plane.upkeep.shard_databases import (
     positions_of,
 )
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Told one line for each comparison."""
 Progress = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 """Opened while commands are applied; what it gives is told the offset of the next command, and the offset to reach."""
@@ -102,14 +102,14 @@ class RebuildRun:
     sent_txn: int
     """Messages up to this txn were certainly sent by the lost database."""
 
-    def apply_and_compare(self, tell: Tell, progress: Progress) -> PlacedDigest:
+    def apply_and_compare(self, report: Report, progress: Progress) -> PlacedDigest:
         """Apply all of the log; says what the new database holds.
 
         Raises:
             StackError: it differs from a database that it must equal, or cannot be compared with the lost one.
             PositionError: the log does not hold the commands that are needed.
         """
-        return apply_and_compare(self.rebuild, self.store, self.expected, tell, progress)
+        return apply_and_compare(self.rebuild, self.store, self.expected, report, progress)
 
     def send(self) -> int:
         """Publish what may not have been sent; says how many messages. Raises PositionError when the log is silent."""
@@ -166,14 +166,14 @@ def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expect
 
 
 def apply_and_compare(
-    run: Rebuild, store: Any, expected: list[Expected], tell: Tell, progress: Progress
+    run: Rebuild, store: Any, expected: list[Expected], report: Report, progress: Progress
 ) -> PlacedDigest:
     """Apply all of the log, comparing on the way; a difference ends it before anything is sent."""
     first, end = run.position, run.end
     applying_seconds, found = 0.0, None
     for one in expected:
         if not first <= one.offset <= end:
-            _cannot_compare(one, first, end, tell)
+            _cannot_compare(one, first, end, report)
             continue
         applying_seconds += _apply_below(run, one.offset, progress)
         found = PlacedDigest.of(store)
@@ -183,9 +183,9 @@ def apply_and_compare(
                 f"The rebuilt database differs from {one.name} at offset {one.offset} ({', '.join(differing[:5])}): "
                 f"keep both, start neither, and report it."
             )
-        tell(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
+        report(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
     applying_seconds += _apply_below(run, end, progress)
-    tell(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
+    report(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
     placed = found if found and found.next_offset == end else PlacedDigest.of(store)
     run.check()
     for one in expected:
@@ -197,13 +197,13 @@ def apply_and_compare(
     return placed
 
 
-def _cannot_compare(one: Expected, first: int, end: int, tell: Tell) -> None:
+def _cannot_compare(one: Expected, first: int, end: int, report: Report) -> None:
     if one.is_required:
         raise StackError(
             f"{one.name} is at offset {one.offset} of {METADATA_COMMANDS.name}, outside of {first} to {end}, so "
             f"nothing can be compared: {_why_outside(one.offset, end)}."
         )
-    tell(f"Not compared with {one.name}: it is at offset {one.offset}, outside of {first} to {end}.")
+    report(f"Not compared with {one.name}: it is at offset {one.offset}, outside of {first} to {end}.")
 
 
 def _why_outside(offset: int, end: int) -> str:
@@ -218,8 +218,8 @@ def _why_outside(offset: int, end: int) -> str:
 def _apply_below(run: Rebuild, offset: int, progress: Progress) -> float:
     """Apply the commands below an offset; says how many seconds it took."""
     started = time.monotonic()
-    with progress() as told:
+    with progress() as report_progress:
         while (position := run.position) < offset:
-            told(position, offset)
+            report_progress(position, offset)
             run.step(offset)
     return time.monotonic() - started

@@ -39,7 +39,7 @@ from services.runtime.loop.changelog_table import (
 from services.runtime.loop.changelog_units import (
     BEGINNING,
     Base,
-    Told,
+    SentChange,
     Unit,
     decoded,
     digest_of,
@@ -146,7 +146,7 @@ class Changelog:
         begun_at = self._begin(store, sink)
         number = row.number if row else self._number_without_row(store)
         writer = ChangelogWriter(store, self._topic_id)
-        for unit in self._units(row, number, up_to(self._start, self._told(row))):
+        for unit in self._units(row, number, up_to(self._start, self._sent_changes(row))):
             if unit.number > number:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
@@ -189,7 +189,7 @@ class Changelog:
                 if run.topic == self.topic.name:
                     yield from ((value, run.fingerprint) for value in run.values)
 
-    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[Told]) -> Iterator[Unit]:
+    def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[SentChange]) -> Iterator[Unit]:
         """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = base_of(row), row.digest if row else b""
         seen = base.number
@@ -222,7 +222,7 @@ class Changelog:
             f"(deepclean restore-backup)"
         )
 
-    def _told(self, row: ChangelogRow | None, waiting: Iterable[Told] = ()) -> Iterator[Told]:
+    def _sent_changes(self, row: ChangelogRow | None, waiting: Iterable[SentChange] = ()) -> Iterator[SentChange]:
         """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
         base, end = base_of(row), self._log.end_offset(self.topic.name, self._shard)
         records = records_between(self._log, self.topic.name, self._shard, base.offset, end)
@@ -261,7 +261,7 @@ class Changelog:
         waiting = ((decode(value, fingerprint), value, end) for value, fingerprint in self._waiting(store))
         try:
             self._require_base(row)
-            for unit in self._units(row, row.number, self._told(row, waiting)):
+            for unit in self._units(row, row.number, self._sent_changes(row, waiting)):
                 if unit.number > row.number:
                     break
         except LostChangesError as error:

@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 _ITEM_BYTES = 32
 """What a row or a message takes in a part beside its bytes and names, at most."""
 
-Told = tuple[StateChange, bytes, int]
+SentChange = tuple[StateChange, bytes, int]
 """A change, the bytes that told it, which are what a digest is over, and its offset."""
 
 logger = structlog.get_logger(__name__)
@@ -95,7 +95,7 @@ def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterab
     yield StateChange(start, unit.number, unit.previous, index, True, tuple(taken[0]), tuple(taken[1]))
 
 
-def decoded(records: Iterable[LogRecord]) -> Iterator[Told]:
+def decoded(records: Iterable[LogRecord]) -> Iterator[SentChange]:
     """What the topic holds that can be read."""
     decode = codec(StateChange).decode_message
     for record in records:
@@ -105,34 +105,34 @@ def decoded(records: Iterable[LogRecord]) -> Iterator[Told]:
             logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
 
 
-def up_to(start: str, changes: Iterable[Told]) -> Iterator[Told]:
+def up_to(start: str, changes: Iterable[SentChange]) -> Iterator[SentChange]:
     """What was told up to the beginning of a start.
 
     Raises:
         RetryableError: it does not count, since that of another start has come before it; or it is not there.
     """
-    for told in changes:
-        if told[0].part == BEGINNING and told[0].start == start:
+    for sent in changes:
+        if sent[0].part == BEGINNING and sent[0].start == start:
             return
-        yield told
+        yield sent
     raise RetryableError("the beginning of this start is not in its changelog, or came too late: it is tried again")
 
 
-def in_force(base: Base, changes: Iterable[Told]) -> Iterator[Told]:
+def in_force(base: Base, changes: Iterable[SentChange]) -> Iterator[SentChange]:
     """Beginnings that count, and what was told by the start that is under way; by any as long as none is known."""
     start, begun_at = base.start, base.offset
-    for told in changes:
-        change, _, offset = told
+    for sent in changes:
+        change, _, offset = sent
         if change.part == BEGINNING:
             if change.number < begun_at:
                 continue  # of an earlier one, which has not seen the one that is under way
             start, begun_at = change.start, offset + 1
         elif start not in ("", change.start):
             continue  # of an earlier one, which was still on its way
-        yield told
+        yield sent
 
 
-def whole_units(changes: Iterable[Told]) -> Iterator[Unit]:
+def whole_units(changes: Iterable[SentChange]) -> Iterator[Unit]:
     """Units that are there with all parts. One that was cut off begins again, or never existed."""
     unit, values = Unit(0), list[bytes]()
     for change, value, _ in changes:

@@ -387,7 +387,7 @@ class Runner:
 
     def _dead_letter(self, record: LogRecord, error: Exception, work: Work) -> None:
         logger.warning(
-            "message put aside",
+            "message dead-lettered",
             service=self.service.name,
             topic=record.topic,
             partition=record.partition,

@@ -76,10 +76,10 @@ class CollectionFollower:
         if change.txn < self._heard_txn:
             return Followed()
         has_missed = self._complete_txn < change.previous_txn
-        told = {one.bucket_id: one.state for one in change.states}
+        sent = {one.bucket_id: one.state for one in change.states}
         if change.is_whole:
-            told = dict.fromkeys(self._states, CollectionState.RUNNING) | told
-        different = {bucket_id: state for bucket_id, state in told.items() if state is not self._own(bucket_id)}
+            sent = dict.fromkeys(self._states, CollectionState.RUNNING) | sent
+        different = {bucket_id: state for bucket_id, state in sent.items() if state is not self._own(bucket_id)}
         looser = [bucket_id for bucket_id, state in different.items() if is_looser(state, self._own(bucket_id))]
         if change.is_whole and has_missed:
             looser = [WHOLE_SHARD]  # what was held back, and let go, between two things that were heard

@@ -27,7 +27,7 @@ class ChildJobError(DeepcleanError):
 def run_child_job(
     command: Sequence[str],
     log_file: Path,
-    told: Callable[[Mapping[str, Any]], None],
+    on_line: Callable[[Mapping[str, Any]], None],
     *,
     environment: Mapping[str, str] | None = None,
     started: Callable[[Callable[[], None]], None] = lambda _: None,
@@ -35,7 +35,7 @@ def run_child_job(
 ) -> None:
     """Run a job to its end.
 
-    ``told`` is given each JSON object that the job prints on a line of its own; other lines are a library's.
+    ``on_line`` is given each JSON object that the job prints on a line of its own; other lines are a library's.
     ``started`` is given what ends the job early. What the job writes on its standard error is in ``log_file``
     afterwards.
 
@@ -60,7 +60,7 @@ def run_child_job(
         for line in process.stdout:
             said = _object(line)
             if said is not None:
-                told(said)
+                on_line(said)
         status = process.wait()
     finally:
         limit.cancel()

@@ -21,7 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
-from schemas.compiled import set_aside
+from schemas.compiled import unused_modules
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError
@@ -77,7 +77,7 @@ class ServiceProcess:
             token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
-        self._clean_up_thread = threading.Thread(target=self._clean_up_until_stopped, name="house", daemon=True)
+        self._clean_up_thread = threading.Thread(target=self._clean_up_until_stopped, name="clean-up", daemon=True)
 
     @property
     def url(self) -> str:
@@ -173,7 +173,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     calm_garbage_collector()
     if settings.crash_at or settings.clock_offset_seconds:
         logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
-    for reason in set_aside():
+    for reason in unused_modules():
         logger.warning("a compiled module is set aside", reason=reason)
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)

@@ -35,7 +35,7 @@ class DroppedSnapshots:
             self._by_deletion.discard(key)
             self._forget(key, work)
 
-    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
         """Remember it, and forget the one that was deleted first when there are too many."""
         key = row_key(row)
         self._keys.add(key)

@@ -62,7 +62,7 @@ class Listener(Protocol):
         """A snapshot was taken: clients may read it."""
         ...
 
-    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
         """A deleted snapshot has no row any more."""
         ...
 
@@ -265,7 +265,7 @@ class Lifecycle:
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
         work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
         for listener in self.listeners:
-            listener.snapshot_gone(row, work)
+            listener.snapshot_removed(row, work)
 
     def _touch(self, row: SnapshotInfo, progress: MetadataProgress, work: Work) -> None:
         self._rows.put(replace(row, last_txn=max(row.last_txn, progress.txn)), work)

@@ -30,10 +30,10 @@ PREVIEWED = (
 
 def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
     """All reads of the shards that this process serves."""
-    told = clock or SystemClock()
+    clock_or_system = clock or SystemClock()
 
     def _preview(question: Question) -> RetentionPreview:
-        now_ms = question.whole_number("now_ms", told.now_ms())
+        now_ms = question.whole_number("now_ms", clock_or_system.now_ms())
         with closing_reader(question.store.reading()) as tables:
             volume, bucket = question.text("volume"), question.text("bucket")
             policy = _previewed_policy(question, tables, volume, bucket)

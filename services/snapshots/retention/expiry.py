@@ -38,10 +38,10 @@ def decide(
     Consumers of an earlier bucket of the same name read nothing of this one, and are dropped.
     """
     present = {row.bucket_id for row in chain}
-    strangers = [consumer.consumer for consumer in consumers if present and consumer.bucket_id not in present]
-    own = [consumer for consumer in consumers if consumer.consumer not in strangers]
+    stale_consumers = [consumer.consumer for consumer in consumers if present and consumer.bucket_id not in present]
+    own = [consumer for consumer in consumers if consumer.consumer not in stale_consumers]
     decision = decide_expiry(policy, existing(chain), own, tags, now_ms)
-    return replace(decision, dropped_consumers=tuple(sorted((*decision.dropped_consumers, *strangers))))
+    return replace(decision, dropped_consumers=tuple(sorted((*decision.dropped_consumers, *stale_consumers))))
 
 
 def checked(policy: RetentionPolicy) -> RetentionPolicy:

@@ -238,9 +238,9 @@ class Retention:
         else:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
-    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
         """A request may have waited for it."""
-        self._waiting.snapshot_gone(row, work)
+        self._waiting.snapshot_removed(row, work)
 
     def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """An automatic snapshot could not be taken: a failure of the run that asked for it."""

@@ -44,7 +44,7 @@ class WaitingRequests:
         self._left[key] = len(going)
         self._waited_for.update(dict.fromkeys(going, key))
 
-    def snapshot_gone(self, row: SnapshotInfo, work: Work) -> None:
+    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
         """Answer the request that waited for it, when it was the last one."""
         key = self._waited_for.pop(row.snapshot_id, None)
         if key is None:

@@ -26,19 +26,19 @@ def flattened(entries: Iterable[DiffEntry], before: Listing, after: Listing) -> 
     Listings tell contents, entries tell objects: what was overwritten with what it held before, or deleted and put
     again, has an entry and is no difference here.
     """
-    gone: set[str] = set()
+    removed: set[str] = set()
     come: set[str] = set()
     touched: set[str] = set()
     for entry in entries:
         if entry.kind in (DiffKind.DELETED, DiffKind.RENAMED):
-            gone |= _at_or_below(entry.old_path or entry.path, before)
+            removed |= _at_or_below(entry.old_path or entry.path, before)
         if entry.kind in (DiffKind.CREATED, DiffKind.RENAMED):
             come |= _at_or_below(entry.path, after)
         if entry.kind is DiffKind.MODIFIED:
             touched.add(entry.path)
-    both = (gone | come | touched) & before.keys() & after.keys()
+    both = (removed | come | touched) & before.keys() & after.keys()
     modified = frozenset(path for path in both if before[path] != after[path])
-    return ChangedKeys(frozenset(gone - after.keys()), frozenset(come - before.keys()), modified)
+    return ChangedKeys(frozenset(removed - after.keys()), frozenset(come - before.keys()), modified)
 
 
 def _at_or_below(path: str, listing: Listing) -> set[str]:

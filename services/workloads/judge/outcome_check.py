@@ -115,7 +115,7 @@ class CheckResult:
         """The part of a report."""
         return {"listing_mismatches": self.listing_mismatches, "lost": self.lost, "leaked": self.leaked}
 
-    def tell(self, example: str) -> None:
+    def add_example(self, example: str) -> None:
         """Keep an example unless there are enough."""
         if len(self.examples) < _MOST_EXAMPLES_COUNT:
             self.examples.append(example)
@@ -140,7 +140,7 @@ class OutcomeCheck:
         """Compare what the plane lists in a snapshot."""
         if name not in self._ledger.snapshots:
             self._result.listing_mismatches += 1
-            self._result.tell(f"snapshot {name} is listed although it does not exist or was deleted")
+            self._result.add_example(f"snapshot {name} is listed although it does not exist or was deleted")
             return
         self._unseen.discard(name)
         self._compare(f"snapshot {name}", self._truth.snapshot(name), listing, self._ledger.snapshots[name])
@@ -164,10 +164,10 @@ class OutcomeCheck:
             is_there = existing.get(number, False)
             if number in needed and not is_there:
                 self._result.lost += 1
-                self._result.tell(f"lost: {_describe(version)} can still be reached and its blocks are gone")
+                self._result.add_example(f"lost: {_describe(version)} can still be reached and its blocks are gone")
             elif is_there and number not in needed:
                 self._result.leaked += 1
-                self._result.tell(f"leaked: {_describe(version)} cannot be reached and its blocks are kept")
+                self._result.add_example(f"leaked: {_describe(version)} cannot be reached and its blocks are kept")
 
     def finish(self) -> CheckResult:
         """The result of all comparisons."""
@@ -178,7 +178,7 @@ class OutcomeCheck:
             unseen.append("active namespace")
         for view in unseen:
             self._result.listing_mismatches += 1
-            self._result.tell(f"{view}: not listed at all")
+            self._result.add_example(f"{view}: not listed at all")
         self._unseen.clear()
         self._has_seen_active = True
         return self._result
@@ -192,7 +192,7 @@ class OutcomeCheck:
         for path in expected.keys() | listed.keys():
             if expected.get(path) != listed.get(path):
                 self._result.listing_mismatches += 1
-                self._result.tell(
+                self._result.add_example(
                     f"{view_name}: {path!r} should be {expected.get(path)}, the {who} has {listed.get(path)}"
                 )
 
