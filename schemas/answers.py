@@ -202,7 +202,7 @@ class SnapshotConsumer:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotHold:
+class RetentionReason:
     """One reason why a snapshot stays, with its facts; ``services/domain/retention.py`` defines them."""
 
     reason: str
@@ -216,7 +216,7 @@ class SnapshotHold:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSnapshot:
+class RetainedSnapshot:
     """A snapshot that stays."""
 
     snapshot: str
@@ -224,7 +224,7 @@ class HeldSnapshot:
     create_txn: int
     """Its place in the chain, among those that stay and those that expire."""
     creation_time_ms: int
-    holds: tuple[SnapshotHold, ...]
+    reasons: tuple[RetentionReason, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class RetentionPreview:
     policy: RetentionPolicy
     expired: tuple[ExpiringSnapshot, ...]
     """Those that would go, oldest first."""
-    kept: tuple[HeldSnapshot, ...]
+    kept: tuple[RetainedSnapshot, ...]
     """All others, oldest first."""
     freed_bytes: int
     """What is held by those that would go and by nothing else."""

@@ -29,7 +29,7 @@ class InvalidPolicyError(ValueError):
     code = "INVALID_REQUEST"
 
 
-class HoldReason(StrEnum):
+class KeepReason(StrEnum):
     """Why a snapshot stays. Each reason is enough by itself; a snapshot expires exactly if none applies."""
 
     MINIMUM = "MINIMUM"
@@ -45,10 +45,10 @@ class HoldReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class ReasonWithFacts:
     """One reason with its facts."""
 
-    reason: HoldReason
+    reason: KeepReason
     bound: int = 0
     """MINIMUM and LIMIT: the figure of the policy."""
     names: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class KeptSnapshot:
     """A snapshot that stays, with every reason."""
 
     snapshot_id: str
-    holds: tuple[Hold, ...]
+    reasons: tuple[ReasonWithFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +153,20 @@ def decide_expiry(
         tags_of.setdefault(tag.snapshot_id, []).append(tag.tag)
     expired, kept = [], []
     for position, snapshot in enumerate(snapshots):
-        holds = []
+        reasons = []
         if position >= minimum_bound:
-            holds.append(Hold(HoldReason.MINIMUM, bound=policy.num_retained_min))
+            reasons.append(ReasonWithFacts(KeepReason.MINIMUM, bound=policy.num_retained_min))
         readers = sorted(name for name, first_unread in positions.items() if position >= first_unread)
         if readers:
-            holds.append(Hold(HoldReason.CONSUMER, names=tuple(readers)))
+            reasons.append(ReasonWithFacts(KeepReason.CONSUMER, names=tuple(readers)))
         if snapshot.snapshot_id in tags_of:
-            holds.append(Hold(HoldReason.TAG, names=tuple(sorted(tags_of[snapshot.snapshot_id]))))
+            reasons.append(ReasonWithFacts(KeepReason.TAG, names=tuple(sorted(tags_of[snapshot.snapshot_id]))))
         if position >= limit:
-            holds.append(Hold(HoldReason.LIMIT, bound=limit))
+            reasons.append(ReasonWithFacts(KeepReason.LIMIT, bound=limit))
         if position >= age_bound:
-            holds.append(Hold(HoldReason.AGE, until_ms=due_times_ms[position]))
-        if holds:
-            kept.append(KeptSnapshot(snapshot.snapshot_id, tuple(holds)))
+            reasons.append(ReasonWithFacts(KeepReason.AGE, until_ms=due_times_ms[position]))
+        if reasons:
+            kept.append(KeptSnapshot(snapshot.snapshot_id, tuple(reasons)))
         else:
             expired.append(snapshot.snapshot_id)
     return ExpiryDecision(

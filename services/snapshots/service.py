@@ -53,7 +53,7 @@ from services.snapshots.access import Access
 from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.lifecycle.chain_check import ChainCheck
 from services.snapshots.lifecycle.dropped_snapshots import DroppedSnapshots
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.requests import Requests
 from services.snapshots.lifecycle.rollbacks import Rollbacks
 from services.snapshots.lifecycle.settle import Settling
@@ -106,12 +106,12 @@ class SnapshotsService(RememberingService):
         self._answers = Answers(settings.remembered_client_ms)
         self._settling = Settling(self._answers, self._own_work, metrics, self._collection)
         self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
-        self._holds = Holds(self._rows, settings)
-        self._requests = Requests(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
+        self._protections = Protections(self._rows, settings)
+        self._requests = Requests(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
         self._retention = Retention(
-            self._rows, self._lifecycle, self._requests, self._holds, self._answers, settings, metrics
+            self._rows, self._lifecycle, self._requests, self._protections, self._answers, settings, metrics
         )
-        self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._holds, self._answers, settings, metrics)
+        self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
         self._dropped_snapshots = DroppedSnapshots(settings.max_dropped_snapshots)
         self._lifecycle.listeners = [self._dropped_snapshots, self._retention]
         self._chain_check = ChainCheck(self._rows)
@@ -138,7 +138,7 @@ class SnapshotsService(RememberingService):
         self._sizes.restore(tables)
         self._settling.restore(tables)
         self._lifecycle.restore(tables)
-        self._holds.restore(tables)
+        self._protections.restore(tables)
         self._retention.restore(tables)
         self._rollbacks.restore(tables)
         self._dropped_snapshots.restore(tables)
@@ -159,7 +159,7 @@ class SnapshotsService(RememberingService):
             if record.deleted_path:
                 place = _place_of(record)
                 self._retention.forget_bucket(place, record, work)
-                self._holds.forget_bucket(place, record, work)
+                self._protections.forget_bucket(place, record, work)
         elif message.topic is DEAD_LETTERS:
             self._dead_letters.receive(message, record, work)
         else:
@@ -237,13 +237,13 @@ class SnapshotsService(RememberingService):
         elif isinstance(body, UnsetRetention):
             self._retention.unset_policy(body, work)
         elif isinstance(body, CreateTag):
-            return self._holds.create_tag(body, log_time_ms, work).snapshot_id
+            return self._protections.create_tag(body, log_time_ms, work).snapshot_id
         elif isinstance(body, DeleteTag):
-            return self._holds.delete_tag(body, log_time_ms, work)
+            return self._protections.delete_tag(body, log_time_ms, work)
         elif isinstance(body, SetConsumer):
-            return self._holds.set_consumer(body, log_time_ms, work).snapshot_id
+            return self._protections.set_consumer(body, log_time_ms, work).snapshot_id
         elif isinstance(body, DeleteConsumer):
-            self._holds.delete_consumer(body, work)
+            self._protections.delete_consumer(body, work)
         elif isinstance(body, SetSecret):
             self._access.set_secret(body, work)
         elif isinstance(body, ResolveDeadLetter):
@@ -336,8 +336,8 @@ class SnapshotsService(RememberingService):
         shard = str(work.shard)
         self._metrics.retention_policies.labels(shard).set(self._retention.policy_count)
         self._metrics.retention_failing.labels(shard).set(self._retention.failing_count)
-        self._metrics.tags.labels(shard).set(self._holds.tag_count)
-        self._metrics.consumers.labels(shard).set(self._holds.consumer_count)
+        self._metrics.tags.labels(shard).set(self._protections.tag_count)
+        self._metrics.consumers.labels(shard).set(self._protections.consumer_count)
         self._metrics.chain_corrupted.labels(shard).set(bool(self._lifecycle.corruption))
 
     def _report_differences(self, work: Work) -> None:

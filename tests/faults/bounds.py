@@ -16,7 +16,7 @@ from services.metadata.state import spent_ids
 from services.plane.upkeep import trimming
 from services.runtime.loop.service import Work
 from services.runtime.parts.stored_chain import StoredChain
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.retention.runs import Retention
 from services.snapshots.state.tables import bucket_key
 from tests.faults.fault import Fault
@@ -132,11 +132,11 @@ def a_policy_goes_with_an_earlier_bucket_of_the_name(patch: pytest.MonkeyPatch) 
 def consumers_go_by_name(patch: pytest.MonkeyPatch) -> None:
     """News of a deletion takes consumers away that read another bucket of the name."""
 
-    def forget(self: Holds, place: tuple[str, str], _: SpaceUpdate, work: Work) -> None:
+    def forget(self: Protections, place: tuple[str, str], _: SpaceUpdate, work: Work) -> None:
         for consumer in self.consumers_of(*place):
             self.remove_consumer(*place, consumer.consumer, work)
 
-    patch.setattr(Holds, "forget_bucket", forget)
+    patch.setattr(Protections, "forget_bucket", forget)
 
 
 def a_client_reads_one_page_of_cells(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from schemas.records import ConsumerRow, RetentionPolicy, TagRow
 from services.domain.retention import (
     NEVER_MS,
     ExistingSnapshot,
-    HoldReason,
+    KeepReason,
     decide_expiry,
     is_forgotten,
     is_over,
@@ -109,12 +109,12 @@ def test_what_expiry_promises(situation: Situation) -> None:
 @given(situations())
 def test_each_reason_alone_keeps_a_snapshot_and_only_tags_make_holes(situation: Situation) -> None:
     decision = decide_expiry(*_arguments(situation))
-    assert all(one.holds for one in decision.kept)
+    assert all(one.reasons for one in decision.kept)
     order = {snapshot.snapshot_id: position for position, snapshot in enumerate(situation.snapshots)}
     newest_expired = max((order[snapshot_id] for snapshot_id in decision.expired), default=-1)
     for one in decision.kept:
         if order[one.snapshot_id] < newest_expired:
-            assert {hold.reason for hold in one.holds} == {HoldReason.TAG}
+            assert {reason.reason for reason in one.reasons} == {KeepReason.TAG}
 
 
 @settings(max_examples=300, deadline=None)
@@ -125,7 +125,7 @@ def test_expiring_again_at_once_goes_on_only_behind_a_limit_or_a_tag(situation: 
     left = [s for s in situation.snapshots if s.snapshot_id not in decision.expired]
     again = decide_expiry(*_arguments(replace(situation, snapshots=left)))
     held_by_limit = {
-        one.snapshot_id for one in decision.kept if any(hold.reason is HoldReason.LIMIT for hold in one.holds)
+        one.snapshot_id for one in decision.kept if any(reason.reason is KeepReason.LIMIT for reason in one.reasons)
     }
     assert set(again.expired) <= held_by_limit
 

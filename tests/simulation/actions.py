@@ -13,8 +13,8 @@ from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.log.memory import MemoryLog
 from services.log.signing import Signer, signed_command
-from tests.simulation.holds import some_policy
 from tests.simulation.model import Incarnation, ShardModel
+from tests.simulation.protections import some_policy
 from tests.simulation.signing import enrolment
 
 _DIRECTORIES = ("a", "b", "c")
@@ -298,7 +298,7 @@ class Actor:
             requests.append(self.request(body))
         return requests
 
-    def hold_some(self, bucket: str) -> list[SentRequest]:
+    def protect_some(self, bucket: str) -> list[SentRequest]:
         """Tags and consumers at random places of what is listed."""
         listed, random = self.list_snapshots(bucket), self.random
         if not listed:

@@ -37,7 +37,7 @@ from services.runtime.loop.changelog_units import Base, SentChange
 from services.runtime.loop.outbox import OUTBOX, Added, Outbox
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.service import Message, OutgoingMessage, Work
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.retention import expiry
 from services.storage.tables import RowCache
 from tests.simulation import silent_scripts as scripts
@@ -364,7 +364,7 @@ def expiry_ignores_tags(patch: Patch) -> None:
 
 def deletes_ignore_tags(patch: Patch) -> None:
     """A tagged snapshot can be deleted."""
-    patch.setattr(Holds, "tags_on", lambda *_: [])
+    patch.setattr(Protections, "tags_on", lambda *_: [])
 
 
 def moved_directories_unnoticed(patch: Patch) -> None:
@@ -501,9 +501,11 @@ MUTANTS = {
     "a version judged by the age of its key": Mutant(
         birth_from_the_object, FaultMix(), "inventory_at_rest", "held by nobody but still in SCM"
     ),
-    "expiry ignores consumers": Mutant(expiry_ignores_consumers, FaultMix(), "holds", "expected|has still to read"),
-    "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), "holds", "expected|removed the tagged"),
-    "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), "holds", "removed the tagged snapshot"),
+    "expiry ignores consumers": Mutant(
+        expiry_ignores_consumers, FaultMix(), "protections", "expected|has still to read"
+    ),
+    "expiry ignores tags": Mutant(expiry_ignores_tags, FaultMix(), "protections", "expected|removed the tagged"),
+    "deletes ignore tags": Mutant(deletes_ignore_tags, FaultMix(), "protections", "removed the tagged snapshot"),
     "changes of directories left out": Mutant(moved_directories_unnoticed, FaultMix(), "diffs", "differ in"),
     "a rollback without a fence": Mutant(rollback_without_fence, FaultMix(), "answers", "BUCKET_BUSY"),
     "a rollback that leaves rows behind": scripted(

@@ -29,7 +29,7 @@ ORACLES: Mapping[str, str] = {
     "dead_letters": "nobody puts aside what the plane itself has said, and everybody what nobody can read",
     "repeats": "a metadata that catches up says nothing new",
     "answers": "every answer is the model's",
-    "holds": "what a tag or a consumer holds stays, and what expires is what the rules say",
+    "protections": "what a tag or a consumer holds stays, and what expires is what the rules say",
     "accounts": "at any moment all that was written is live, held, pending, claimed or freed",
     "space": "what is said about space is what a recount gives",
     "liveness": "within a bound everything that nobody holds goes by itself, and everybody knows it",

@@ -12,10 +12,10 @@ from tests.simulation.answers import check_answers, snapshot_names
 from tests.simulation.checks import QuietCheck, check_accounts
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import AnswerError, DefectError, LivenessError
-from tests.simulation.holds import Holds, some_policy
 from tests.simulation.liveness import Liveness
 from tests.simulation.model import Incarnation
 from tests.simulation.operator import Operator
+from tests.simulation.protections import Protections, some_policy
 from tests.simulation.run_state import RunState, ShardRun
 from tests.simulation.scheduler import MINUTE_MS, Scheduler
 from tests.simulation.space_checks import SpaceCheck
@@ -63,8 +63,8 @@ class Settling:
                     raise DefectError(f"shard {shard.model.shard}: resumed, and paused nevertheless")
             with asked("answers", ends_run=True):
                 check_answers(self.state, shard)
-            with asked("holds"):
-                Holds.after(shard.model, shard.actor.requests, shard.replies)
+            with asked("protections"):
+                Protections.after(shard.model, shard.actor.requests, shard.replies)
             with asked("accounts"):
                 check_accounts(self.state.plane, shard.model)
             QuietCheck(self.state.plane, shard.model, snapshot_names(self.state, shard), asked).run()
@@ -106,11 +106,11 @@ class Settling:
         """With nothing on its way, what expires is what the rules say, and what a preview has said."""
         for shard in self.state.shards:
             for incarnation in shard.model.live_buckets():
-                for prepare in (shard.actor.create_some, shard.actor.hold_some):
+                for prepare in (shard.actor.create_some, shard.actor.protect_some):
                     asked = prepare(incarnation.name)
                     with self.state.oracles.asked("settling", ends_run=True):
                         self._run_until_answered([(shard, one.client_id, one.number) for one in asked])
-                with self.state.oracles.asked("holds"):
+                with self.state.oracles.asked("protections"):
                     self._expire_bucket(shard, incarnation)
 
     def _expire_bucket(self, shard: ShardRun, incarnation: Incarnation) -> None:
@@ -121,8 +121,8 @@ class Settling:
         now_ms = (
             self.state.random.choice(made_ms or [0]) + policy.time_retained_ms + self.state.random.choice((0, 1, 2))
         )
-        holds = Holds.after(shard.model, shard.actor.requests, shard.replies)
-        expected = holds.expected_expiry(incarnation, infos, policy, now_ms)
+        protections = Protections.after(shard.model, shard.actor.requests, shard.replies)
+        expected = protections.expected_expiry(incarnation, infos, policy, now_ms)
         place = (incarnation.volume, incarnation.name)
         shown = retention_queries.preview(tables, *place, now_ms, policy)
         request = shard.actor.request(records.ExpireSnapshots(*place, policy, now_ms))

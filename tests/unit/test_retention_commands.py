@@ -32,7 +32,7 @@ def test_a_preview_says_what_goes_why_the_rest_stays_and_what_it_frees(tree: Com
     plan = tree.json(*tried)
     assert [one["snapshot"] for one in plan["expired"]] == ["snap2", "snap3"]
     assert (plan["freed_bytes"], plan["freed_versions"], plan["is_exact"]) == (5000, 2, True)
-    held = {one["snapshot"]: [hold["reason"] for hold in one["holds"]] for one in plan["kept"]}
+    held = {one["snapshot"]: [reason["reason"] for reason in one["reasons"]] for one in plan["kept"]}
     assert held == {"snap1": ["TAG"], "snap4": ["MINIMUM", "LIMIT", "AGE"]}
     text = tree.run(*tried)
     assert "tagged audit" in text
@@ -101,7 +101,7 @@ def test_consumers_are_set_listed_and_deleted(tree: CommandLine) -> None:
     assert tree.json("consumer", "list", "vol1/tree")[0]["next_snapshot"] == "snap2"
     plan = tree.json("retention", "preview", "vol1/tree", "--num-retained-min", "1", "--time-retained", "0")
     assert [one["snapshot"] for one in plan["expired"]] == ["snap1"]
-    assert plan["kept"][0]["holds"] == [{"reason": "CONSUMER", "bound": 0, "names": ["reader"], "until_ms": -1}]
+    assert plan["kept"][0]["reasons"] == [{"reason": "CONSUMER", "bound": 0, "names": ["reader"], "until_ms": -1}]
     assert "after snap4 on" in tree.run("consumer", "set", "vol1/tree", "reader", "--after", "snap4")
     assert "has read all" in tree.run("consumer", "list", "vol1/tree")
     tree.run("consumer", "set", "vol1/tree", "reader", status=2)

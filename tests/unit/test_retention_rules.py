@@ -14,9 +14,9 @@ from services.domain.retention import (
     DueTag,
     ExistingSnapshot,
     ExpiryDecision,
-    Hold,
-    HoldReason,
     InvalidPolicyError,
+    KeepReason,
+    ReasonWithFacts,
     check_policy,
     decide_expiry,
     due_tags,
@@ -93,8 +93,8 @@ def test_documented_cases(case: Case) -> None:
     assert [kept.snapshot_id for kept in decision.kept] == [str(number) for number in there if number > case.expires]
 
 
-def reasons(decision: ExpiryDecision, number: int) -> tuple[Hold, ...]:
-    return next(kept.holds for kept in decision.kept if kept.snapshot_id == str(number))
+def reasons(decision: ExpiryDecision, number: int) -> tuple[ReasonWithFacts, ...]:
+    return next(kept.reasons for kept in decision.kept if kept.snapshot_id == str(number))
 
 
 def test_every_reason_is_told_with_its_facts() -> None:
@@ -102,17 +102,20 @@ def test_every_reason_is_told_with_its_facts() -> None:
     consumers = [consumer_at(5, name="late"), consumer_at(6, name="early")]
     tags = [tag_on(1, "audit"), tag_on(1, "year-end"), tag_on(4)]
     decision = decide_expiry(policy, snapshots_of([1, 2, 3, 4, 5, 6, 7, 8]), consumers, tags, 181 * SECOND_MS)
-    age = Hold(HoldReason.AGE, until_ms=180 * SECOND_MS + 1)
+    age = ReasonWithFacts(KeepReason.AGE, until_ms=180 * SECOND_MS + 1)
     assert decision.expired == ("2", "3")
-    assert reasons(decision, 1) == (Hold(HoldReason.TAG, names=("audit", "year-end")),)
-    assert reasons(decision, 4) == (Hold(HoldReason.TAG, names=("keep",)),)
-    assert reasons(decision, 5) == (Hold(HoldReason.CONSUMER, names=("late",)), Hold(HoldReason.LIMIT, bound=4))
-    assert reasons(decision, 7) == (
-        Hold(HoldReason.MINIMUM, bound=2),
-        Hold(HoldReason.CONSUMER, names=("early", "late")),
-        Hold(HoldReason.LIMIT, bound=4),
+    assert reasons(decision, 1) == (ReasonWithFacts(KeepReason.TAG, names=("audit", "year-end")),)
+    assert reasons(decision, 4) == (ReasonWithFacts(KeepReason.TAG, names=("keep",)),)
+    assert reasons(decision, 5) == (
+        ReasonWithFacts(KeepReason.CONSUMER, names=("late",)),
+        ReasonWithFacts(KeepReason.LIMIT, bound=4),
     )
-    assert reasons(decision, 8)[-1] == Hold(HoldReason.AGE, until_ms=NEVER_MS)
+    assert reasons(decision, 7) == (
+        ReasonWithFacts(KeepReason.MINIMUM, bound=2),
+        ReasonWithFacts(KeepReason.CONSUMER, names=("early", "late")),
+        ReasonWithFacts(KeepReason.LIMIT, bound=4),
+    )
+    assert reasons(decision, 8)[-1] == ReasonWithFacts(KeepReason.AGE, until_ms=NEVER_MS)
     earlier = decide_expiry(policy, snapshots_of([1, 2, 3, 4, 5, 6, 7, 8]), consumers, tags, 180 * SECOND_MS)
     assert reasons(earlier, 7)[-1] == age
 
@@ -154,7 +157,9 @@ def test_a_run_looks_at_no_more_than_it_can_tell() -> None:
     snapshots = snapshots_of(list(range(1, MOST_EXPIRED_AT_ONCE + 3)))
     decision = decide_expiry(policy_of(limit=10**9), snapshots, [], [], 10**12)
     assert len(decision.expired) == MOST_EXPIRED_AT_ONCE
-    assert reasons(decision, MOST_EXPIRED_AT_ONCE + 1) == (Hold(HoldReason.LIMIT, bound=MOST_EXPIRED_AT_ONCE),)
+    assert reasons(decision, MOST_EXPIRED_AT_ONCE + 1) == (
+        ReasonWithFacts(KeepReason.LIMIT, bound=MOST_EXPIRED_AT_ONCE),
+    )
     assert len(decide_expiry(policy_of(limit=10**9), snapshots[1:], [], [], 10**12).expired) == MOST_EXPIRED_AT_ONCE
 
 

@@ -381,7 +381,7 @@ def test_a_preview_is_what_then_happens() -> None:
     shown = retention_queries.preview(harness.tables, "vol", "bucket", START_MS, KEEP_TWO)
     assert queries.list_snapshots(harness.tables, "vol", "bucket") == before
     assert [one.snapshot for one in shown.expired] == ["snap-1"]
-    held = {one.snapshot: [(hold.reason, hold.names) for hold in one.holds] for one in shown.kept}
+    held = {one.snapshot: [(reason.reason, reason.names) for reason in one.reasons] for one in shown.kept}
     assert held == {
         "snap-2": [("TAG", ("audit",))],
         "snap-3": [("MINIMUM", ())],

@@ -123,13 +123,13 @@ def test_a_plan_keeps_to_the_policy_and_explain_says_why_a_snapshot_stays(line: 
     assert "no retention policy" in line.run("explain", "vol1/tree/.snapshot/s-one")
     line.run("tag", "create", "vol1/tree", "s-two", "audit")
     one = line.json("explain", "vol1/tree/.snapshot/s-two")
-    assert (one["has_policy"], [hold["reason"] for hold in one["holds"]]) == (False, ["TAG"])
+    assert (one["has_policy"], [reason["reason"] for reason in one["reasons"]]) == (False, ["TAG"])
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
     line.run("tag", "delete", "vol1/tree", "audit")
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == ["s-two"]
     line.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0s")
     kept = line.json("explain", "vol1/tree/.snapshot/s-two")
-    assert (kept["has_policy"], [hold["reason"] for hold in kept["holds"]]) == (True, ["MINIMUM"])
+    assert (kept["has_policy"], [reason["reason"] for reason in kept["reasons"]]) == (True, ["MINIMUM"])
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
     assert "the next one takes it" in line.run("explain", "vol1/tree/.snapshot/s-one")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.answers import SnapshotHold
+from schemas.answers import RetentionReason
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.cli.collection.retention import reason_text
 from services.cli.collection.space import accounted_bytes, print_bucket, size_text, suspended_in, view_of
@@ -26,7 +26,7 @@ from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
     BucketView,
-    Holds,
+    KeepReasons,
     NamedSnapshots,
     find_block,
     held_by_path,
@@ -163,10 +163,16 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
     held = held_by_snapshot(snapshots, spaces, snapshot_id)
     space = next(one for one in spaces.snapshots if one.snapshot_id == snapshot_id)
     names = [info.name for info in held.holders]
-    holds = view.holds()
-    reasons = next((holds.of(kept) for kept in holds.preview.kept if kept.snapshot_id == snapshot_id), ())
+    of_all = view.keep_reasons()
+    reasons = next((of_all.of(kept) for kept in of_all.preview.kept if kept.snapshot_id == snapshot_id), ())
     if as_json:
-        shown = {"name": name, "held_by": names, "bytes": held.bytes, "has_policy": holds.has_policy, "holds": reasons}
+        shown = {
+            "name": name,
+            "held_by": names,
+            "bytes": held.bytes,
+            "has_policy": of_all.has_policy,
+            "reasons": reasons,
+        }
         print_json({**shown, **asdict(space)})
         return
     is_held_exact = space.is_referenced_exact and space.is_exclusive_exact
@@ -185,18 +191,18 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
             ("shown by the previous too", before),
             ("shown by the next too", after),
             ("what it shows is held by", _names(names)),
-            ("it stays because", _why(holds, snapshot_id, reasons)),
+            ("it stays because", _why(of_all, snapshot_id, reasons)),
         ]
     )
 
 
-def _why(holds: Holds, snapshot_id: str, reasons: tuple[SnapshotHold, ...]) -> str:
+def _why(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
     """What keeps a snapshot, and so when it will go."""
     if reasons:
         return "; ".join(map(reason_text, reasons))
-    if not holds.has_policy:
+    if not of_all.has_policy:
         return "nobody deletes it: its bucket has no retention policy"
-    if any(expiring.snapshot_id == snapshot_id for expiring in holds.preview.expired):
+    if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):
         return "no run of retention has come by yet: the next one takes it"
     return "older ones go first: a later run of retention takes it"
 

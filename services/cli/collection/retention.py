@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.answers import ExpiringSnapshot, HeldSnapshot, RetentionPreview, SnapshotHold
+from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.records import (
     ExecutionMode,
     ExpireSnapshots,
@@ -234,13 +234,13 @@ def _duration_or(milliseconds: int, otherwise: str) -> str:
 
 
 def _print_preview(plan: RetentionPreview) -> None:
-    listed: list[ExpiringSnapshot | HeldSnapshot] = [*plan.expired, *plan.kept]
+    listed: list[ExpiringSnapshot | RetainedSnapshot] = [*plan.expired, *plan.kept]
     chain = sorted(listed, key=lambda one: one.create_txn)
     print_table(
         ["SNAPSHOT", "CREATED", "", "WHY"],
         (
             (one.snapshot, time_text(one.creation_time_ms), "stays", _why(one))
-            if isinstance(one, HeldSnapshot)
+            if isinstance(one, RetainedSnapshot)
             else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
             for one in chain
         ),
@@ -259,22 +259,22 @@ def _verb(number: int, verb: str) -> str:
     return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 
-def _why(held: HeldSnapshot) -> str:
-    return "; ".join(map(reason_text, held.holds))
+def _why(held: RetainedSnapshot) -> str:
+    return "; ".join(map(reason_text, held.reasons))
 
 
-def reason_text(hold: SnapshotHold) -> str:
+def reason_text(reason: RetentionReason) -> str:
     """A reason for which a snapshot stays, as people say it."""
-    match hold.reason:
+    match reason.reason:
         case "MINIMUM":
-            return f"one of the newest {hold.bound}"
+            return f"one of the newest {reason.bound}"
         case "CONSUMER":
-            return f"still to be read by {', '.join(hold.names)}"
+            return f"still to be read by {', '.join(reason.names)}"
         case "TAG":
-            return f"tagged {', '.join(hold.names)}"
+            return f"tagged {', '.join(reason.names)}"
         case "LIMIT":
-            return f"behind the oldest {hold.bound}, which a run looks at"
-        case _ if hold.until_ms < 0:
+            return f"behind the oldest {reason.bound}, which a run looks at"
+        case _ if reason.until_ms < 0:
             return "no later one is there whose age counts"
         case _:
-            return f"the next one is not old enough until {time_text(hold.until_ms)}"
+            return f"the next one is not old enough until {time_text(reason.until_ms)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from schemas.answers import HeldSnapshot, RetentionPreview, SnapshotHold
+from schemas.answers import RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.records import RetentionPolicy, SnapshotInfo, SnapshotStatus
 from schemas.space_answers import (
     BlockExplanation,
@@ -25,10 +25,10 @@ from schemas.space_answers import (
 )
 from services.client.errors import PlaneError
 from services.client.plane import Plane
-from services.domain.retention import HoldReason
+from services.domain.retention import KeepReason
 
-_BY_NAME = frozenset({HoldReason.TAG, HoldReason.CONSUMER})
-_BY_POLICY = _BY_NAME | {HoldReason.MINIMUM, HoldReason.AGE}
+_BY_NAME = frozenset({KeepReason.TAG, KeepReason.CONSUMER})
+_BY_POLICY = _BY_NAME | {KeepReason.MINIMUM, KeepReason.AGE}
 _ANY_POLICY = RetentionPolicy(num_retained_min=1, num_retained_max=1, time_retained_ms=0)
 """Asked by where there is none: tags and consumers hold whatever the policy says."""
 
@@ -70,16 +70,16 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
+class KeepReasons:
     """Why each snapshot of a bucket stays."""
 
     preview: RetentionPreview
     has_policy: bool
 
-    def of(self, kept: HeldSnapshot) -> tuple[SnapshotHold, ...]:
+    def of(self, kept: RetainedSnapshot) -> tuple[RetentionReason, ...]:
         """What forbids to drop a snapshot. That a run would leave it for the next run does not."""
         forbidding = _BY_POLICY if self.has_policy else _BY_NAME
-        return tuple(hold for hold in kept.holds if hold.reason in forbidding)
+        return tuple(reason for reason in kept.reasons if reason.reason in forbidding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +99,20 @@ class BucketView:
         leaving = tuple(info.snapshot_id for info in infos if info.status is not SnapshotStatus.SNAPSHOT_ACTIVE)
         return NamedSnapshots(self.volume, self.bucket, active, leaving)
 
-    def holds(self) -> Holds:
+    def keep_reasons(self) -> KeepReasons:
         """Why snapshots stay: by the bucket's policy, or by tags and consumers alone where it has none."""
         reads = self.plane.snapshots(self.shard)
         try:
-            return Holds(reads.retention_preview(self.volume, self.bucket), has_policy=True)
+            return KeepReasons(reads.retention_preview(self.volume, self.bucket), has_policy=True)
         except PlaneError as error:
             if error.code != "RETENTION_NOT_FOUND":
                 raise
-        return Holds(reads.retention_preview(self.volume, self.bucket, policy=_ANY_POLICY), has_policy=False)
+        return KeepReasons(reads.retention_preview(self.volume, self.bucket, policy=_ANY_POLICY), has_policy=False)
 
     def protected_ids(self) -> tuple[str, ...]:
         """Snapshots that a plan has to leave alone: what a tag, a consumer or the bucket's policy keeps."""
-        holds = self.holds()
-        return tuple(kept.snapshot_id for kept in holds.preview.kept if holds.of(kept))
+        reasons = self.keep_reasons()
+        return tuple(kept.snapshot_id for kept in reasons.preview.kept if reasons.of(kept))
 
     def spaces(self) -> SnapshotSpaces:
         """What every live snapshot refers to and shares, all of one txn."""

@@ -19,8 +19,8 @@ changedTable         /bucketId/ordinal/table/key               rows that changed
 snapshotListTable    /bucketId/ordinal                         live snapshots
 snapshotIdTable      snapshot id                               the same row as it was when taken, or dropped
 snapshotCountTable   /bucketId                                 how many snapshots a bucket ever had, and its newest
-uncapturedTable         snapshot id                               txn of its drop, when it was dropped before it was taken
-droppedIdTable            log time/snapshot id                      txn of a drop: the id is forgotten some time after it
+uncapturedTable      snapshot id                               txn of its drop, when it was dropped before it was taken
+droppedIdTable       log time/snapshot id                      txn of a drop: the id is forgotten some time after it
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
 orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if one goes on

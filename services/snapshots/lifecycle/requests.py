@@ -20,7 +20,7 @@ from services.domain.names import check_snapshot_name
 from services.domain.refusals import CommandError
 from services.domain.retention import LATEST_TIME_MS
 from services.runtime.loop.service import Message, Work
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.snapshots import Lifecycle, PendingAction, capture_of
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.settings import SnapshotsSettings
@@ -49,14 +49,14 @@ class Requests:
         self,
         rows: SnapshotRows,
         lifecycle: Lifecycle,
-        holds: Holds,
+        protections: Protections,
         answers: Answers,
         settings: SnapshotsSettings,
         metrics: SnapshotsMetrics,
     ) -> None:
         self._rows = rows
         self._lifecycle = lifecycle
-        self._holds = holds
+        self._protections = protections
         self._answers = answers
         self._settings = settings
         self._metrics = metrics
@@ -115,7 +115,7 @@ class Requests:
         self._lifecycle.check_chain()
         self._lifecycle.check_bucket(request.volume, request.bucket)
         row = self._rows.readable(request.volume, request.bucket, request.snapshot)
-        tags = self._holds.tags_on(row, message.timestamp_ms)
+        tags = self._protections.tags_on(row, message.timestamp_ms)
         if tags:
             raise TaggedSnapshotError(row.name, tags)
         self._lifecycle.delete(row, message.timestamp_ms, work)

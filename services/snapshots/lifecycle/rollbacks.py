@@ -22,7 +22,7 @@ from schemas.records import (
 )
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.snapshots import Lifecycle, PendingAction
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.settings import SnapshotsSettings
@@ -42,14 +42,14 @@ class Rollbacks:
         self,
         rows: SnapshotRows,
         lifecycle: Lifecycle,
-        holds: Holds,
+        protections: Protections,
         answers: Answers,
         settings: SnapshotsSettings,
         metrics: SnapshotsMetrics,
     ) -> None:
         self._rows = rows
         self._lifecycle = lifecycle
-        self._holds = holds
+        self._protections = protections
         self._answers = answers
         self._settings = settings
         self._metrics = metrics
@@ -85,7 +85,7 @@ class Rollbacks:
         chain = self._rows.active_chain(request.volume, request.bucket)
         newer = [other for other in chain if other.create_txn > row.create_txn]
         for other in newer:
-            if tags := self._holds.tags_on(other, message.timestamp_ms):
+            if tags := self._protections.tags_on(other, message.timestamp_ms):
                 raise TaggedSnapshotError(other.name, tags)
         for other in reversed(newer):
             self._lifecycle.delete(other, message.timestamp_ms, work)
@@ -107,7 +107,7 @@ class Rollbacks:
             raise CommandError(ErrorCode.INVALID_REQUEST, "name either a snapshot or a tag to roll back to")
         if request.snapshot:
             return self._rows.readable(request.volume, request.bucket, request.snapshot)
-        for tag in self._holds.tags_of(request.volume, request.bucket):
+        for tag in self._protections.tags_of(request.volume, request.bucket):
             row = self._rows.of(tag.snapshot_id) if tag.tag == request.tag else None
             if row is not None:
                 return self._rows.readable(row.volume, row.bucket, row.name)

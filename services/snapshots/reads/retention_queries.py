@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from schemas.answers import (
     ExpiringSnapshot,
-    HeldSnapshot,
+    RetainedSnapshot,
     RetentionPreview,
+    RetentionReason,
     SnapshotConsumer,
-    SnapshotHold,
     SnapshotTag,
 )
 from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, RetentionRow, SnapshotInfo, TagRow
 from services.domain.refusals import CommandError
-from services.domain.retention import Hold
+from services.domain.retention import ReasonWithFacts
 from services.snapshots.reads.queries import freed_by_deleting, list_snapshots
 from services.snapshots.retention.expiry import checked, decide
 from services.snapshots.state.tables import (
@@ -106,12 +106,12 @@ def preview(
         chosen,
         tuple(ExpiringSnapshot(row.name, row.snapshot_id, row.create_txn, row.creation_time_ms) for row in expired),
         tuple(
-            HeldSnapshot(
+            RetainedSnapshot(
                 rows[kept.snapshot_id].name,
                 kept.snapshot_id,
                 rows[kept.snapshot_id].create_txn,
                 rows[kept.snapshot_id].creation_time_ms,
-                tuple(map(_shown, kept.holds)),
+                tuple(map(_shown, kept.reasons)),
             )
             for kept in decision.kept
         ),
@@ -123,5 +123,5 @@ def preview(
     )
 
 
-def _shown(hold: Hold) -> SnapshotHold:
-    return SnapshotHold(hold.reason.value, hold.bound, hold.names, hold.until_ms)
+def _shown(reason: ReasonWithFacts) -> RetentionReason:
+    return RetentionReason(reason.reason.value, reason.bound, reason.names, reason.until_ms)

@@ -16,7 +16,7 @@ from services.domain.retention import (
     decide_expiry,
 )
 from services.runtime.loop.service import Work
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.state.rows import SnapshotRows
 
@@ -60,10 +60,10 @@ def checked(policy: RetentionPolicy) -> RetentionPolicy:
 class Expiry:
     """Decides and carries out in one unit of work: what was decided is what happens."""
 
-    def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, holds: Holds) -> None:
+    def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, protections: Protections) -> None:
         self._rows = rows
         self._lifecycle = lifecycle
-        self._holds = holds
+        self._protections = protections
 
     def carry_out(
         self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
@@ -77,12 +77,12 @@ class Expiry:
         """
         self._lifecycle.check_bucket(volume, bucket)
         chain = self._rows.active_chain(volume, bucket)
-        consumers, tags = self._holds.consumers_of(volume, bucket), self._holds.tags_of(volume, bucket)
+        consumers, tags = self._protections.consumers_of(volume, bucket), self._protections.tags_of(volume, bucket)
         decision = decide(policy, chain, consumers, tags, now_ms)
         for consumer in decision.dropped_consumers:
-            self._holds.remove_consumer(volume, bucket, consumer, work)
+            self._protections.remove_consumer(volume, bucket, consumer, work)
         for tag in decision.dropped_tags:
-            self._holds.remove_tag(volume, bucket, tag, work)
+            self._protections.remove_tag(volume, bucket, tag, work)
         going = set(decision.expired)
         expired = [row for row in chain if row.snapshot_id in going]
         for row in expired:

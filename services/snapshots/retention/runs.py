@@ -39,7 +39,7 @@ from services.domain.refusals import CommandError
 from services.domain.retention import NEVER_MS, due_tags, surplus_tags
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
-from services.snapshots.lifecycle.holds import Holds
+from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.requests import Requests
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
@@ -73,7 +73,7 @@ class Retention:
         rows: SnapshotRows,
         lifecycle: Lifecycle,
         requests: Requests,
-        holds: Holds,
+        protections: Protections,
         answers: Answers,
         settings: SnapshotsSettings,
         metrics: SnapshotsMetrics,
@@ -81,12 +81,12 @@ class Retention:
         self._rows = rows
         self._lifecycle = lifecycle
         self._requests = requests
-        self._holds = holds
+        self._protections = protections
         self._settings = settings
         self._metrics = metrics
         self._policies: dict[bytes, RetentionRow] = {}
         self._due: DueQueue[bytes] = DueQueue()
-        self._expiry = Expiry(rows, lifecycle, holds)
+        self._expiry = Expiry(rows, lifecycle, protections)
         self._waiting = WaitingRequests(rows, answers)
 
     def restore(self, tables: ReadableTables) -> None:
@@ -252,7 +252,7 @@ class Retention:
 
     def tick(self, now_ms: int, work: Work) -> bool:
         """Remove the tags that are over and run what is due; says whether any snapshot comes or goes."""
-        self._holds.remove_tags_that_are_over(now_ms, work)
+        self._protections.remove_tags_that_are_over(now_ms, work)
         pending_before = len(self._lifecycle.pending)
         while (key := self._due.pop_due(now_ms)) is not None:
             row = self._policies[key]
@@ -316,7 +316,7 @@ class Retention:
             end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
             name = _name_of_period(due.period * policy.tag_every_ms)
             if not self._has_tag(row, name):
-                self._holds.put_tag(
+                self._protections.put_tag(
                     TagRow(
                         row.volume,
                         row.bucket,
@@ -331,12 +331,12 @@ class Retention:
                     work,
                 )
             row = replace(row, last_tag_period=due.period)
-        for name in surplus_tags(policy, self._holds.tags_of(row.volume, row.bucket)):
-            self._holds.remove_tag(row.volume, row.bucket, name, work)
+        for name in surplus_tags(policy, self._protections.tags_of(row.volume, row.bucket)):
+            self._protections.remove_tag(row.volume, row.bucket, name, work)
         return row
 
     def _has_tag(self, row: RetentionRow, name: str) -> bool:
-        return any(tag.tag == name for tag in self._holds.tags_of(row.volume, row.bucket))
+        return any(tag.tag == name for tag in self._protections.tags_of(row.volume, row.bucket))
 
     def _count(self, trigger: Trigger, expired: Sequence[SnapshotInfo], *, is_failed: bool = False) -> None:
         outcome = "failed" if is_failed else "expired" if expired else "nothing"

@@ -40,7 +40,7 @@ class Asked(Protocol):
 
 
 @dataclass(slots=True)
-class Holds:
+class Protections:
     """Tags and consumers after some requests, by the names of their bucket and their own."""
 
     model: ShardModel
@@ -55,13 +55,13 @@ class Holds:
     @classmethod
     def after(
         cls, model: ShardModel, requests: Sequence[Asked], replies: Mapping[tuple[str, int], SnapshotReply]
-    ) -> Holds:
+    ) -> Protections:
         """Follow all requests; raises when an answer contradicts those before it."""
-        holds = cls(model)
+        protections = cls(model)
         for request in requests:
-            holds._follow(request.body, replies[request.client_id, request.number])
-        holds._check_tagged()
-        return holds
+            protections._follow(request.body, replies[request.client_id, request.number])
+        protections._check_tagged()
+        return protections
 
     def _check_tagged(self) -> None:
         """What is tagged is there, whoever may have wanted it to expire."""

@@ -27,7 +27,7 @@ Bucket = tuple[str, str]
 """Names of a volume and of a bucket in it."""
 
 
-class Holds:
+class Protections:
     """All tags and consumers of the shard."""
 
     def __init__(self, rows: SnapshotRows, settings: SnapshotsSettings) -> None:
