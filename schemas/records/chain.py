@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChainCapture:
-    """Marker of a snapshot that was taken."""
+    """Marker of a captured snapshot."""
 
     bucket_id: int
     """objectID of the bucket."""
@@ -18,7 +18,7 @@ class ChainCapture:
     ordinal: int
     """Its number among all snapshots that the bucket ever had, from 1."""
     txn: int
-    """txn at which it was taken."""
+    """txn at which it was captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ChainDrop:
     snapshot_id: str
     """Id of the snapshot."""
     txn: int
-    """txn at which the dropped snapshot had been taken."""
+    """txn at which the dropped snapshot was captured."""
     rows_held_alone: int
     """Garbage rows of all three tables that this snapshot alone held: 0 means that nothing became free."""
 
@@ -44,7 +44,7 @@ class ChainedSnapshot:
     ordinal: int
     """Its number among all snapshots that the bucket ever had, from 1."""
     txn: int
-    """txn at which it was taken."""
+    """txn at which it was captured."""
     is_live: bool
     """Whether it is not dropped."""
 
@@ -62,7 +62,7 @@ class ChainedBucket:
     snapshots_ever: int = 0
     """How many snapshots the bucket ever had; 0 from an older writer: as many as the last one's ordinal says."""
     newest_txn: int = 0
-    """txn at which the newest of those was taken, live or dropped; 0 from an older writer."""
+    """txn at which the newest of those was captured, live or dropped; 0 from an older writer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class BreakerLimits:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSnapshot:
-    """Take the checkpoint of a snapshot at one txn. Sent by snapshots."""
+    """Capture a snapshot at one txn: its checkpoint, its list entry and its chain marker. Sent by snapshots."""
 
     volume: str
     """Name of the volume."""
@@ -65,7 +65,7 @@ class CaptureSnapshot:
     snapshot_id: str
     """Id that snapshots has given it."""
     user: str = ""
-    """User who asked for it, for metadata to see whether it may be; empty when a policy did."""
+    """User who asked for it, whose right metadata checks; empty when a retention policy asked."""
     requested_ms: int = 0
     """Log time of the request: one that is applied too long after it is refused. 0: not known, never refused."""
 
@@ -181,7 +181,7 @@ class DropSnapshot:
     """Drop a snapshot from its bucket's list at one txn. Sent by snapshots."""
 
     snapshot_id: str
-    """Id of the snapshot; one that was never taken is answered as dropped."""
+    """Id of the snapshot; one that was never captured is answered as dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class RemoveDirectories:
     chain_version: int
     """Chain version of the view with which the sender judged."""
     rows: tuple[RowName, ...]
-    """Rows to purge."""
+    """Rows to remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +314,9 @@ class RequeueOrphans:
 
 @dataclass(frozen=True, slots=True)
 class ResetBreaker:
-    """Let the collector go on where the breaker has tripped; the hour begins anew, and what waits may go beside the
-    limits. Its owner sends it, or an administrator, who alone may where the limits are an administrator's, or the
-    figures disagree with the rows.
+    """Resume collection where the breaker has tripped. The hour begins again, and waiting rows may be claimed beyond
+    the limits. The bucket's owner or an administrator sends it; only an administrator may where an administrator set
+    the limits, or where figures and rows disagree.
     """
 
     volume: str
@@ -326,8 +326,8 @@ class ResetBreaker:
     reason: str
     """Why, for people."""
     bucket_id: int = 0
-    """Its id, when one bucket of several that had this name is meant, as one that was deleted; 0 for the bucket of
-    the name, with those before it that are held back.
+    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
+    ones before it.
     """
 
 
@@ -349,8 +349,8 @@ class RollbackPage:
 
 @dataclass(frozen=True, slots=True)
 class SetCollection:
-    """Say what the collector does for one bucket, or for all of a shard. Its owner sends it, or an administrator;
-    what an administrator has said only an administrator takes back.
+    """Set the collection state of one bucket, or of all of a shard. The bucket's owner or an administrator sends it;
+    only an administrator may undo what an administrator has set.
     """
 
     volume: str
@@ -362,16 +362,16 @@ class SetCollection:
     reason: str
     """Why, for people."""
     ends_stop: bool = False
-    """Whether claims that were stopped go on, too; for all of the shard alone."""
+    """Whether stopped claims are resumed, too; for all of the shard alone."""
     bucket_id: int = 0
-    """Its id, when one bucket of several that had this name is meant, as one that was deleted; 0 for the bucket of
-    the name, with those before it that are held back.
+    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
+    ones before it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SetSecret:
-    """Make known, change or take away what somebody signs commands with. Administrators send it."""
+    """Set, change or remove the secret that a user or service signs commands with. Administrators send it."""
 
     name: str
     """Who signs: a user or a service."""
@@ -385,8 +385,8 @@ class SetSecret:
 
 @dataclass(frozen=True, slots=True)
 class StopClaims:
-    """Hold back every claim and purge until a person says otherwise, whatever else is said of the collector. Sent by
-    snapshots when its chain is corrupted.
+    """Suspend every claim and every removal of directory rows until a person resumes them, whatever the collection
+    states are. Sent by snapshots when its chain is corrupted.
     """
 
     reason: str
@@ -395,7 +395,7 @@ class StopClaims:
 
 @dataclass(frozen=True, slots=True)
 class SweepPage:
-    """Send a page of a store's garbage rows through the judges again. Sent by key_deletion."""
+    """Send a page of a garbage range's rows through the judges again. Sent by key_deletion."""
 
     sweep_id: int
     """The sender's number for this sweep."""
@@ -445,8 +445,8 @@ class Undelete:
 
 @dataclass(frozen=True, slots=True)
 class SetBreaker:
-    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour. Its owner sends it,
-    or an administrator; of what both have said the smaller counts.
+    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour. The bucket's owner or
+    an administrator sends it; of both limits the smaller one counts.
     """
 
     volume: str
@@ -456,8 +456,8 @@ class SetBreaker:
     limits: BreakerLimits | None
     """The limits, from the bucket's next hour on; null for none of its own."""
     bucket_id: int = 0
-    """Its id, when one bucket of several that had this name is meant, as one that was deleted; 0 for the bucket of
-    the name, with those before it that are held back.
+    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
+    ones before it.
     """
 
 

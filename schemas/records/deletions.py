@@ -28,8 +28,8 @@ class DeletedEntries:
     barrier: Barrier | None = None
     """When present, there are no rows: pass this on behind all before it."""
     sweep_txn: int = 0
-    """txn at which that page was sent: a page that is asked for twice is sent at two, and what metadata says again
-    it says at the same one.
+    """txn at which that page was sent. A page that is requested twice is sent at two txns; an answer that metadata
+    repeats has the same one.
     """
     sweep_part: int = 0
     """Which message of that page this is, from 0."""
@@ -55,8 +55,8 @@ class JudgedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PurgeKeys:
-    """Rows of deletedTable or snapshotRenamedTable that nobody holds. Topic gc.purge-keys, written by streaming,
-    read by key_deletion.
+    """A purge request: rows of deletedTable or snapshotRenamedTable that no snapshot holds. Topic gc.purge-keys,
+    written by streaming, read by key_deletion.
     """
 
     chain_version: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """treeTable: a deleted directory on its way."""
+    """treeTable: a deleted directory in progress."""
 
     bucket_id: int
     """objectID of the bucket."""

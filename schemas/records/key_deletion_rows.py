@@ -14,7 +14,7 @@ from schemas.records.shared import BlockGroups, RowNames
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """chainTable: a marker of the chain, or what a part of the chain comes to."""
+    """chainTable: a marker of the chain, or the result of a part of it."""
 
     record: SnapshotChainRecord
     """The marker."""
@@ -22,26 +22,26 @@ class ChainRow:
 
 @dataclass(frozen=True, slots=True)
 class GarbageRangeRow:
-    """garbageRangeTable: the store of one live snapshot. It is clean when sweepTable has no sweep of it."""
+    """garbageRangeTable: the garbage range of one live snapshot. It is clean when sweepTable has no sweep of it."""
 
     snapshot_id: str
     """Id of the snapshot."""
     bucket_id: int
     """objectID of the bucket."""
     reset_version: int
-    """Chain version of the last change that concerns this store: what its flags answer for."""
+    """Chain version of the last change that concerns this range: the version that its flags are valid for."""
     attempt: int
     """Sweeps that have found something since the last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCollectionsRow:
-    """collectionTable of the services that follow metadata: what they know of the collector."""
+    """collectionTable of the services that follow metadata: the collection states that they know."""
 
     states: tuple[BucketCollection, ...]
     """Each bucket for which it does not simply run."""
     heard_txn: int
-    """txn of the newest change that was heard of; what is older is a repeat."""
+    """txn of the newest change received; an older one is a repeat."""
     complete_txn: int
     """Up to which txn no change was missed."""
 
@@ -66,7 +66,7 @@ class OpenSweepPage:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """taskTable: a batch of rows on its way."""
+    """taskTable: a batch of rows in progress."""
 
     state: str
     """CLAIMING, DELETING, FAILED (in back-off) or FINISHING."""
@@ -88,7 +88,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitingPurge:
-    """waitingTable: a purge that this judge may not yet decide, or has no room for."""
+    """waitingTable: a purge request that this judge may not yet decide, or has no room for."""
 
     chain_version: int
     """Chain version that it needs."""
@@ -104,12 +104,12 @@ class WaitingPurge:
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """sweepTable: a sweep, queued or on its way."""
+    """sweepTable: a sweep, queued or in progress."""
 
     sweep_id: int
     """Its number; 0 while it is queued."""
     snapshot_id: str
-    """Store that it sweeps; empty for the active store of the bucket."""
+    """Snapshot whose garbage range it sweeps; empty for the active range of the bucket."""
     bucket_id: int
     """objectID of the bucket."""
     after_death: int
@@ -135,10 +135,10 @@ class SweepRow:
     turn: int
     """When it had its turn to ask for a page, in the order of turns; 0 while it is queued."""
     is_inherited: bool
-    """Whether it came from the store of a dropped snapshot: no sweep of this store waits for it, and it for none."""
+    """Whether it came from the range of a dropped snapshot: no sweep of this range waits for it, and it for none."""
     pause_ms: int
-    """How long after this unit of work it is due; -1 for no such time. With neither this nor due_ms a queued one
-    waits until the collector may do more.
+    """How long after this unit of work it is due; -1 for no such time. With neither this nor due_ms a queued sweep
+    is suspended until the collection state allows more.
     """
     due_ms: int
     """When it is to begin, or to ask again unless an answer comes; 0 for no such time."""

@@ -22,12 +22,12 @@ class ClaimFacts:
     chain_version: int
     """The shard's chain version at the claim."""
     previous_txn: int
-    """txn of the bucket's newest snapshot, among those live at the claim, that was taken before the death; 0 for
-    none. Nobody held the version if its birth is greater.
+    """txn of the bucket's newest snapshot, among those live at the claim, that was captured before the death; 0 for
+    none. No snapshot held the version if its birth is greater.
     """
     next_txn: int
-    """txn of the bucket's oldest snapshot, among those live at the claim, that was taken after the birth; 0 for
-    none. Nobody held the version if this is 0 or not less than its death.
+    """txn of the bucket's oldest snapshot, among those live at the claim, that was captured after the birth; 0 for
+    none. No snapshot held the version if this is 0 or not less than its death.
     """
     task: int
     """key_deletion's number for the batch of rows that it asked for."""

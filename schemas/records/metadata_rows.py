@@ -87,9 +87,9 @@ class BucketRow:
     used_namespace: int
     """Live keys and directories, counted likewise."""
     snapshot_used_bytes: int
-    """Bytes of deleted versions that are not purged."""
+    """Bytes of deleted versions whose rows are not removed."""
     snapshot_used_namespace: int
-    """Deleted keys and directories that are not purged."""
+    """Deleted keys and directories whose rows are not removed."""
     rollback_snapshot_id: str
     """Snapshot that the bucket is being rolled back to; empty when it is not."""
     rolled_back_txn: int = 0
@@ -275,7 +275,7 @@ class PurgeHourRow:
     claimed_versions: int
     """Versions claimed so far."""
     let_go_txn: int = 0
-    """txn of the last reset: what had died by then and waited, expanded or not, was let go by whoever reset."""
+    """txn of the last reset: rows that had died by then and waited, expanded or not, were released by that reset."""
     let_go_bytes: int = 0
     """Bytes of that which are still to be claimed, beside the limits."""
     let_go_versions: int = 0
@@ -284,12 +284,12 @@ class PurgeHourRow:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimClockRow:
-    """reclaimClockTable: since when what nobody holds of a bucket may be claimed. Nothing is decided by it: it
+    """reclaimClockTable: since when rows of a bucket that no snapshot holds may be claimed. It decides nothing: it
     measures how long rows take.
     """
 
     drop_txns: tuple[int, ...]
-    """Of the newest drops, oldest first, the txn at which the dropped snapshot had been taken."""
+    """Of the newest drops, oldest first, the txn at which the dropped snapshot was captured."""
     drop_times_ms: tuple[int, ...]
     """Log times of these drops."""
     forgotten_txn: int
@@ -297,7 +297,7 @@ class ReclaimClockRow:
     forgotten_time_ms: int
     """Log time of the newest of them."""
     running_since_ms: int
-    """Log time since when nothing is held back that was held back before; 0 when nothing ever was."""
+    """Log time at which the last suspension ended; 0 when there never was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class RenameRow:
 
 @dataclass(frozen=True, slots=True)
 class RollbackNameRow:
-    """rollbackNameTable: where an object is in the snapshot, while a rollback goes on."""
+    """rollbackNameTable: where an object is in the snapshot, while a rollback is in progress."""
 
     db_key: str
     """Key of its row; empty for a directory that is where it is to be."""
@@ -346,7 +346,7 @@ class RollbackRow:
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    """s3SecretTable: what a user or a service signs commands with."""
+    """s3SecretTable: the secret that a user or a service signs commands with."""
 
     name: str
     """Who signs."""
@@ -360,8 +360,8 @@ class SecretRow:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHourRow:
-    """shadowTable: what of a bucket would have been claimed within an hour of log time, had the collector not been
-    in its shadow, as far as it still waits; by hour 0 all that was before the hours that are kept.
+    """shadowTable: the versions of a bucket that would have been claimed within an hour of log time, had collection
+    not been in shadow mode, as far as they still wait; hour 0 has all from before the hours that are kept.
     """
 
     versions: int
@@ -409,7 +409,7 @@ class SnapshotCountRow:
     snapshots_ever: int
     """How many snapshots the bucket ever had: the ordinal of the newest one."""
     newest_txn: int
-    """txn at which that one was taken, live or dropped."""
+    """txn at which that one was captured, live or dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +423,7 @@ class SnapshotListRow:
     ordinal: int
     """Its number in the bucket, from 1."""
     txn: int
-    """txn at which it was taken."""
+    """txn at which it was captured."""
     is_live: bool
     """Whether it is not dropped."""
     creation_time_ms: int
@@ -433,7 +433,7 @@ class SnapshotListRow:
     referenced_namespace: int
     """Keys and directories that it lists."""
     chain_version: int
-    """Chain version of its take."""
+    """Chain version of its capture."""
     dropped_chain_version: int
     """Chain version of its drop; 0 while it is live."""
 
@@ -456,14 +456,14 @@ class VolumeRow:
 
 @dataclass(frozen=True, slots=True)
 class CollectionRow:
-    """collectionTable: what the collector does for one bucket, or for all of the shard."""
+    """collectionTable: the collection state of one bucket, or of all of the shard."""
 
     state: CollectionState
     """As it was set for this bucket, or for all."""
     reason: str
     """Why, for people."""
     changed_by: str
-    """User who set it; empty when nobody had to sign."""
+    """User who set it; empty when signatures were not required."""
     changed_ms: int
     """Log time of the last change."""
     changed_txn: int
@@ -473,11 +473,13 @@ class CollectionRow:
     trip: BreakerTrip | None = None
     """Why the breaker has tripped; null when it has not."""
     is_by_administrator: bool = False
-    """Whether the state was set by an administrator, or when nobody had to sign: nobody else may change it while it
-    holds something back.
+    """Whether the state was set by an administrator, or when signatures were not required: only an administrator may
+    change it while it suspends claims.
     """
     has_administrators_limits: bool = False
-    """Whether the limits were set likewise: those for all do not count beside them, and nobody else may change them."""
+    """Whether the limits were set likewise: the shard's limits do not apply beside them, and only an administrator
+    may change them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,7 +497,7 @@ class DeletedDirectoryRow:
     child_rows: int
     """Sub-directories of this deletion whose rows are left."""
     is_expansion_begun: bool = False
-    """Whether any child may have moved to the garbage tables: the tree cannot come back as a whole then."""
+    """Whether any child may have moved to the garbage tables: the tree cannot be restored as a whole then."""
     deletion_time_ms: int = 0
     """Log time at which the row came here."""
     next_directory: str = ""
@@ -519,8 +521,8 @@ class DeletedKeyRow:
     deletion_time_ms: int = 0
     """Log time at which the row came here."""
     shadow_hour: int = 0
-    """Hour of log time, since 1970, in which it was counted as one that would have been claimed, while the collector
-    was in its shadow; 0 when it was not.
+    """Hour of log time, since 1970, in which it was counted as one that would have been claimed, while collection
+    was in shadow mode; 0 when it was not.
     """
 
 

@@ -19,12 +19,12 @@ from schemas.records.shared import (
 
 @dataclass(frozen=True, slots=True)
 class BucketCollection:
-    """What the collector does for one bucket, or for all of the shard."""
+    """The collection state of one bucket, or of all of the shard."""
 
     bucket_id: int
     """objectID of the bucket; 0 for all of the shard."""
     state: CollectionState
-    """What it does, as far as this bucket alone, or the shard alone, decides."""
+    """The state that is set for this bucket alone, or for the shard alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class DirectoryRemoval:
     death: int
     """Death of the row."""
     parent_id: int
-    """objectID of the parent; 0 when the row was gone."""
+    """objectID of the parent; 0 when the row was missing."""
     outcome: RemovalOutcome
-    """What became of the row."""
+    """Outcome for the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class RowsClaimed:
     removed: tuple[RowNames, ...]
     """Rows without blocks that the claim has removed."""
     missing: tuple[RowNames, ...]
-    """Rows that are not there any more: nothing to do."""
+    """Rows that no longer exist: nothing to do."""
     refused: tuple[RowNames, ...]
     """Rows that exist and are held: a defect of an earlier judge; they are kept."""
     suspended: tuple[RowNames, ...]
-    """Rows that nobody holds and that the collector may not claim at present: they stay where they are, and are
-    swept when it may.
+    """Rows that no snapshot holds and that may not be claimed at present: they stay in the garbage tables, and are
+    swept when claims are resumed.
     """
 
 
@@ -165,18 +165,18 @@ class SweepPageSent:
 
 @dataclass(frozen=True, slots=True)
 class CollectionChanged:
-    """The collector does something else from this txn on, for some buckets or for all of the shard; or all that it
-    does is told again.
+    """Collection states change from this txn on, for some buckets or for all of the shard; or all states are sent
+    again.
     """
 
     states: tuple[BucketCollection, ...]
-    """What has changed; when all is told, each bucket for which it does not simply run."""
+    """The changed states; when all are sent, those of the buckets that are not RUNNING."""
     txn: int
-    """txn of the change; when all is told, the txn at which it is so."""
+    """txn of the change; when all are sent, the txn at which they are in force."""
     previous_txn: int
-    """txn of the last change before this was said: who does not know of that one has missed it."""
+    """txn of the change before this one: a service that does not know that txn has missed it."""
     is_whole: bool = False
-    """Whether all is told: for a bucket that is not named it simply runs, whatever was said before."""
+    """Whether all states are sent: a bucket that is not named is RUNNING, whatever was sent before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class ChangelogRow:
     digest: bytes
     """Digest of that unit."""
     topic_id: str
-    """The topic's id, so that a topic made anew is noticed."""
+    """The topic's id, so that a recreated topic is noticed."""
     base_offset: int
     """Every unit behind base_number is at this offset or behind it."""
     base_number: int
@@ -68,7 +68,7 @@ class PositionRow:
     topic: str
     """The topic."""
     topic_id: str
-    """The topic's id, so that a topic made anew is noticed."""
+    """The topic's id, so that a recreated topic is noticed."""
     next_offset: int
     """Offset of the next message to read."""
     last_read: LastRead | None = None
@@ -106,4 +106,6 @@ class StateChange:
     rows: tuple[RowChange, ...]
     """The rows, positions in the inputs among them."""
     messages: tuple[OutboxRun, ...]
-    """What the unit says to others: sent behind this, and perhaps never, so that whoever goes on from here sends it."""
+    """Messages that the unit sends to others: sent behind this, and perhaps never, so that a service that continues
+    from here sends them.
+    """

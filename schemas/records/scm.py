@@ -23,8 +23,8 @@ class BlocksDeleted:
 
 @dataclass(frozen=True, slots=True)
 class BlocksWritten:
-    """Versions were committed: their blocks are in the store now. Each version has its place in all four lists,
-    which are as long as each other. Sent by metadata.
+    """Versions were committed: their blocks are in the block store now. Each version has its place in all four
+    lists, which are as long as each other. Sent by metadata.
     """
 
     bucket_id: int

@@ -26,7 +26,7 @@ class ContainerRow:
 
 @dataclass(frozen=True, slots=True)
 class DelayedDeletion:
-    """delayedDeletionTable: a deletion that is carried out later, while the store is slow."""
+    """delayedDeletionTable: a deletion that is carried out later, while the block store is slow."""
 
     due_ms: int
     """When."""
@@ -54,7 +54,7 @@ class DeletedBlocksRow:
 
 @dataclass(frozen=True, slots=True)
 class InventoryRow:
-    """inventoryTable: a run of blocks that is in the store."""
+    """inventoryTable: a run of blocks that is in the block store."""
 
     bucket_id: int
     """objectID of the bucket."""
@@ -73,9 +73,9 @@ class ScmState:
     deletion_txn: int
     """Last delTxnId."""
     inventory_bytes: int
-    """Bytes in the store."""
+    """Bytes in the block store."""
     inventory_blocks: int
-    """Blocks in the store."""
+    """Blocks in the block store."""
     deleted_bytes: int
     """Bytes deleted, ever."""
     deleted_blocks: int

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A mark that passes through every topic behind all that was sent before it, and counts the work met on its way."""
+    """A mark that passes through every topic behind all that was sent before it, and counts the work that it meets."""
 
     barrier_id: str
     """Names the request to settle."""
@@ -21,8 +21,8 @@ class Barrier:
     origin: str
     """Service whose branch returns with this barrier; empty on the way out."""
     collection_txn: int = 0
-    """txn of the last change of what the collector does that the sender knows of: who has not heard of metadata's
-    yet has something to do, and whoever returns an older one is told all of it again.
+    """txn of the last change of a collection state that the sender knows of. A service that does not know of the
+    newest one still has work; metadata sends all states again to a service that returns an older one.
     """
     passed_txn: int = 0
     """txn of the last command before it when metadata sent it on: of what died until then undo windows end, and of
@@ -91,8 +91,8 @@ class BucketLayout(StrEnum):
 
 
 class CollectionState(StrEnum):
-    """What the collector does for a bucket or a shard, from the loosest to the strictest; of a bucket's own and its
-    shard's the stricter one counts.
+    """What garbage collection may do for a bucket or a shard, from the loosest to the strictest; of a bucket's own
+    state and its shard's the stricter one counts.
     """
 
     RUNNING = "RUNNING"
@@ -111,8 +111,8 @@ class DeletedKind(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """SYNC: with the snapshot that is taken, a request answered when what expired is gone. ASYNC: after it, a
-    request answered when what expired is marked.
+    """SYNC: expire with the capture of a snapshot, and answer a request when the expired snapshots are removed.
+    ASYNC: expire after it, and answer a request when they are marked.
     """
 
     SYNC = "SYNC"
@@ -120,7 +120,7 @@ class ExecutionMode(StrEnum):
 
 
 class ExpansionOutcome(StrEnum):
-    """What became of one page of a directory's expansion."""
+    """Outcome of one page of a directory's expansion."""
 
     EXPANDED = "EXPANDED"
     PARTLY = "PARTLY"
@@ -128,7 +128,7 @@ class ExpansionOutcome(StrEnum):
 
 
 class RemovalOutcome(StrEnum):
-    """What became of a directory's own row."""
+    """Outcome of removing a directory's own row."""
 
     REMOVED = "REMOVED"
     UNEXPANDED = "UNEXPANDED"
@@ -139,7 +139,7 @@ class RemovalOutcome(StrEnum):
 
 
 class RollbackOutcome(StrEnum):
-    """What became of one page of a rollback."""
+    """Outcome of one page of a rollback."""
 
     PARTLY = "PARTLY"
     DONE = "DONE"
@@ -155,7 +155,7 @@ class SecretRole(StrEnum):
 
 
 class SnapshotStatus(StrEnum):
-    """Life cycle of a snapshot; a purged one has no row."""
+    """Life cycle of a snapshot; a removed one has no row."""
 
     SNAPSHOT_ACTIVE = "SNAPSHOT_ACTIVE"
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"

@@ -27,7 +27,7 @@ class CreateSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """Hold a snapshot under a name: it neither expires nor can it be deleted."""
+    """Protect a snapshot by a named tag: it neither expires nor can it be deleted."""
 
     volume: str
     """Name of the volume."""
@@ -46,8 +46,8 @@ class CreateTag:
 
 
 class DeadLetterState(StrEnum):
-    """Whether anybody has to look at a dead letter: OPEN, nobody has dealt with it; RETRIED, the message was sent
-    again; DROPPED, somebody has said that it may stay undone.
+    """State of a dead letter: OPEN, not resolved; RETRIED, the message was sent again; DROPPED, a person decided
+    that it stays undone.
     """
 
     OPEN = "OPEN"
@@ -100,13 +100,13 @@ class RetentionPolicy:
     """
 
     num_retained_min: int = 10
-    """So many of the newest always stay; at least 1."""
+    """Never expire the newest N snapshots; at least 1."""
     num_retained_max: int = 0
-    """Older ones than so many go whatever their age; 0: no such bound, else at least the minimum."""
+    """At most this many snapshots stay, whatever their age; 0: no such bound, else at least the minimum."""
     time_retained_ms: int = 3600000
-    """A snapshot may go once the one after it is older than this."""
+    """A snapshot may expire once the one after it is older than this."""
     expire_limit: int = 50
-    """Only the oldest so many are looked at in one run; at least 1."""
+    """One run considers at most the N oldest snapshots; at least 1."""
     execution_mode: ExecutionMode = ExecutionMode.SYNC
     """When runs take place, and when a request to expire is answered."""
     consumer_expiration_ms: int = 0
@@ -116,7 +116,7 @@ class RetentionPolicy:
     tag_every_ms: int = 0
     """Period of automatic tags, each on the first snapshot of its period; 0: none."""
     tag_num_retained_max: int = 0
-    """So many automatic tags stay, the newest; 0: all."""
+    """At most this many automatic tags stay, the newest; 0: all."""
     tag_time_retained_ms: int = 0
     """Time to live of an automatic tag; 0: for ever."""
 
@@ -151,7 +151,7 @@ class RollBackBucket:
 
 @dataclass(frozen=True, slots=True)
 class SetConsumer:
-    """A named reader says where it is: the next snapshot that it reads, and all after it, do not expire."""
+    """Set the place of a named reader: the next snapshot that it reads, and all after it, do not expire."""
 
     volume: str
     """Name of the volume."""
@@ -169,7 +169,7 @@ class SetConsumer:
 
 @dataclass(frozen=True, slots=True)
 class SetDeepClean:
-    """A sweep found nothing left to do in a snapshot's store. Sent by key_deletion."""
+    """A sweep found nothing left to do in a snapshot's garbage range. Sent by key_deletion."""
 
     snapshot_id: str
     """Id of the snapshot."""
@@ -191,7 +191,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class UnsetRetention:
-    """Take a bucket's retention policy away: nothing expires there, and nothing is made by the clock."""
+    """Remove a bucket's retention policy: nothing expires there, and no automatic snapshot is created."""
 
     volume: str
     """Name of the volume."""
@@ -206,7 +206,7 @@ class SnapshotInfo:
     snapshot_id: str
     """Id, chosen once."""
     name: str
-    """Name, unique in its bucket until the snapshot is purged."""
+    """Name, unique in its bucket until the snapshot is removed."""
     volume: str
     """Name of the volume."""
     bucket: str
@@ -224,9 +224,9 @@ class SnapshotInfo:
     snapshot_path: str = ""
     """`volume/bucket`, key of the path chain."""
     has_deep_cleaned_keys: bool = False
-    """No reclaimable key or rename row is left in its store."""
+    """No reclaimable key or rename row is left in its garbage range."""
     has_deep_cleaned_directories: bool = False
-    """No reclaimable or unexpanded directory is left in its store."""
+    """No reclaimable or unexpanded directory is left in its garbage range."""
     sst_filtered: bool = False
     """Kept for Ozone's tools; checkpoints here hold the whole shard."""
     referenced_bytes: int = 0
@@ -254,16 +254,16 @@ class SnapshotInfo:
     is_exclusive_exact: bool = True
     """False while a directory that died after it is unexpanded."""
     is_removed: bool = False
-    """True in the last message about a snapshot that has gone."""
+    """True in the last message about a snapshot, when its row is removed."""
     chain_version_of_reset: int = 0
     """Chain version at which the clean flags were last reset."""
     owner: str = ""
-    """Owner of the volume when it was taken; beside administrators the one who may manage it."""
+    """Owner of the volume at the capture; beside administrators the one who may manage it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsExpired:
-    """What a request to expire has done."""
+    """Result of a request to expire."""
 
     snapshots: tuple[str, ...]
     """Names of those that expired, in the order of the chain."""
@@ -275,21 +275,21 @@ class SnapshotsExpired:
 
 @dataclass(frozen=True, slots=True)
 class ResolveDeadLetter:
-    """Somebody has dealt with a dead letter. The letter itself stays in its topic."""
+    """Resolve a dead letter. The letter itself stays in its topic."""
 
     number: int
     """The letter: its offset in the shard's partition of dead-letters."""
     state: DeadLetterState
     """RETRIED or DROPPED."""
     who: str
-    """Who has dealt with it."""
+    """Who has resolved it."""
     reason: str
     """Why; may be empty when it was retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
-    """Expire what may go by the rules, now."""
+    """Expire snapshots by the rules, now."""
 
     volume: str
     """Name of the volume."""
@@ -328,9 +328,9 @@ class SnapshotReply:
     snapshot_id: str = ""
     """The snapshot that was made, deleted or renamed."""
     rounds: int = 0
-    """Rounds that settling took."""
+    """Rounds that a settle needed."""
     expired: SnapshotsExpired | None = None
-    """What a request to expire has done."""
+    """Result of a request to expire."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class ConsumerRow:
     bucket_id: int
     """objectID of the bucket whose snapshots it reads: another bucket of the same name is not meant."""
     next_txn: int
-    """It still reads the snapshots taken at this txn or later."""
+    """It still reads the snapshots captured at this txn or later."""
     seen_time_ms: int
     """Log time at which it was heard of last."""
 
@@ -58,16 +58,16 @@ class DeadLetterRow:
     state: DeadLetterState = DeadLetterState.OPEN
     """Whether anybody has to look at it."""
     who: str = ""
-    """Who has dealt with it."""
+    """Who has resolved it."""
     reason: str = ""
     """Why it was dealt with so."""
     resolved_time_ms: int = -1
-    """When that was taken in, in log time; -1 while it is open."""
+    """When the resolution was received, in log time; -1 while it is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedSnapshotRow:
-    """droppedSnapshotTable: the last snapshot of a name, after it has gone."""
+    """droppedSnapshotTable: the last dropped snapshot of a name."""
 
     snapshot_id: str
     """Its id."""
@@ -81,7 +81,7 @@ class DroppedSnapshotRow:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRow:
-    """expiryTable: a request to expire that is answered when its snapshots are gone."""
+    """expiryTable: a request to expire that is answered when its snapshots are removed."""
 
     client_id: str
     """Who is to be answered."""
@@ -110,7 +110,7 @@ class PendingSnapshot:
     is_automatic: bool = False
     """Whether a retention policy makes it."""
     user: str = ""
-    """Who asked for it, on a plane that refuses strangers."""
+    """User who asked for it, on a plane that requires signatures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class RetentionRow:
 
 @dataclass(frozen=True, slots=True)
 class RollbackTaskRow:
-    """rollbackTable of snapshots: a rollback on its way."""
+    """rollbackTable of snapshots: a rollback in progress."""
 
     rollback_id: str
     """Names the rollback."""
@@ -167,7 +167,7 @@ class RollbackTaskRow:
 
 @dataclass(frozen=True, slots=True)
 class SettleRow:
-    """settleTable: a request to settle on its way."""
+    """settleTable: a request to settle in progress."""
 
     barrier_id: str
     """Names the request."""
@@ -187,7 +187,7 @@ class SettleRow:
 
 @dataclass(frozen=True, slots=True)
 class TagRow:
-    """tagTable: a named hold on a snapshot."""
+    """tagTable: a tag, which protects a snapshot."""
 
     volume: str
     """Name of the volume."""
@@ -196,7 +196,7 @@ class TagRow:
     tag: str
     """Its name."""
     snapshot_id: str
-    """Id of the snapshot that it holds."""
+    """Id of the snapshot that it protects."""
     owner: str
     """Whose it is."""
     reason: str

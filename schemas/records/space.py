@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSize:
-    """What one snapshot refers to."""
+    """Size of what one snapshot references."""
 
     snapshot_id: str
     """Id of the snapshot."""

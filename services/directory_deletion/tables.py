@@ -1,13 +1,13 @@
 """The column families of one shard's directory_deletion.
 
-============ =========================== =========================================================
-table        key                         value
-============ =========================== =========================================================
-treeTable    /bucketId/death/objectId    a deleted directory on its way
-chainTable   see ``StoredChain``         the chain: its version, its buckets, its live snapshots
-collectionTable #KNOWN                    what is known of the collector: all buckets that it does not just run for
-countTable   done                        what was done since the last barrier
-============ =========================== =========================================================
+=============== =========================== =========================================================
+table           key                         value
+=============== =========================== =========================================================
+treeTable       /bucketId/death/objectId    a deleted directory in progress
+chainTable      see ``StoredChain``         the chain: its version, its buckets, its live snapshots
+collectionTable #KNOWN                      the known collection states: all buckets whose state is not RUNNING
+countTable      done                        what was done since the last barrier
+=============== =========================== =========================================================
 
 Death, objectId and version are 16 hex digits.
 """

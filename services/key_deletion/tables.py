@@ -1,18 +1,18 @@
 """The column families of one shard's key_deletion.
 
-============== ======================= ==============================================================
-table          key                     value
-============== ======================= ==============================================================
-taskTable    task                    a batch of rows on its way
-waitingTable number, in order        a purge that may not be judged yet, or has no room
-chainTable   see ``StoredChain``     the chain: its version, its buckets, its live snapshots
-garbageRangeTable   snapshot id             a live snapshot's store; it is clean when no sweep is of it
-sweepTable   /bucketId/snapshot id/n a store's sweep, on its way under a number; 0 for the one that is queued,
-                                     no id for the active store
-barrierTable   topic/barrier id        a barrier that waits for its twin from the other topic
-collectionTable #KNOWN                  what is known of the collector: all buckets that it does not just run for
-countTable   name                    the numbers given out, and what was done since the last barrier
-============== ======================= ==============================================================
+================= ======================= ==============================================================
+table             key                     value
+================= ======================= ==============================================================
+taskTable         task                    a batch of rows in progress
+waitingTable      number, in order        a purge request that may not be judged yet, or has no room
+chainTable        see ``StoredChain``     the chain: its version, its buckets, its live snapshots
+garbageRangeTable snapshot id             a live snapshot's garbage range; it is clean when no sweep is of it
+sweepTable        /bucketId/snapshot id/n a garbage range's sweep, in progress under a number; 0 for the one that is
+                                          queued, no id for the active range
+barrierTable      topic/barrier id        a barrier that waits for its counterpart from the other topic
+collectionTable   #KNOWN                  the known collection states: all buckets whose state is not RUNNING
+countTable        name                    the numbers given out, and what was done since the last barrier
+================= ======================= ==============================================================
 
 Numbers are 16 hex digits, so that the order of keys is the order of numbers.
 """

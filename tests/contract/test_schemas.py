@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import typing
 from enum import StrEnum
 from types import UnionType
@@ -137,6 +138,49 @@ class TestReleasedSchemas:
         for writer in versions:
             for reader in versions:
                 _check_readable(writer, reader, topic.name)
+
+
+def test_without_a_fingerprint_a_message_has_version_1_also_when_there_is_a_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first version lacks a field: read with the second one the message would end early."""
+    second = resolved_schema("MetadataCommand")
+    first = {**second, "fields": [field for field in second["fields"] if field["name"] != "signature"]}
+    monkeypatch.setattr("schemas.codec.released_schemas", lambda _: iter((first, second)))
+    command = records.MetadataCommand(0, "client", 7, records.DeleteVolume("vol"))
+    fields = {**dataclasses.asdict(command), "body": ("deepclean.DeleteVolume", {"volume": "vol"})}
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, first, fields)
+    reader = Codec(records.MetadataCommand)
+    assert reader.decode_message(buffer.getvalue(), None) == command
+    assert reader.decode_message(buffer.getvalue(), schema_fingerprint(first)) == command
+    assert reader.decode_message(reader.encode(command), schema_fingerprint(second)) == command
+    with pytest.raises(DecodeError):
+        reader.decode_message(buffer.getvalue(), schema_fingerprint(second))
+
+
+def test_a_later_version_may_add_fields_with_defaults_and_nothing_else() -> None:
+    (first,) = released_schemas("MetadataProgress")
+    txn, body = first["fields"]
+
+    def later(*fields: Any) -> dict[str, Any]:
+        return {**first, "fields": list(fields)}
+
+    added = {"name": "added", "type": "long", "default": 0}
+    for writer, reader in itertools.permutations((first, later(txn, body, added)), 2):
+        _check_readable(writer, reader, "progress")
+    fewer_branches = {**body, "type": body["type"][:-1]}
+    retyped = {**txn, "type": "string"}
+    symbols = {"type": "enum", "name": "Outcome", "symbols": ["ONE", "TWO"]}
+    broken = [
+        (first, later(txn, body, {"name": "added", "type": "long"})),
+        (first, later(txn, fewer_branches)),
+        (first, later(retyped, body)),
+        (later({**txn, "type": symbols}), later({**txn, "type": {**symbols, "symbols": ["ONE"]}})),
+    ]
+    for writer, reader in broken:
+        with pytest.raises(AssertionError):
+            _check_readable(writer, reader, "progress")
 
 
 def _check_readable(writer: Any, reader: Any, where: str) -> None:

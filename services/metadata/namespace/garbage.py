@@ -75,7 +75,7 @@ def move_key_to_garbage(
 def move_keys_to_garbage(
     transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death
 ) -> None:
-    """As ``move_key_to_garbage``, for versions of one bucket that die at once: what they share is looked up and summed once."""
+    """As ``move_key_to_garbage``, for versions of one bucket that die at one txn; looks up once what they share."""
     if not rows:
         return
     work, died = transaction.work, _died(transaction, death, is_overwritten=False)

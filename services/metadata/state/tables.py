@@ -17,9 +17,9 @@ deletedNameTable     /bucketId/n/parentId/name 0 death/objectId what died under 
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         live snapshots
-snapshotIdTable      snapshot id                               the same row as it was when taken, or dropped
+snapshotIdTable      snapshot id                               the same row as it was when captured, or dropped
 snapshotCountTable   /bucketId                                 how many snapshots a bucket ever had, and its newest
-uncapturedTable      snapshot id                               txn of its drop, when it was dropped before it was taken
+uncapturedTable      snapshot id                               txn of its drop, when it was dropped before its capture
 droppedIdTable       log time/snapshot id                      txn of a drop: the id is forgotten some time after it
 rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
 rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
@@ -27,7 +27,7 @@ orphanSearchTable    #SEARCH                                   the search for ow
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
-collectionTable       /bucketId                                 what the collector may do for a bucket; 0 for all
+collectionTable      /bucketId                                 collection state of a bucket; 0 for all of the shard
 purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
 shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
 s3SecretTable        user or service                           what it signs commands with

@@ -12,13 +12,13 @@ spaceProgressTable   /bucketId          the newest update of a bucket without it
 settleTable          barrier id         a request to settle
 returnedBarrierTable barrier id/origin  a barrier of the present round that is back
 chainTable           see ``StoredChain`` the chain: its version, its buckets, its live snapshots
-collectionTable       #KNOWN             what is known of the collector: all buckets that it does not just run for
+collectionTable      #KNOWN             the known collection states: all buckets whose state is not RUNNING
 retentionTable       /volume/bucket     a retention policy, and where its runs are
-tagTable             /volume/bucket/tag a named hold on a snapshot
+tagTable             /volume/bucket/tag a tag, which protects a snapshot
 consumerTable        /volume/bucket/consumer  a named reader and its place
-expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not gone yet
-rollbackTable        /volume/bucket     a rollback on its way
-droppedSnapshotTable            /volume/bucket/name the last snapshot of a name that has gone
+expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not removed yet
+rollbackTable        /volume/bucket     a rollback in progress
+droppedSnapshotTable /volume/bucket/name the last dropped snapshot of a name
 s3SecretTable        user or service    what it signs commands with
 deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
 letterTable          as deadLetterTable the letter itself, until it is dealt with
