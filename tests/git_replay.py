@@ -10,24 +10,24 @@ from tests.git_builder import directories_of, git, listed_by_git
 
 def play(history: GitHistory) -> tuple[ExpectedVersions, list[Operation]]:
     """Play all operations, each by way of its line; one that a plane would refuse raises."""
-    ledger = ExpectedVersions(history.volume, history.bucket)
+    model = ExpectedVersions(history.volume, history.bucket)
     operations = []
     for operation in history.operations():
         assert parse_line(to_json(operation), 0) == operation
-        ledger.record(operation)
+        model.record(operation)
         operations.append(operation)
-    return ledger, operations
+    return model, operations
 
 
 def assert_history_equals_git(path: Path) -> list[Operation]:
     """Take a snapshot after every commit and compare: paths, sizes, blob ids and the directories."""
     history = GitHistory(path, every=1)
-    ledger, operations = play(history)
+    model, operations = play(history)
     commits = git(path, "rev-list", "--first-parent", "--reverse", "HEAD").decode().split()
     assert [point.commit for point in history.snapshots] == commits
-    assert list(ledger.snapshots) == [point.name for point in history.snapshots]
-    views = [(point.commit, ledger.snapshots[point.name]) for point in history.snapshots]
-    for commit, view in [*views, (commits[-1], ledger.active())]:
+    assert list(model.snapshots) == [point.name for point in history.snapshots]
+    views = [(point.commit, model.snapshots[point.name]) for point in history.snapshots]
+    for commit, view in [*views, (commits[-1], model.active())]:
         listing = {key: (version.tag, version.size_bytes) for key, version in view.keys.items()}
         assert listing == listed_by_git(path, commit)
         assert view.directories == directories_of(view.keys)

@@ -92,13 +92,13 @@ class HistoryRun:
     make_truth: Callable[[ExpectedVersions, Closing], ListingTruth]
     on_stage: Callable[[str], None] = lambda _stage: None
     on_commits: Callable[[int, int], None] = lambda _commits, _operations: None
-    _ledger: ExpectedVersions = field(init=False)
+    _model: ExpectedVersions = field(init=False)
     _replay: Replay = field(init=False)
     _refused: list[str] = field(init=False, default_factory=list)
     _wrong_diffs: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._ledger = ExpectedVersions(self.source.volume, self.source.bucket)
+        self._model = ExpectedVersions(self.source.volume, self.source.bucket)
         self._replay = Replay(self.plane)
 
     def run(self) -> HistoryReport:
@@ -107,8 +107,8 @@ class HistoryRun:
         self.on_stage("playing the history")
         for operation in self.source.operations():
             self._execute(operation)
-            self.on_commits(self.source.commits_read_count, self._ledger.operation_count)
-        closing = choose_closing(self._ledger.active().keys, list(self._ledger.snapshots))
+            self.on_commits(self.source.commits_read_count, self._model.operation_count)
+        closing = choose_closing(self._model.active().keys, list(self._model.snapshots))
         self.on_stage("removing a tree and some snapshots")
         for operation in closing_operations(closing, self.source.volume, self.source.bucket):
             self._execute(operation)
@@ -121,7 +121,7 @@ class HistoryRun:
         return self._report(closing, rounds, started, played, settled)
 
     def _execute(self, operation: Operation) -> None:
-        number = self._ledger.record(operation)
+        number = self._model.record(operation)
         self._note_refusals(list(self._replay.execute(number, operation)))
 
     def _note_refusals(self, lines: list[dict[str, Any]]) -> None:
@@ -133,7 +133,7 @@ class HistoryRun:
         space = self.plane.metadata(SHARD).space(volume, bucket)
         matrix = _matrix(self.plane.metadata(SHARD), volume, bucket)
         live = [info.create_txn for info in infos]
-        check = OutcomeCheck(self._ledger, self.make_truth(self._ledger, closing))
+        check = OutcomeCheck(self._model, self.make_truth(self._model, closing))
         snapshots = []
         before: tuple[str, dict[str, ListedKey]] | None = None
         for info in infos:
@@ -155,7 +155,7 @@ class HistoryRun:
         return HistoryReport(
             source=self.source_name,
             commits=self.source.commit_count,
-            operations=self._ledger.operation_count,
+            operations=self._model.operation_count,
             seconds=round(time.monotonic() - started, 3),
             played_seconds=round(played - started, 3),
             settled_seconds=round(settled - played, 3),
@@ -200,7 +200,7 @@ class HistoryRun:
 
     def _amounts(self, space: BucketSpace) -> dict[str, Amount]:
         put = [version for version in self._replay.versions if version.size_bytes]
-        live = [version for version in self._ledger.active().keys.values() if version.size_bytes]
+        live = [version for version in self._model.active().keys.values() if version.size_bytes]
         return {
             "put": Amount(len(put), sum(version.size_bytes for version in put)),
             "live": Amount(len(live), space.live_bytes),
@@ -211,12 +211,12 @@ class HistoryRun:
         }
 
     def _counts(self, result: CheckResult, infos: list[SnapshotInfo], space: BucketSpace) -> dict[str, int]:
-        exclusive = self._ledger.exclusive_bytes()
+        exclusive = self._model.exclusive_bytes()
         wrong = [
             info.name
             for info in infos
             if info.exclusive_bytes + info.exclusive_delta_bytes != exclusive.get(info.name)
-            or info.referenced_bytes != self._ledger.snapshots[info.name].referenced_bytes
+            or info.referenced_bytes != self._model.snapshots[info.name].referenced_bytes
         ]
         result.examples += [f"the sizes of snapshot {name} are not what a recount gives" for name in wrong[:5]]
         accounted = space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes

@@ -177,6 +177,6 @@ def test_clients_know_every_code() -> None:
     assert set(documented) == {str(code) for code in ErrorCode}
 
 
-def test_the_fingerprint_that_clients_are_told_is_right() -> None:
+def test_the_documented_fingerprint_is_right() -> None:
     first = schema_fingerprint(next(iter(released_schemas("MetadataCommand"))))
     assert f"`{first.hex()}`" in _text("docs/clients.md")

@@ -188,7 +188,7 @@ def test_the_cells_of_a_bucket_come_in_pages_and_all_of_them(served: Reads, monk
         assert refused.value.code == "INVALID_REQUEST"
 
 
-def test_buckets_that_are_held_back_come_in_pages(served: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspended_buckets_come_in_pages(served: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
     client = served.client
     for number in range(5):
         client.submit(0, CreateBucket("vol1", f"held-{number}", BucketLayout.OBJECT_STORE))

@@ -176,7 +176,7 @@ def topic(kafka: KafkaLog) -> str:
 
 
 @pytest.mark.broker
-def test_a_topic_made_anew_has_another_id(kafka: KafkaLog, topic: str) -> None:
+def test_a_recreated_topic_has_another_id(kafka: KafkaLog, topic: str) -> None:
     before = kafka.topic_ids([topic])[topic]
     with AdminClient({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
         admin.delete_topics([topic])[topic].result()

@@ -103,7 +103,7 @@ def test_a_reader_of_an_expired_snapshot_learns_where_to_go_on(served: Reads) ->
     assert answer.json()["next_snapshot"] == "snap3"
 
 
-def test_when_no_later_one_is_there_the_reader_is_told_so(served: Reads) -> None:
+def test_when_no_later_one_is_there_the_answer_says_so(served: Reads) -> None:
     assert not served.client.request(0, DeleteSnapshot(*PLACE, "snap4")).error
     assert served.client.plane.run_until(lambda: len(_names(served)) == 3)
     with pytest.raises(PlaneError, match="no later one is there") as caught:

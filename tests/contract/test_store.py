@@ -233,14 +233,14 @@ def test_keys_are_in_the_order_of_their_bytes(store: Store) -> None:
     assert [key for key, _ in store.scan("fileTable", b"", BEYOND)] == sorted(keys)
 
 
-def test_a_scan_takes_in_its_start_and_not_its_end(store: Store) -> None:
+def test_a_scan_includes_its_start_and_not_its_end(store: Store) -> None:
     store.write({"fileTable": {b"/%d" % number: b"x" for number in range(5)}})
     assert [key for key, _ in store.scan("fileTable", b"/1", b"/3")] == [b"/1", b"/2"]
     assert list(store.scan("fileTable", b"/3", b"/3")) == []
     assert list(store.scan("fileTable", b"/4", b"/1")) == []
 
 
-def test_a_prefix_scan_takes_in_no_longer_name(store: Store) -> None:
+def test_a_prefix_scan_includes_no_longer_name(store: Store) -> None:
     store.write({"fileTable": {b"/1/b1/x": b"1", b"/1/b10/x": b"2", b"/1/b1/y": b"3", b"/1/b": b"4"}})
     found = list(store.scan("fileTable", b"/1/b1/", prefix_end(b"/1/b1/")))
     assert found == [(b"/1/b1/x", b"1"), (b"/1/b1/y", b"3")]
@@ -328,7 +328,7 @@ def test_checkpoints_are_listed_and_removed_by_name(store: Store) -> None:
         store.open_checkpoint("../up")
 
 
-def test_a_checkpoint_made_anew_outlives_the_readers_of_the_removed_one(store: Store) -> None:
+def test_a_recreated_checkpoint_outlives_the_readers_of_the_removed_one(store: Store) -> None:
     """A take that is applied again, while somebody looks into the checkpoint of its first time."""
     views = []
     for value in (b"1", b"2", b"3"):
@@ -588,7 +588,7 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path: Path) -> None
     store.close()
 
 
-def test_half_made_and_half_removed_checkpoints_are_gone_after_a_start(tmp_path: Path) -> None:
+def test_half_made_and_half_removed_checkpoints_are_removed_at_a_start(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     store.write({"fileTable": {b"/a": b"1"}})
     for name in ("whole", "making", "removing"):
@@ -634,7 +634,7 @@ def test_the_writer_does_not_wait_for_a_checkpoint_that_is_trimmed(
     store.close()
 
 
-def test_removed_checkpoints_do_not_pile_up_where_nobody_keeps_house(
+def test_removed_checkpoints_do_not_pile_up_without_a_clean_up_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.storage.rocks_checkpoints.MOST_LEFT", 2)
@@ -727,7 +727,7 @@ def test_a_copy_and_a_backup_have_the_checkpoint_that_was_made_last(tmp_path: Pa
     store.close()
 
 
-def test_trimming_takes_the_checkpoint_that_was_made_last(tmp_path: Path) -> None:
+def test_trimming_removes_the_checkpoint_that_was_made_last(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     store.write({"fileTable": {b"/a": b"1"}, "outbox": {b"/a": os.urandom(1_000)}})
     store.checkpoint("again")
@@ -826,7 +826,7 @@ def test_a_look_up_reads_a_part_of_a_large_filter(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_scan_tells_of_each_stretch_that_it_took_long_to_step_over(
+def test_a_scan_reports_each_stretch_that_it_took_long_to_step_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_rocks(tmp_path)
@@ -863,7 +863,7 @@ def test_trimmed_checkpoints_give_up_what_they_need_not_keep(tmp_path: Path) -> 
     store.close()
 
 
-def test_a_second_opener_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_second_opener_gets_one_sentence(tmp_path: Path) -> None:
     store = open_rocks(tmp_path)
     with pytest.raises(StoreError, match="another process has it open"):
         open_rocks(tmp_path)

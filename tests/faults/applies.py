@@ -241,12 +241,12 @@ FAULTS = (
     ),
     Fault(
         a_step_applies_all_that_was_read,
-        caught_by=f"{_LOOP}::test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next",
+        caught_by=f"{_LOOP}::test_a_step_applies_one_unit_and_looks_into_the_log_before_the_next",
         message=r"assert \(1\d, ",
     ),
     Fault(
         a_refused_command_forgets_every_path,
-        caught_by=f"{_APPLIES}::test_a_refused_command_takes_back_what_it_has_cached_itself",
+        caught_by=f"{_APPLIES}::test_a_refused_command_discards_what_it_has_cached_itself",
         message="assert False",
     ),
     Fault(

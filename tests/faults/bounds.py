@@ -173,7 +173,7 @@ FAULTS = (
     ),
     Fault(
         a_marker_is_kept_for_ever,
-        caught_by=f"{_FULL}::test_takes_and_drops_leave_no_rows_behind",
+        caught_by=f"{_FULL}::test_captures_and_drops_leave_no_rows_behind",
         message=r"assert 502 == 2",
     ),
     Fault(
@@ -193,12 +193,12 @@ FAULTS = (
     ),
     Fault(
         a_capture_may_come_at_any_time,
-        caught_by=f"{_SPENT}::test_a_take_that_comes_again_never_makes_a_second_snapshot",
+        caught_by=f"{_SPENT}::test_a_capture_that_comes_again_never_makes_a_second_snapshot",
         message=r"assert '' == 'INVALID_REQUEST'",
     ),
     Fault(
         an_id_is_forgotten_while_its_capture_may_come,
-        caught_by=f"{_SPENT}::test_a_take_that_comes_again_never_makes_a_second_snapshot",
+        caught_by=f"{_SPENT}::test_a_capture_that_comes_again_never_makes_a_second_snapshot",
         message=r"assert SnapshotCaptured",
     ),
     Fault(

@@ -33,12 +33,12 @@ def only_memory_knows_what_is_removed(patch: pytest.MonkeyPatch) -> None:
 FAULTS = (
     Fault(
         a_removed_checkpoint_counts_as_there,
-        caught_by="tests/contract/test_store.py::test_a_checkpoint_made_anew_outlives_the_readers_of_the_removed_one",
+        caught_by="tests/contract/test_store.py::test_a_recreated_checkpoint_outlives_the_readers_of_the_removed_one",
         message=r"assert \[\] == \['again'\]",
     ),
     Fault(
         a_removed_checkpoint_counts_as_there,
-        caught_by="tests/unit/test_checkpoints.py::test_a_take_that_is_applied_again_keeps_its_checkpoint_when_the_first_one_is_let_go",
+        caught_by="tests/unit/test_checkpoints.py::test_a_capture_that_is_applied_again_keeps_its_checkpoint_when_the_first_one_is_removed",
         message="snapshot s1 is live but has no checkpoint",
     ),
     Fault(

@@ -39,12 +39,12 @@ def nobody_is_told_of_figures_that_disagree(patch: pytest.MonkeyPatch) -> None:
 FAULTS = (
     Fault(
         one_bucket_stops_its_shard,
-        caught_by="tests/unit/test_figures.py::TestCells::test_a_bucket_is_held_back_and_the_shard_goes_on",
+        caught_by="tests/unit/test_figures.py::TestCells::test_a_bucket_is_suspended_and_the_shard_goes_on",
         message="would fall below zero",
     ),
     Fault(
         nobody_is_told_of_figures_that_disagree,
-        caught_by="tests/unit/test_figures.py::TestCells::test_a_bucket_is_held_back_and_the_shard_goes_on",
+        caught_by="tests/unit/test_figures.py::TestCells::test_a_bucket_is_suspended_and_the_shard_goes_on",
         message="assert False|== \\[",
     ),
     Fault(

@@ -22,7 +22,7 @@ def whoever_is_forgotten_administers(patch: pytest.MonkeyPatch) -> None:
 FAULTS = (
     Fault(
         whoever_is_forgotten_administers,
-        caught_by="tests/unit/test_signers.py::test_a_stranger_is_no_administrator_where_nobody_was_made_known",
+        caught_by="tests/unit/test_signers.py::test_an_unknown_sender_is_no_administrator_where_no_secret_is_set",
         message="assert not True",
     ),
     Fault(

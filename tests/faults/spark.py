@@ -196,7 +196,7 @@ FAULTS = (
     ),
     Fault(
         an_entry_ahead_of_the_chain_ends_the_job,
-        caught_by=f"{JOB}::test_an_entry_that_lies_about_the_chain_is_put_aside_once_its_wait_is_over",
+        caught_by=f"{JOB}::test_an_entry_with_a_false_chain_version_is_dead_lettered_once_its_wait_is_over",
         message=r"PrematureError",
     ),
     Fault(
@@ -242,7 +242,7 @@ FAULTS = (
     Fault(
         the_ledger_has_one_released_schema,
         caught_by="tests/integration/test_ledger.py::"
-        "test_every_released_schema_is_exported_and_what_is_none_is_put_aside",
+        "test_every_released_schema_is_exported_and_others_are_dead_lettered",
         message=r"too many values to unpack",
     ),
     Fault(

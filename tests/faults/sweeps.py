@@ -97,12 +97,12 @@ def sweeps_wait_as_long_as_ever(patch: pytest.MonkeyPatch) -> None:
 FAULTS = (
     Fault(
         sweeps_mutants.a_pause_forgets_what_is_left,
-        caught_by=_TESTS + "TestFlagsWhileRowsAreHeldBack::test_a_drop_does_not_flag_a_store_whose_rows_wait",
+        caught_by=_TESTS + "TestFlagsWhileRowsAreSuspended::test_a_drop_does_not_flag_a_range_whose_rows_wait",
         message=r"\[\('s2', 3\)\] == \[\]",
     ),
     Fault(
         sweeps_mutants.a_drop_forgets_what_is_left,
-        caught_by=_TESTS + "TestFlagsWhileRowsAreHeldBack::test_what_waits_in_a_dropped_store_waits_in_the_next_one",
+        caught_by=_TESTS + "TestFlagsWhileRowsAreSuspended::test_what_waits_in_a_dropped_range_waits_in_the_next_one",
         message=r"\[\('s2', 3\)\] == \[\]",
     ),
     Fault(
@@ -128,7 +128,7 @@ FAULTS = (
     ),
     Fault(
         sweeps_mutants.no_sweep_while_there_is_no_room,
-        caught_by=_TESTS + "TestShareOfTheWork::test_a_sweep_has_one_page_on_its_way_while_there_is_no_room",
+        caught_by=_TESTS + "TestShareOfTheWork::test_a_sweep_has_one_page_in_progress_while_there_is_no_room",
         message=r"not enough values to unpack \(expected 1, got 0\)",
     ),
     Fault(

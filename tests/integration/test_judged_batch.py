@@ -146,7 +146,7 @@ def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once(bench: Benc
     assert found.outcome.barriers == (PlacedBarrier(0, 0, BARRIER), PlacedBarrier(1, 1, BARRIER))
 
 
-def test_a_barrier_beside_rows_without_their_places_is_put_aside_with_them(bench: Bench) -> None:
+def test_a_barrier_beside_rows_without_their_places_is_dead_lettered_with_them(bench: Bench) -> None:
     whole = entries_by_columns([FREE, HELD])
     broken = ENTRIES.encode(replace(whole, snapshots_before_death=(0,), barrier=BARRIER))
     found = bench.judge((0, broken))
@@ -167,7 +167,7 @@ def test_a_message_that_knows_of_more_chain_is_named_and_nothing_else_suffers(be
     assert result.parts == SweptParts((31,), (1,), (1,)), "what waits is no part that was judged"
 
 
-def test_a_message_that_may_not_wait_is_put_aside_as_a_whole(bench: Bench) -> None:
+def test_a_message_that_may_not_wait_is_dead_lettered_as_a_whole(bench: Bench) -> None:
     ahead = body(replace(FREE, chain_version=5), replace(HELD, chain_version=5), barrier=BARRIER)
     found = bench.judge((0, ahead), (0, body(FREE)), is_patient=False)
     (letter,) = found.of(DEAD_LETTERS)

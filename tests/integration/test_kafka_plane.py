@@ -108,7 +108,7 @@ def test_two_clients_do_not_take_each_others_answers(servers: str) -> None:
         assert [plane.answer(0, number).error for plane, number in numbers] == ["VOLUME_ALREADY_EXISTS"] * 4
 
 
-def test_silence_ends_in_an_error_and_a_repeated_answer_is_taken_once(servers: str) -> None:
+def test_silence_ends_in_an_error_and_a_repeated_answer_is_used_once(servers: str) -> None:
     with plane_of(servers, answer_seconds=0.5, max_unanswered=3) as plane:
         numbers = [plane.submit(0, CreateVolume("nobody-listens")) for _ in range(3)]
         with pytest.raises(PlaneTimeoutError, match="3 commands are unanswered"):

@@ -137,7 +137,7 @@ def _release_a_later_schema(monkeypatch: pytest.MonkeyPatch) -> JsonSchema:
     return later
 
 
-def test_every_released_schema_is_exported_and_what_is_none_is_put_aside(
+def test_every_released_schema_is_exported_and_others_are_dead_lettered(
     broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be read stops nothing: whatever is behind it is exported in the same run."""

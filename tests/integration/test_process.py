@@ -131,7 +131,7 @@ def metric(client: httpx.Client, name: str) -> float:
     return float(lines[0].rpartition(" ")[2])
 
 
-def test_copies_are_bounded_given_back_and_gone_at_the_next_start(tmp_path: Path) -> None:
+def test_copies_are_bounded_given_back_and_removed_at_the_next_start(tmp_path: Path) -> None:
     playground = Playground(tmp_path)
     beside = tmp_path / "recorder" / "0"
     for left in ("copies/.making-a", "copies/.removing-b-1", "copies/c", "audits/d"):

@@ -451,7 +451,7 @@ def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
     }
 
 
-def test_rows_without_a_place_in_every_list_are_put_aside_together(stand: Stand) -> None:
+def test_rows_without_a_place_in_every_list_are_dead_lettered_together(stand: Stand) -> None:
     wire = stand.wire
     whole = entries_by_columns([free_entry(wire, number) for number in range(3)])
     broken = [
@@ -469,7 +469,7 @@ def test_rows_without_a_place_in_every_list_are_put_aside_together(stand: Stand)
     assert rows(read) == []
 
 
-def test_whatever_cannot_be_read_is_put_aside_as_it_came(stand: Stand) -> None:
+def test_unreadable_messages_are_dead_lettered_as_they_came(stand: Stand) -> None:
     wire = stand.wire
     sent = {wire.send_bytes(*message): message for message in garbage(wire).values()}
     good = free_entry(wire, object_id=77)
@@ -535,7 +535,7 @@ def process_arguments(stand: Stand) -> Iterator[tuple[list[str], dict[str, str]]
         yield command, environment
 
 
-def test_the_process_answers_and_ends_when_told(
+def test_the_process_answers_and_ends_when_stopped(
     stand: Stand, process_arguments: tuple[list[str], dict[str, str]]
 ) -> None:
     command, environment = process_arguments
@@ -645,7 +645,7 @@ def test_an_entry_ahead_of_the_chain_waits_alone_until_the_chain_comes(stand: St
     assert read[DEAD_LETTERS] == []
 
 
-def test_an_entry_that_lies_about_the_chain_is_put_aside_once_its_wait_is_over(stand: Stand) -> None:
+def test_an_entry_with_a_false_chain_version_is_dead_lettered_once_its_wait_is_over(stand: Stand) -> None:
     wire = stand.wire
     forged = [replace(free_entry(wire, object_id=number), chain_version=2**62) for number in (601, 602)]
     behind = free_entry(wire, object_id=603)

@@ -48,7 +48,7 @@ def refused(plane: KafkaPlane, command: PutKey) -> str:
     return plane.answer(0, plane.submit(0, command)).error
 
 
-def test_a_deletion_goes_all_its_way_and_strangers_do_nothing(stack: Stack) -> None:
+def test_a_deletion_is_carried_out_and_unauthorized_commands_do_nothing(stack: Stack) -> None:
     address = stack.address
     with stack.client() as root:
         send_secrets(root, [SetSecret(one.user, SecretRole.USER, one.secret) for one in (ANN, BOB)])

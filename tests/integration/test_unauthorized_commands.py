@@ -139,7 +139,7 @@ def test_a_log_with_the_wrong_rights_says_what_to_correct(guarded: Guarded) -> N
         entitled.open_source([DELETED_ENTRIES.name], 0, {}).poll(1, WAIT_SECONDS)
 
 
-def test_a_client_that_sends_again_what_services_alone_may_send_is_told_so(guarded: Guarded) -> None:
+def test_a_client_that_sends_again_what_services_alone_may_send_gets_a_reason(guarded: Guarded) -> None:
     """Twice: at first the broker says it, then the client knows."""
     client = KafkaCommands(
         guarded.address,

@@ -202,7 +202,7 @@ def test_a_bucket_goes_by_its_own_limits_and_by_those_for_all_when_it_has_none()
     assert row_names(shard.claim(row).suspended) == [row]
 
 
-def test_what_the_figures_do_not_know_of_is_held_back_instead_of_stopping_the_shard() -> None:
+def test_rows_that_the_figures_do_not_know_are_suspended_instead_of_stopping_the_shard() -> None:
     shard = Shard()
     model = Claimed(shard, BreakerLimits(0, 0, 0))
     model.delete(1, 100)

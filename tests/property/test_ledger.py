@@ -129,7 +129,7 @@ _FORGERIES: dict[str, tuple[Callable[[LedgerRows], LedgerRows], FindingKind]] = 
 
 
 @pytest.mark.parametrize("forgery", _FORGERIES)
-def test_a_lie_in_the_ledger_is_found(forgery: str) -> None:
+def test_a_forged_ledger_row_is_found(forgery: str) -> None:
     forge, kind = _FORGERIES[forgery]
     plane = played(0)
     _plant(plane, lambda messages: [forge(messages[0]), *messages[1:]])

@@ -145,7 +145,7 @@ def test_the_shard_goes_on_and_names_nothing_twice(seed: int, kept: float, batch
         from_nothing.run_to(from_nothing.end)
 
 
-def test_one_at_another_place_is_put_aside() -> None:
+def test_one_at_another_place_is_dead_lettered() -> None:
     lost = LostTail(7, 1.0)
     before = digest_shard(lost.store)
     runner = lost.runner()

@@ -89,7 +89,7 @@ def test_a_what_if_equals_a_recount(given_lives: list[Life], live: list[int], da
 
 
 @given(lives, snapshots, st.data())
-def test_the_matrix_after_a_set_has_gone_is_the_one_from_scratch(
+def test_the_matrix_after_dropping_a_set_is_the_one_from_scratch(
     given_lives: list[Life], live: list[int], data: st.DataObject
 ) -> None:
     dropped = data.draw(st.sets(st.sampled_from(live))) if live else set[int]()

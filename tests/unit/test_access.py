@@ -232,7 +232,7 @@ def test_a_home_is_secured_once_its_secrets_are_there(tmp_path: Path) -> None:
     assert plane_security(tmp_path) is not None
 
 
-def test_a_user_who_has_no_file_to_sign_with_is_told_who_makes_it(
+def test_a_user_without_a_signing_file_is_referred_to_the_administrator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEEPCLEAN_USER", "bob")

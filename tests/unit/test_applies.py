@@ -154,7 +154,7 @@ def test_a_search_for_owners_reads_a_page_at_a_time(monkeypatch: pytest.MonkeyPa
     assert answers == ["SEARCH_GOES_ON"] * 4 + [""]
 
 
-def test_a_refused_command_takes_back_what_it_has_cached_itself() -> None:
+def test_a_refused_command_discards_what_it_has_cached_itself() -> None:
     """And nothing else: the next commands find their directories where they were."""
     shard = CountedShard()
     for number in range(50):

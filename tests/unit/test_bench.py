@@ -350,7 +350,7 @@ class TestGrowth:
         assert growth_figures([grown])[0].name == "growth/put-at-100-keys"
         assert Growth("put", {100: 1.0}).is_bent is False
 
-    def test_what_waits_for_the_disk_is_told_and_not_bounded(self) -> None:
+    def test_what_waits_for_the_disk_is_reported_and_not_bounded(self) -> None:
         grown = Growth("delete-with-files-on-disk", {10**6: 20.0, 10**7: 200.0})
         assert (grown.is_bounded, grown.is_bent) == (False, False)
         assert Growth("delete", grown.costs).is_bent

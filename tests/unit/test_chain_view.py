@@ -106,14 +106,14 @@ def test_a_marker_that_comes_again_is_ignored() -> None:
         pytest.param("s1", 4, 40, id="id of one that lives"),
     ],
 )
-def test_a_take_that_is_not_the_next_one_is_refused(snapshot_id: str, ordinal: int, txn: int) -> None:
+def test_a_capture_that_is_not_the_next_one_is_refused(snapshot_id: str, ordinal: int, txn: int) -> None:
     view = chain_of_three()
     with pytest.raises(ChainOrderError):
         view.capture(4, 3, BUCKET, snapshot_id, ordinal, txn)
     assert view == chain_of_three()
 
 
-def test_a_refused_first_take_leaves_no_bucket() -> None:
+def test_a_refused_first_capture_leaves_no_bucket() -> None:
     view = ChainView()
     with pytest.raises(ChainOrderError):
         view.capture(1, 0, BUCKET, "s1", 2, 10)

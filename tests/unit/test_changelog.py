@@ -146,7 +146,7 @@ def test_an_older_copy_becomes_what_the_newest_one_was(batch: int) -> None:
     assert not InMemoryClient(plane.plane, "later").request(0, Settle("later")).error
 
 
-def test_what_a_rollback_let_go_stays_gone() -> None:
+def test_what_a_rollback_dropped_stays_dropped() -> None:
     plane = Plane()
     plane.ask(CreateSnapshot("vol", "bucket", "one"))
     copy = plane.store.clone()
@@ -205,7 +205,7 @@ def test_changes_are_acknowledged_before_anything_else_is_sent() -> None:
         assert event in (TOPIC, "flush") or before != TOPIC, events
 
 
-def test_what_an_earlier_start_had_on_its_way_is_left_out_when_it_comes() -> None:
+def test_late_changes_of_an_earlier_start_are_left_out() -> None:
     plane = Plane()
     assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
     plane.quiet()
@@ -402,7 +402,7 @@ class TestParts:
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
 
-    def test_a_part_that_comes_again_amid_its_own_unit_does_not_begin_it_anew(self) -> None:
+    def test_a_part_that_comes_again_amid_its_own_unit_does_not_begin_it_again(self) -> None:
         plane = Plane()
         _history(plane, [])
         plane.quiet()
@@ -476,7 +476,7 @@ class TestWhatIsMissing:
         plane.quiet()
         assert _rows(plane.store) == expected
 
-    def test_a_database_that_was_never_told_of_cannot_be_made_from_what_came_after(self) -> None:
+    def test_a_database_that_was_never_published_cannot_be_made_from_later_changes(self) -> None:
         plane = Plane()
         assert not plane.ask(CreateSnapshot("vol", "bucket", "zero")).error
         waiting = dict.fromkeys([key for key, _ in plane.store.scan(OUTBOX.name, b"", b"\xff" * 9)])
@@ -488,7 +488,7 @@ class TestWhatIsMissing:
         with pytest.raises(PositionError, match="lacks the units 1 to 1"):
             plane.restart(MemoryStore())
 
-    def test_a_topic_that_was_made_anew_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_recreated_topic_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         plane = Plane()
         assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
         topic_ids = MemoryLog.topic_ids

@@ -12,7 +12,7 @@ from services.metadata.recovery.digest import digest_shard
 from tests.diffed_shard import DiffedShard
 
 
-def test_a_take_that_is_applied_again_keeps_its_checkpoint_when_the_first_one_is_let_go(
+def test_a_capture_that_is_applied_again_keeps_its_checkpoint_when_the_first_one_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker was away between the apply and the write, and the thread that trims had the checkpoint open."""

@@ -108,7 +108,7 @@ class TestKeyDeletion:
         (claim,) = bodies(harness.give(purge(row(1))), ClaimRows)
         assert named(claim) == (row(1),)
 
-    def test_forgets_what_is_answered_as_held_back(self) -> None:
+    def test_forgets_what_is_answered_as_suspended(self) -> None:
         harness = Harness(KeyDeletionService)
         (claim,) = bodies(harness.give(purge(row(1))), ClaimRows)
         harness.give(changed(PAUSED, 5))
@@ -227,7 +227,7 @@ class TestMetadata:
         shard.do(SetCollection("", "", PAUSED, "why"))
         assert shard.claim(name, task=1, chain_version=0) == first
 
-    def test_tells_each_change_with_its_txn(self, shard: Shard) -> None:
+    def test_sends_each_change_with_its_txn(self, shard: Shard) -> None:
         reply = shard.do(SetCollection("vol", "flat", PAUSED, "why"))
         bucket_id = shard.bucket("flat").object_id
         assert shard.sent(METADATA_PROGRESS)[-1].body == CollectionChanged(
@@ -239,7 +239,7 @@ class TestMetadata:
             (BucketCollection(0, STOPPED),), reply.txn + 1, reply.txn
         )
 
-    def test_tells_all_again_after_a_start_and_in_each_hour_of_the_log(self, shard: Shard) -> None:
+    def test_sends_all_again_after_a_start_and_in_each_hour_of_the_log(self, shard: Shard) -> None:
         paused = BucketCollection(shard.bucket("flat").object_id, PAUSED)
         set_txn = shard.do(SetCollection("vol", "flat", PAUSED, "why")).txn
         shard.start()
@@ -253,7 +253,7 @@ class TestMetadata:
         shard.runner.step()
         assert self.reported(shard).states == (), "it ends what is not in it"
 
-    def test_tells_nothing_where_nothing_was_ever_said(self, shard: Shard) -> None:
+    def test_sends_nothing_where_nothing_was_ever_set(self, shard: Shard) -> None:
         shard.start()
         shard.runner.step()
         shard.clock.advance(HOUR_MS)
@@ -262,7 +262,9 @@ class TestMetadata:
         assert not [one for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectionChanged)]
 
     @pytest.mark.parametrize("origin", ["", "key_deletion", "directory_deletion"])
-    def test_tells_all_again_before_a_barrier_of_who_has_missed_a_change(self, shard: Shard, origin: str) -> None:
+    def test_sends_all_again_before_a_barrier_of_a_service_that_missed_a_change(
+        self, shard: Shard, origin: str
+    ) -> None:
         set_txn = shard.do(SetCollection("", "", PAUSED, "why")).txn
         self.barrier(shard, set_txn, origin)
         assert not self.reported(shard).is_whole
@@ -272,7 +274,7 @@ class TestMetadata:
             reported, passed = [one.body for one in shard.sent(METADATA_PROGRESS)][-2:]
             assert (type(reported), passed.collection_txn) == (CollectionChanged, set_txn)
 
-    def test_tells_in_one_message_what_one_command_has_changed(self, shard: Shard) -> None:
+    def test_sends_in_one_message_what_one_command_has_changed(self, shard: Shard) -> None:
         for _ in range(2):
             shard.do(SetCollection("vol", "flat", PAUSED, "why"))
             shard.do(DeleteBucket("vol", "flat"))
@@ -280,7 +282,7 @@ class TestMetadata:
         reply = shard.do(SetCollection("vol", "flat", RUNNING, ""))
         assert (len(self.reported(shard).states), self.reported(shard).txn) == (3, reply.txn)
 
-    def test_tells_all_when_a_lost_tail_is_accepted_though_it_knows_of_no_change(self, shard: Shard) -> None:
+    def test_sends_all_when_a_lost_tail_is_accepted_though_it_knows_of_no_change(self, shard: Shard) -> None:
         accepted = accept_lost_tail(shard, epoch=1)
         assert self.reported(shard) == CollectionChanged((), accepted.txn, 0, is_whole=True)
 
@@ -380,7 +382,7 @@ class TestFollower:
         harness.give(whole(12, 9, b0=PAUSED))
         assert not bodies(harness.give(purge(row(1))), ClaimRows)
 
-    def test_sweeps_nothing_when_it_is_told_what_it_knows(self, harness: Harness) -> None:
+    def test_sweeps_nothing_when_it_receives_states_that_it_knows(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
         assert not harness.give(whole(12, 5, b0=PAUSED))
         assert not harness.give(whole(8, 5)), "older than what is known"
@@ -400,7 +402,7 @@ class TestFollower:
 
 
 class TestDirectoryDeletion:
-    def test_asks_less_and_less_often_when_it_is_held_back_for_no_reason_known_here(self) -> None:
+    def test_asks_less_and_less_often_when_it_is_suspended_for_no_reason_known_here(self) -> None:
         harness = Harness(DirectoryDeletionService)
         settings = DirectoryDeletionSettings()
         judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)

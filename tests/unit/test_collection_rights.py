@@ -79,7 +79,7 @@ def said(state: CollectionState, bucket_id: int = 0) -> SetCollection:
     ("first", "second", "error"),
     [("root", "ann", "PERMISSION_DENIED"), ("ann", "ann", ""), ("ann", "root", ""), ("root", "root", "")],
 )
-def test_only_an_administrator_takes_back_what_one_has_said(
+def test_only_an_administrator_undoes_what_one_has_set(
     office: Office, suspended: CollectionState, first: str, second: str, error: str
 ) -> None:
     assert not office.says(first, said(suspended))
@@ -138,7 +138,7 @@ def test_whoever_gets_the_name_of_a_volume_frees_nothing_of_the_one_before(offic
     assert not any(line.pending_versions for line in office.lines())
 
 
-def test_a_deleted_bucket_is_held_back_alone_by_its_id(office: Office) -> None:
+def test_a_deleted_bucket_is_suspended_alone_by_its_id(office: Office) -> None:
     office.root_says(SetCollection("", "", PAUSED, "for a moment"))
     for body in (DeleteKey(VOLUME, BUCKET, "key"), DeleteBucket(VOLUME, BUCKET)):
         assert not office.says("ann", body)

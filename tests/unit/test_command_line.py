@@ -132,7 +132,7 @@ def test_many_keys_are_deleted_at_once_and_what_is_left_is_named(tree: CommandLi
     assert "--from-file" in tree.run("key", "delete", status=2)
 
 
-def test_more_keys_than_a_command_takes_go_in_several(tree: CommandLine, tmp_path: Path) -> None:
+def test_more_keys_than_fit_a_command_go_in_several(tree: CommandLine, tmp_path: Path) -> None:
     tree.run("key", "put", "vol1/tree/last", "--size", "1")
     file = tmp_path / "keys"
     file.write_text("\n".join(["vol1/tree/two", *(f"vol1/tree/none-{n}" for n in range(1_500)), "vol1/tree/last"]))

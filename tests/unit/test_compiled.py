@@ -41,7 +41,7 @@ def imported(copy: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("compiled_of", ["of another source", None])
-def test_a_module_that_was_compiled_of_another_source_is_set_aside_and_that_is_said(
+def test_a_module_that_was_compiled_of_another_source_is_not_used_and_reported(
     copy: Path, compiled_of: str | None
 ) -> None:
     (copy / f"avro_binary{SUFFIX}").write_bytes(GARBAGE)
@@ -53,7 +53,7 @@ def test_a_module_that_was_compiled_of_another_source_is_set_aside_and_that_is_s
     assert "make setup" in reason
 
 
-def test_a_module_that_was_compiled_of_this_source_is_taken(copy: Path) -> None:
+def test_a_module_that_was_compiled_of_this_source_is_used(copy: Path) -> None:
     """Here it cannot be loaded, which tells that it was what Python tried."""
     (copy / f"avro_binary{SUFFIX}").write_bytes(GARBAGE)
     (copy / "avro_binary.compiled").write_text(digest_here("avro_binary"))

@@ -33,12 +33,12 @@ print("not here")
 """
 
 
-def test_a_process_dies_at_the_pass_that_it_was_told() -> None:
+def test_a_process_dies_at_the_given_pass() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (-signal.SIGKILL, "still here\n")
 
 
-def test_without_being_told_nothing_dies() -> None:
+def test_without_a_crash_point_nothing_dies() -> None:
     assert crash_probe("") is no_probe
     assert read_settings("metadata", ["--directory", "x"]).crash_at == ""
     for point in Point:

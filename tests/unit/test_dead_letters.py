@@ -351,6 +351,6 @@ def test_a_mark_is_read_as_it_was_written(attempts: int, number: int) -> None:
 
 
 @given(st.binary(max_size=30))
-def test_a_mark_of_a_stranger_is_never_an_error(value: bytes) -> None:
+def test_an_unauthorized_retry_mark_is_never_an_error(value: bytes) -> None:
     mark = retry_mark([MessageHeader(RETRY_HEADER, value)])
     assert mark == FIRST_TIME or (0 <= mark.attempts < 2**31 and 0 <= mark.number < 2**63)

@@ -55,7 +55,7 @@ class TestInBothLayouts:
         assert len({entry.object_id for entry in shard.entries()}) == 2
         assert shard.bucket(bucket).used_namespace == 1
 
-    def test_what_is_not_there_is_left_and_its_place_told_each_time(self, shard: Shard, bucket: str) -> None:
+    def test_missing_keys_are_left_and_their_places_returned_each_time(self, shard: Shard, bucket: str) -> None:
         reply = shard.do(DeleteKeys("vol", bucket, ("none", "a", "a", "", "x" * 5_000)))
         assert done(reply) == KeysDeleted(1, (0, 2, 3, 4), ())
         assert shard.names(bucket) == {"b": "b", "c": "c"}
@@ -113,7 +113,7 @@ class TestDirectories:
         assert done(reply) == KeysDeleted(3, (), (0,))
         assert set(shard.names("tree")) == {"a", "b", "c"}
 
-    def test_a_chain_of_directories_is_purged_from_the_last_one_up(self, shard: Shard) -> None:
+    def test_a_chain_of_directories_is_removed_from_the_last_one_up(self, shard: Shard) -> None:
         shard.do(MakeDirectory("vol", "tree", "d/sub/deep"))
         shard.do(MakeDirectory("vol", "tree", "d/other"))
         names = shard.bucket("tree").used_namespace

@@ -183,7 +183,7 @@ def test_a_disk_that_fails_leaves_the_diff_to_the_next_start(bucket: Bucket, mon
     assert bucket.jobs().job(asked.job_id, END_SECONDS).status is DiffStatus.DONE
 
 
-def test_a_defect_is_told_as_one(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_reported_as_one(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diff_jobs, "compare_changes", lambda *_: 1 // 0)
     jobs = bucket.jobs(diff_threads=0)
     failed = jobs.ask("vol", "bucket", bucket.first, bucket.second)

@@ -152,7 +152,7 @@ class TestExpansion:
         assert not harness.give(expanded(ROOT))
         assert not states(harness)
 
-    def test_one_that_is_gone_is_forgotten(self, harness: Harness) -> None:
+    def test_one_that_is_missing_is_forgotten(self, harness: Harness) -> None:
         harness.give(judged(directory(ROOT)))
         assert not harness.give(expanded(ROOT, ExpansionOutcome.MISSING))
         assert not states(harness)
@@ -189,7 +189,7 @@ class TestExpansion:
 
 
 class TestJudging:
-    def test_the_purge_waits_for_the_chain_that_judged_it(self, harness: Harness) -> None:
+    def test_a_removal_waits_for_the_chain_that_judged_it(self, harness: Harness) -> None:
         harness.give(judged(directory(ROOT, birth=1_100, before=1), version=1))
         assert not harness.give(expanded(ROOT))
         harness.restart()
@@ -231,7 +231,7 @@ class TestPurge:
         commands = bodies(empty(other, *numbers), RemoveDirectories)
         assert [len(command.rows) for command in commands] == [4, 2]
 
-    def test_a_parent_is_tried_again_when_its_child_is_purged(self, harness: Harness) -> None:
+    def test_a_parent_is_tried_again_when_its_child_is_removed(self, harness: Harness) -> None:
         empty(harness, ROOT)
         assert not harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         assert states(harness) == {ROOT: "BLOCKED"}
@@ -241,7 +241,7 @@ class TestPurge:
         assert not harness.give(removed((ROOT, 1, RemovalOutcome.REMOVED)))
         assert not states(harness)
 
-    def test_a_child_purged_before_the_answer_to_its_parent_is_not_missed(self, harness: Harness) -> None:
+    def test_a_child_removed_before_the_answer_to_its_parent_is_not_missed(self, harness: Harness) -> None:
         empty(harness, ROOT, CHILD)
         answers = removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN), (CHILD, ROOT, RemovalOutcome.REMOVED))
         assert removing(harness.give(answers)) == [ROOT]
@@ -253,7 +253,7 @@ class TestPurge:
         assert not harness.give((METADATA_PROGRESS, MetadataProgress(1, DirectoriesRemoved((other,)))))
 
     @pytest.mark.parametrize("outcome", [RemovalOutcome.MISSING, RemovalOutcome.HELD, RemovalOutcome.REMOVED])
-    def test_what_is_gone_or_held_is_forgotten(
+    def test_missing_held_and_removed_rows_are_forgotten(
         self, harness: Harness, counted: Registry, outcome: RemovalOutcome
     ) -> None:
         empty(harness, ROOT)
@@ -273,7 +273,7 @@ class TestPurge:
             assert not harness.wait(pause_ms - 1)
             assert removing(harness.wait(1)) == [ROOT]
 
-    def test_a_child_whose_purge_went_unheard_wakes_its_parent(self, harness: Harness) -> None:
+    def test_a_child_whose_removal_went_unheard_wakes_its_parent(self, harness: Harness) -> None:
         """On an older copy of the database it is asked for again, and gone: metadata does not know its parent then."""
         empty(harness, ROOT)
         harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
@@ -281,7 +281,7 @@ class TestPurge:
         harness.restart()
         assert removing(harness.give(removed((CHILD, 0, RemovalOutcome.MISSING)))) == [ROOT]
 
-    def test_a_mere_try_is_work_once_the_child_is_gone(self, harness: Harness) -> None:
+    def test_a_mere_try_is_work_once_the_child_is_removed(self, harness: Harness) -> None:
         empty(harness, ROOT)
         harness.give(removed((ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
         empty(harness, CHILD)
@@ -289,7 +289,7 @@ class TestPurge:
         harness.give(removed((CHILD, ROOT, RemovalOutcome.REMOVED)))
         assert [work_of(harness) > 0 for _ in range(3)] == [True] * 3
 
-    def test_answers_about_strangers_do_nothing(self, harness: Harness) -> None:
+    def test_answers_about_unknown_rows_do_nothing(self, harness: Harness) -> None:
         assert not harness.give(
             expanded(99), removed((99, 98, RemovalOutcome.HAS_CHILDREN), (97, 96, RemovalOutcome.REMOVED))
         )
@@ -302,7 +302,7 @@ class TestBarrier:
         assert sent[0][0] is METADATA_COMMANDS
         assert senders(sent) == {"directory_deletion"}
 
-    def test_it_counts_what_is_on_its_way_and_what_was_done(self, harness: Harness) -> None:
+    def test_it_counts_what_is_in_progress_and_what_was_done(self, harness: Harness) -> None:
         harness.give(judged(directory(ROOT)))
         assert work_of(harness) > 0
         assert work_of(harness) == 1, "waiting for its expansion"

@@ -77,7 +77,7 @@ def nobodys_cell(shard: Shard, bucket: str = "flat") -> bytes:
 
 
 class TestCells:
-    def test_a_bucket_is_held_back_and_the_shard_goes_on(self, shard: Shard) -> None:
+    def test_a_bucket_is_suspended_and_the_shard_goes_on(self, shard: Shard) -> None:
         back, waiting, elsewhere = delete(shard, "a"), delete(shard, "b"), delete(shard, "c", "tree")
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), None)
         assert undelete(shard, back, "a") == ""
@@ -91,7 +91,7 @@ class TestCells:
         assert row_names(shard.claim(waiting).suspended) == [waiting]
         assert is_suspended_for_its_figures(shard)
 
-    def test_who_claims_is_told_and_operators_see_it(self, shard: Shard) -> None:
+    def test_suspensions_are_sent_to_the_services_and_shown_to_operators(self, shard: Shard) -> None:
         back = delete(shard, "a")
         damage(shard, SPACE_TABLE.name, nobodys_cell(shard), None)
         undelete(shard, back, "a")

@@ -183,7 +183,7 @@ def test_what_a_reader_keeps_is_what_lives(published: list[SnapshotChainRecord])
     assert len(rows) == live + BUCKETS + 1
 
 
-def test_takes_and_drops_leave_no_rows_behind() -> None:
+def test_captures_and_drops_leave_no_rows_behind() -> None:
     store = MemoryStore()
     chain = restored(store)
     for n in range(1, 501):

@@ -152,7 +152,7 @@ def test_a_bucket_that_is_not_there_is_refused(line: CommandLine) -> None:
     assert "is not VOLUME/BUCKET" in line.run("gc", "pause", "vol1", status=2)
 
 
-def test_a_bucket_of_which_too_much_goes_is_held_back_until_a_person_has_looked(line: CommandLine) -> None:
+def test_a_bucket_of_which_too_much_is_freed_is_suspended_until_its_breaker_is_reset(line: CommandLine) -> None:
     assert line.run("breaker", "status").splitlines()[-1] == "The breaker has not tripped."
     said = line.run("breaker", "set", "--share", "50", "--floor", "100", "--floor-versions", "10")
     assert said == "each bucket without limits of its own: 50 % in an hour, but always 100 B and 10 versions\n"

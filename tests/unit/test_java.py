@@ -40,7 +40,7 @@ def test_an_unsupported_version_is_passed_over(tmp_path: Path, monkeypatch: pyte
     assert java.find_java().home == tmp_path / "found"
 
 
-def test_without_an_installed_java_the_bundled_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_installed_java_the_bundled_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     runtime = java.find_java()

@@ -85,7 +85,7 @@ def purge(version: int, entry: DeletedEntry) -> PurgeKeys:
     return PurgeKeys(version, columns, (entry.snapshots_before_death,))
 
 
-def test_only_what_nobody_holds_is_to_be_purged() -> None:
+def test_only_what_nobody_holds_is_in_a_purge_request() -> None:
     rename = replace(FREE, object_id=3, kind=DeletedKind.RENAME_ENTRY)
     judged = judge_batch(logged(FREE, HELD, rename), viewed(CAPTURE_1))
     assert judged.purge_keys == [purge(1, FREE), purge(1, rename)]

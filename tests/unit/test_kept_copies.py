@@ -111,7 +111,7 @@ def test_a_copy_that_goes_is_missed_as_a_whole(store: RocksStore, kept: KeptCopi
         copy_files(copy, tmp_path / "backup")
 
 
-def test_who_has_gone_meanwhile_leaves_no_copy(store: RocksStore, kept: KeptCopies) -> None:
+def test_a_client_that_has_left_leaves_no_copy(store: RocksStore, kept: KeptCopies) -> None:
     copies = AskedCopies(kept, max_copies=1)
     with pytest.raises(FutureTimeoutError):
         copies.ask("late", 0.01)

@@ -411,7 +411,7 @@ class TestBarrier:
         _, sent = pass_barrier(harness, 2)
         assert not bodies(sent, DeleteBlocks), "one that is on its way is not asked again"
 
-    def test_it_counts_stores_until_they_are_flagged(self, harness: Harness) -> None:
+    def test_it_counts_garbage_ranges_until_they_are_flagged(self, harness: Harness) -> None:
         (page,) = pages(harness.give(capture(1, 500, 1)))
         harness.give(sent_page(page, 1), result(page, 1, found=1))
         _, sent = pass_barrier(harness)
@@ -423,7 +423,7 @@ class TestBarrier:
 
 
 class TestSweeps:
-    def test_a_new_store_is_swept_once_over_its_range(self, harness: Harness) -> None:
+    def test_a_new_garbage_range_is_swept_once(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 800, 2)))
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (500, 800, 0, 0)
@@ -474,7 +474,7 @@ class TestSweeps:
         sent = harness.give(*(claimed(claim, missing=named(claim)) for claim in claims))
         assert [page.page for page in pages(sent)] == [2]
 
-    def test_a_store_is_swept_until_nothing_is_found(self, harness: Harness) -> None:
+    def test_a_range_is_swept_until_nothing_is_found(self, harness: Harness) -> None:
         (page,) = pages(harness.give(capture(1, 500, 1)))
         assert not harness.give(sent_page(page, 3), result(page, 3, found=1))
         for pause_ms, unexpanded in ((1_000, 1), (2_000, 0)):
@@ -494,7 +494,7 @@ class TestSweeps:
         assert not harness.give(sent_page(second, 1), result(second, 1, part=6))
         assert only(harness.wait(1_000), SweepPage).page == 1
 
-    def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_store_dirty(self, harness: Harness) -> None:
+    def test_a_directory_that_waits_for_a_held_child_does_not_keep_a_range_dirty(self, harness: Harness) -> None:
         (page,) = pages(harness.give(capture(1, 500, 1)))
         assert flags(harness.give(sent_page(page, 1), result(page, 1, directories=1))) == [("s1", 1)]
 
@@ -554,7 +554,7 @@ class TestSweeps:
 
 
 class TestDrops:
-    def test_rows_held_alone_are_swept_in_the_next_store(self, harness: Harness) -> None:
+    def test_rows_held_alone_are_swept_in_the_next_range(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500, 600, 700, 800)
         sent = harness.give(drop(5, "s2", 600, rows_held_alone=3))
         (page,) = pages(sent)
@@ -569,7 +569,7 @@ class TestDrops:
         assert flags(sent) == [("s2", 4), ("s3", 4)]
         assert {store.snapshot_id for store in harness.rows(GARBAGE_RANGE_TABLE)} == {"s2", "s3"}
 
-    def test_a_store_that_is_not_clean_is_not_flagged_by_a_drop(self, harness: Harness) -> None:
+    def test_a_range_that_is_not_clean_is_not_flagged_by_a_drop(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 600, 2)))
         assert not flags(harness.give(drop(3, "s1", 500, rows_held_alone=0)))
@@ -583,7 +583,7 @@ class TestDrops:
         assert (after.after_death, after.until_death, after.after_birth, after.until_birth) == (500, 600, 0, 500)
         assert flags(clean(harness, after)) == [("s2", 3)]
 
-    def test_an_unfinished_sweep_goes_on_in_the_next_store(self, harness: Harness) -> None:
+    def test_an_unfinished_sweep_continues_in_the_next_range(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500)
         (unfinished,) = pages(harness.give(capture(2, 600, 2)))
         (third,) = pages(harness.give(capture(3, 700, 3)))
@@ -592,7 +592,7 @@ class TestDrops:
         harness.restart()
         assert flags(clean(harness, unfinished)) == [("s3", 4)]
 
-    def test_the_newest_snapshots_rows_are_swept_in_the_active_store(self, harness: Harness) -> None:
+    def test_the_newest_snapshots_rows_are_swept_in_the_active_range(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500, 600)
         page = only(harness.give(drop(3, "s2", 600, rows_held_alone=2)), SweepPage)
         assert (page.after_death, page.until_death, page.after_birth, page.until_birth) == (600, 0, 500, 600)

@@ -67,7 +67,7 @@ def test_rows_are_filtered_by_bucket_and_moment(line: CommandLine) -> None:
     line.run("ledger", "list", "--shard", "7", status=2)
 
 
-def test_one_version_is_told_in_words(line: CommandLine) -> None:
+def test_one_version_is_described_in_words(line: CommandLine) -> None:
     row = _rows(line, "vol1/flat")[0]
     output = line.run("ledger", "show", str(row["object_id"]), "--shard", "1")
     words = " ".join(output.split())
@@ -92,7 +92,7 @@ def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:
     line.run("verify", "--shard", "2", status=2)
 
 
-def test_the_exit_status_tells_losses_from_differences(line: CommandLine) -> None:
+def test_the_exit_status_distinguishes_losses_from_differences(line: CommandLine) -> None:
     log = line.client.plane.log
     record = log.partitions[LEDGER.name, 1].pop()
     assert "finished, and without a record" in _output_of_verify(line, 4)

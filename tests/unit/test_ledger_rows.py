@@ -95,7 +95,7 @@ def test_a_claimed_row_with_a_field_more_is_finished() -> None:
     assert entered.groups.sizes_bytes == (10,)
 
 
-def test_what_is_no_claimed_row_is_never_taken_for_one_that_was_finished() -> None:
+def test_other_rows_are_never_read_as_finished_claims() -> None:
     shard = Shard()
     shard.do(PutKey("vol", "flat", "k", 10))
     shard.do(DeleteKey("vol", "flat", "k"))

@@ -18,7 +18,7 @@ deepclean_batch_seconds_bucket{le="0.1",service="metadata",shard="0"} 99.0
 """
 
 
-def test_a_page_tells_how_often_it_was_away_for_so_long() -> None:
+def test_a_page_reports_how_often_it_was_away_for_so_long() -> None:
     assert away_counts(PAGE) == {0.1: 11, INFINITE: 14}
     assert away_counts("") == {}
 

@@ -191,7 +191,7 @@ def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
     assert others[-1]
 
 
-def test_a_unit_of_work_takes_in_no_more_bytes_than_it_may(log: FailingLog) -> None:
+def test_a_unit_of_work_applies_no_more_bytes_than_it_may(log: FailingLog) -> None:
     sizes = [len(record.value) for record in log.memory.partitions[METADATA_PROGRESS.name, 0]]
     store, service = MemoryStore(), Recorder(every_so_many_alone=100)
     writes: list[int] = []
@@ -280,7 +280,7 @@ def test_a_unit_of_work_ends_when_its_time_is_over(log: FailingLog) -> None:
     assert metrics.messages == [1] * 10
 
 
-def test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next(log: FailingLog) -> None:
+def test_a_step_applies_one_unit_and_looks_into_the_log_before_the_next(log: FailingLog) -> None:
     """However much was read at once: nobody waits for all of it, and what comes meanwhile is taken with the rest."""
     service, metrics = Recorder(every_so_many_alone=7), Written()
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4, metrics=metrics)
@@ -296,7 +296,7 @@ def test_a_step_takes_one_unit_and_looks_into_the_log_before_the_next(log: Faili
 
 
 @pytest.mark.parametrize("fails_at", [5, 9])
-def test_what_was_read_and_not_taken_comes_again_after_a_failure(log: FailingLog, fails_at: int) -> None:
+def test_what_was_read_and_not_applied_comes_again_after_a_failure(log: FailingLog, fails_at: int) -> None:
     service = Recorder(every_so_many_alone=100)
     service.fails_at = fails_at
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4)

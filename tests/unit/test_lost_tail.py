@@ -169,7 +169,7 @@ def test_the_epochs_run_out(tmp_path: Path, log: MemoryLog) -> None:
     assert not accepted_commands(log)
 
 
-def test_a_topic_made_anew_is_no_lost_tail(tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_topic_is_no_lost_tail(tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLog, "topic_ids", lambda _, topics: dict.fromkeys(topics, "another"))
     with pytest.raises(StackError, match="was made anew since metadata read it: that is no lost tail"):
         find_losses(log, tmp_path, 0)
@@ -219,7 +219,7 @@ def test_a_tail_that_was_lost_and_has_grown_again_is_shown_and_accepted(
 
 
 @pytest.mark.parametrize("grown", [0, 2, 9])
-def test_a_restored_database_leaps_over_what_others_know(
+def test_a_restored_database_skips_the_numbers_that_others_know(
     tmp_path: Path, log: MemoryLog, clock: VirtualClock, grown: int
 ) -> None:
     """metadata's disk is lost with the tail: what is put in its place has never seen the lost commands."""
@@ -273,7 +273,7 @@ def test_a_tail_that_only_another_service_misses_costs_no_epoch(tmp_path: Path) 
     assert not find_losses(log, tmp_path, 0)
 
 
-def test_lost_markers_of_the_chain_are_told_anew(tmp_path: Path) -> None:
+def test_lost_markers_of_the_chain_are_published_again(tmp_path: Path) -> None:
     log = MemoryLog(VirtualClock())
     append(log, CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
     for number in range(3):

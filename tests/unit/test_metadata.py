@@ -354,7 +354,7 @@ class TestSnapshots:
         assert shard.names("tree", "s1") == {"a/b": "one"}
         assert shard.entry().snapshots_before_death == 1
 
-    def test_a_take_that_is_repeated_gets_its_first_answer(self, shard: Shard) -> None:
+    def test_a_capture_that_is_repeated_gets_its_first_answer(self, shard: Shard) -> None:
         first = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
         shard.do(PutKey("vol", "tree", "k", 10))
         assert shard.internal(CaptureSnapshot("vol", "tree", "s1")) == first
@@ -362,7 +362,7 @@ class TestSnapshots:
         assert shard.internal(CaptureSnapshot("vol", "tree", "s1")) == first
         assert len(shard.sent(SNAPSHOT_CHAIN)) == 2
 
-    def test_a_take_that_comes_behind_its_drop_takes_nothing(self, shard: Shard) -> None:
+    def test_a_capture_that_comes_behind_its_drop_captures_nothing(self, shard: Shard) -> None:
         shard.internal(DropSnapshot("s1"))
         shard.start()
         late = shard.internal(CaptureSnapshot("vol", "tree", "s1"))
@@ -370,7 +370,7 @@ class TestSnapshots:
         assert not shard.sent(SNAPSHOT_CHAIN)
         assert not shard.internal(CaptureSnapshot("vol", "tree", "s2")).error
 
-    def test_a_take_that_was_put_aside_and_comes_again_sees_what_is_there_then(
+    def test_a_capture_that_was_dead_lettered_and_comes_again_sees_the_state_of_then(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shard = Shard()
@@ -458,7 +458,7 @@ class TestClaims:
         assert TablesReader(shard.store).table(RECLAIM_TABLE).get(b"") is None
         assert len(list(TablesReader(shard.store).table(DELETED_TABLE).scan(b"/", b"0"))) == 1
 
-    def test_claims_are_held_back_while_they_are_stopped(self, shard: Shard) -> None:
+    def test_claims_are_suspended_while_they_are_stopped(self, shard: Shard) -> None:
         shard.do(PutKey("vol", "flat", "k", 10))
         shard.do(DeleteKey("vol", "flat", "k"))
         row = shard.row()
@@ -631,7 +631,7 @@ class TestSweeps:
                 return shard.entries()[before:]
             command |= {"start_table": sent.next_table, "start_key": sent.next_key, "page": command["page"] + 1}
 
-    def test_all_rows_of_a_store_come_again_page_by_page(self, shard: Shard) -> None:
+    def test_all_rows_of_a_garbage_range_come_again_page_by_page(self, shard: Shard) -> None:
         for path in ("a", "b", "c", "d/e"):
             shard.do(PutKey("vol", "tree", path, 10))
         shard.internal(CaptureSnapshot("vol", "tree", "s1"))

@@ -29,24 +29,24 @@ class Outcome:
     def __init__(self, path: Path) -> None:
         revisions = [files(a__x=f"x{n}", a__y="y", b__z=f"z{n}" * n, top="") for n in range(6)]
         self.history = GitHistory(build_repository(path, revisions))
-        self.ledger = ExpectedVersions(self.history.volume, self.history.bucket)
+        self.model = ExpectedVersions(self.history.volume, self.history.bucket)
         for operation in self.history.operations():
-            self.ledger.record(operation)
-        self.closing = choose_closing(self.ledger.active().keys, list(self.ledger.snapshots))
+            self.model.record(operation)
+        self.closing = choose_closing(self.model.active().keys, list(self.model.snapshots))
         for operation in closing_operations(self.closing, self.history.volume, self.history.bucket):
-            self.ledger.record(operation)
+            self.model.record(operation)
         self.listings: dict[str, dict[str, ListedKey]] = {
-            name: listing_of(view) for name, view in self.ledger.snapshots.items()
+            name: listing_of(view) for name, view in self.model.snapshots.items()
         }
-        self.active: Listing = listing_of(self.ledger.active())
-        self.existing: dict[int, bool] = dict.fromkeys(self.ledger.needed_versions(), True)
+        self.active: Listing = listing_of(self.model.active())
+        self.existing: dict[int, bool] = dict.fromkeys(self.model.needed_versions(), True)
         self.removed_directory = self.closing.directory
 
     def check(self) -> CheckResult:
         truth = GitTruth(
             self.history.repository, self.history.snapshots, self.history.last_commit, self.removed_directory
         )
-        check = OutcomeCheck(self.ledger, truth)
+        check = OutcomeCheck(self.model, truth)
         for name, listing in self.listings.items():
             check.compare_snapshot(name, listing)
         check.compare_active(self.active)
@@ -85,7 +85,7 @@ def test_a_right_outcome_is_clean(outcome: Outcome) -> None:
     assert set(outcome.active) == {"b/z", "top"}
     assert len(outcome.listings) == 3
     # Both kinds of version are there, so that clean says something.
-    assert 0 < len(outcome.existing) < len(outcome.ledger.versions)
+    assert 0 < len(outcome.existing) < len(outcome.model.versions)
 
 
 @pytest.mark.parametrize(
@@ -119,21 +119,21 @@ def test_a_deleted_snapshot_that_is_still_listed(outcome: Outcome) -> None:
     assert outcome.check().counts() == counts(listing_mismatches=1)
 
 
-def test_a_tree_that_was_not_removed_or_removed_without_being_told(outcome: Outcome) -> None:
+def test_a_tree_that_was_not_removed_or_removed_without_a_command(outcome: Outcome) -> None:
     outcome.removed_directory = None
     # Two paths, missed by the plane and by the ledger.
     assert outcome.check().counts() == counts(listing_mismatches=4)
 
 
-def test_a_ledger_that_disagrees_with_git_is_not_trusted(outcome: Outcome) -> None:
-    outcome.ledger.record(DeleteKey(outcome.history.volume, outcome.history.bucket, "b/z"))
+def test_a_model_that_disagrees_with_git_is_not_trusted(outcome: Outcome) -> None:
+    outcome.model.record(DeleteKey(outcome.history.volume, outcome.history.bucket, "b/z"))
     result = outcome.check()
     assert result.listing_mismatches == 1
-    assert "ledger" in result.examples[0]
+    assert "model" in result.examples[0]
 
 
 def test_lost_versions(outcome: Outcome) -> None:
-    first, second, *_ = [n for n in outcome.existing if outcome.ledger.versions[n].size_bytes]
+    first, second, *_ = [n for n in outcome.existing if outcome.model.versions[n].size_bytes]
     outcome.existing[first] = False
     del outcome.existing[second]
     result = outcome.check()
@@ -142,21 +142,21 @@ def test_lost_versions(outcome: Outcome) -> None:
 
 
 def test_leaked_versions(outcome: Outcome) -> None:
-    outcome.existing = dict.fromkeys(outcome.ledger.versions, True)
-    nobody_s = outcome.ledger.versions.keys() - outcome.ledger.needed_versions()
-    sized = [number for number in nobody_s if outcome.ledger.versions[number].size_bytes]
+    outcome.existing = dict.fromkeys(outcome.model.versions, True)
+    nobody_s = outcome.model.versions.keys() - outcome.model.needed_versions()
+    sized = [number for number in nobody_s if outcome.model.versions[number].size_bytes]
     assert outcome.check().counts() == counts(leaked=len(sized))
 
 
 def test_versions_without_bytes_have_nothing_to_lose(outcome: Outcome) -> None:
-    zero = [number for number, version in outcome.ledger.versions.items() if not version.size_bytes]
+    zero = [number for number, version in outcome.model.versions.items() if not version.size_bytes]
     assert zero
     outcome.existing |= dict.fromkeys(zero, False)
     assert outcome.check().is_clean
 
 
 def test_a_check_that_looked_at_nothing_does_not_pass(outcome: Outcome) -> None:
-    check = OutcomeCheck(outcome.ledger, ModelTruth(outcome.ledger))
+    check = OutcomeCheck(outcome.model, ModelTruth(outcome.model))
     with pytest.raises(ValueError, match="compare_versions"):
         check.finish()
     check.compare_versions(outcome.existing)
@@ -208,32 +208,32 @@ def test_nothing_to_close() -> None:
 
 
 def played(history: GeneratedHistory) -> tuple[ExpectedVersions, list[Operation]]:
-    ledger = ExpectedVersions(history.volume, history.bucket)
+    model = ExpectedVersions(history.volume, history.bucket)
     operations = list(history.operations())
     for operation in operations:
-        ledger.record(operation)
-    return ledger, operations
+        model.record(operation)
+    return model, operations
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_generated_history_is_accepted_and_repeats(seed: int) -> None:
     history = GeneratedHistory(seed, commit_count=120)
-    ledger, operations = played(history)
+    model, operations = played(history)
     assert operations == list(history.operations())
     assert operations != list(GeneratedHistory(seed + 1, commit_count=120).operations())
-    assert [point.name for point in history.snapshots] == list(ledger.snapshots)
-    assert 20 <= len(ledger.snapshots) <= 40
-    assert all(len(name) >= 3 and is_valid_snapshot_name(name) for name in ledger.snapshots)
+    assert [point.name for point in history.snapshots] == list(model.snapshots)
+    assert 20 <= len(model.snapshots) <= 40
+    assert all(len(name) >= 3 and is_valid_snapshot_name(name) for name in model.snapshots)
     assert history.commits_read_count == history.commit_count == 120
     assert len({type(operation) for operation in operations}) == 9
-    assert len(ledger.active().keys) > 100
+    assert len(model.active().keys) > 100
 
 
 def test_a_generated_history_is_checked_by_the_model() -> None:
-    ledger, _ = played(GeneratedHistory(7, commit_count=60))
-    check = OutcomeCheck(ledger, ModelTruth(ledger))
-    for name, view in ledger.snapshots.items():
+    model, _ = played(GeneratedHistory(7, commit_count=60))
+    check = OutcomeCheck(model, ModelTruth(model))
+    for name, view in model.snapshots.items():
         check.compare_snapshot(name, listing_of(view))
-    check.compare_active(listing_of(ledger.active()))
-    check.compare_versions(dict.fromkeys(ledger.needed_versions(), True))
+    check.compare_active(listing_of(model.active()))
+    check.compare_versions(dict.fromkeys(model.needed_versions(), True))
     assert check.finish().is_clean

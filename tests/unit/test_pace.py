@@ -111,7 +111,7 @@ class TestRateInBytes:
         assert pace.throttled_by(at(0) + 9_999) is ThrottledBy.RATE
         assert pace.throttled_by(at(0) + 10_000) is None
 
-    def test_one_claim_is_on_its_way_at_a_time(self) -> None:
+    def test_one_claim_is_in_progress_at_a_time(self) -> None:
         settings = KeyDeletionSettings(max_task_rows=1, max_bytes_per_second=50)
         harness = Counted(settings, at(0)).harness
         (first,) = bodies(harness.give(purge(*rows(1, 2))), ClaimRows)
@@ -158,7 +158,7 @@ class TestClaims:
         harness.give(deleted(deletion, 0))
         assert bodies(harness.wait(60_000), DeleteBlocks), "what failed is tried again"
 
-    def test_that_are_held_back_are_sent_again_by_one_page_of_sweeps_at_most(self) -> None:
+    def test_that_are_throttled_are_sent_again_by_one_page_of_sweeps_at_most(self) -> None:
         harness = Counted(KeyDeletionSettings(purge_hours="22-6", answer_timeout_ms=24 * HOUR_MS), at(12)).harness
         (page,) = bodies(harness.give(purge(row(1)), capture(1, 9_000, 1)), SweepPage)
         assert not bodies(harness.wait(2 * HOUR_MS), SweepPage), "nor does the one over everything begin"

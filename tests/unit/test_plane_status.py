@@ -55,7 +55,7 @@ def served() -> Iterator[str]:
     thread.join()
 
 
-def test_a_process_is_scraped_twice_and_one_that_is_gone_is_silent(served: str) -> None:
+def test_a_process_is_scraped_twice_and_one_that_has_ended_is_silent(served: str) -> None:
     reported = observe_processes({"metadata": served, "snapshots": "http://127.0.0.1:1"}, 0.05)
     metadata = process_status("metadata", 7, served, reported, is_alive=True)
     assert (metadata.is_answering, metadata.lag_seconds, metadata.messages_per_second) == (True, 30.0, 0.0)
@@ -72,7 +72,7 @@ def scrapes(name: str, before: float, now: float, **labels: str) -> Reported:
     return Reported(*(Scrape(at, (Sample(name, labels, value),)) for at, value in ((10.0, before), (12.0, now))))
 
 
-def test_rates_are_per_second_and_a_process_that_began_anew_has_none() -> None:
+def test_rates_are_per_second_and_a_restarted_process_has_none() -> None:
     reported = {
         "metadata": scrapes("deepclean_messages_applied_total", 100, 300),
         "streaming": scrapes("deepclean_streaming_entries_judged_total", 50, 10),
@@ -131,7 +131,7 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
     ]
 
 
-def test_the_collector_is_running_not_known_or_cut_after_so_many_lines() -> None:
+def test_collection_is_running_not_known_or_cut_after_so_many_lines() -> None:
     assert collection_fields(()) == [("running", "")]
     assert collection_fields(None) == [("not known", "metadata does not answer")]
     many = tuple(SuspendedCollection(0, f"sales/{number}", "tripped", "") for number in range(MOST_SUSPENDED + 3))

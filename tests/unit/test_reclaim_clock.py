@@ -111,7 +111,7 @@ def test_it_counts_from_the_end_of_a_pause(plane: Watched) -> None:
         assert waited < HOUR_MS, "what was held back was not late"
 
 
-def test_what_does_not_end_a_pause_does_not_begin_anew(plane: Watched) -> None:
+def test_what_does_not_end_a_pause_does_not_begin_again(plane: Watched) -> None:
     plane.do(SetBreaker("vol", "tree", None), SetCollection("vol", "tree", CollectionState.RUNNING, "as it was"))
     store = plane.client.plane.processes["metadata", 0].store
     assert not list(store.scan("reclaimClockTable", b"", b"\xff"))
@@ -205,7 +205,7 @@ def test_the_histogram_leaves_out_what_is_no_delay() -> None:
     assert total == 1_000 * 10 + 30 + 2 * 4
 
 
-def test_a_plane_that_is_started_tells_metadata_the_hours() -> None:
+def test_a_plane_that_is_started_passes_the_hours_to_metadata() -> None:
     own, repeated = "DEEPCLEAN_KEY_DELETION_PURGE_HOURS", "DEEPCLEAN_METADATA_PURGE_HOURS"
     assert purge_hours_settings({}) == {}
     assert purge_hours_settings({own: "22-6"}) == {repeated: "22-6"}

@@ -155,7 +155,7 @@ def test_what_is_no_duration_is_a_mistake_of_usage(text: str) -> None:
         duration_ms(text)
 
 
-def test_a_policy_takes_and_expires_by_itself(tree: CommandLine) -> None:
+def test_a_policy_creates_and_expires_snapshots_by_itself(tree: CommandLine) -> None:
     """A whole plane over five hours: what expires on the way gives its bytes back."""
     tree.run(
         "retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0", "--snapshot-every", "1h"

@@ -97,7 +97,7 @@ def reasons(decision: ExpiryDecision, number: int) -> tuple[ReasonWithFacts, ...
     return next(kept.reasons for kept in decision.kept if kept.snapshot_id == str(number))
 
 
-def test_every_reason_is_told_with_its_facts() -> None:
+def test_every_reason_is_reported_with_its_facts() -> None:
     policy = policy_of(minimum=2, limit=4, retained_s=100)
     consumers = [consumer_at(5, name="late"), consumer_at(6, name="early")]
     tags = [tag_on(1, "audit"), tag_on(1, "year-end"), tag_on(4)]
@@ -120,7 +120,7 @@ def test_every_reason_is_told_with_its_facts() -> None:
     assert reasons(earlier, 7)[-1] == age
 
 
-def test_age_ends_at_the_moment_that_was_told() -> None:
+def test_age_ends_at_the_reported_moment() -> None:
     policy, snapshots = policy_of(retained_s=100), snapshots_of([1, 2, 3])
     held = decide_expiry(policy, snapshots, [], [], 0)
     until_ms = reasons(held, 1)[-1].until_ms

@@ -39,7 +39,7 @@ class Topic:
         return not self.chain.trouble
 
 
-def test_markers_are_followed_and_repeats_tell_nothing() -> None:
+def test_markers_are_followed_and_repeats_change_nothing() -> None:
     topic = Topic()
     assert topic.send(CAPTURES[0]) == {BUCKET}
     assert topic.send(CAPTURES[0], full(1)) == set()
@@ -141,7 +141,7 @@ def test_a_whole_chain_with_a_part_that_cannot_be_read_mends_nothing() -> None:
     assert topic.is_whole()
 
 
-def test_a_topic_that_is_read_anew_is_whole_where_it_was_before() -> None:
+def test_a_topic_that_is_read_again_is_whole_where_it_was_before() -> None:
     topic = Topic(*CAPTURES[:3])
     assert topic.chain.begin_again("it ends at 2") == {BUCKET}
     assert (topic.chain.next_offset, topic.chain.view.version) == (0, 0)

@@ -69,14 +69,14 @@ def test_a_service_that_has_read_no_table_refuses_its_clients() -> None:
     assert codec(MetadataReply).decode(work.messages[0].value).error == ""
 
 
-def test_a_transaction_is_told_who_signs_and_what_the_collector_does() -> None:
+def test_a_transaction_is_given_the_signers_and_the_collection_states() -> None:
     given = {
         field.name for field in fields(Transaction) if (field.default, field.default_factory) == (MISSING, MISSING)
     }
     assert {"signers", "collection_states"} <= given
 
 
-def test_a_stranger_is_no_administrator_where_nobody_was_made_known() -> None:
+def test_an_unknown_sender_is_no_administrator_where_no_secret_is_set() -> None:
     work = Work(0, MemoryStore(), RowCache())
     transaction = MetadataService()._new_transaction(work)
     assert not access.is_administrator(transaction)

@@ -88,7 +88,7 @@ def test_c4_two_rows_make_the_same_chain_whatever_their_times_and_order(
     assert_order(SnapshotChain.load(rows[::-1] if is_reversed else rows), "1", "2")
 
 
-def test_c5_the_ends_have_no_neighbour_and_strangers_no_answer() -> None:
+def test_c5_the_ends_have_no_neighbour_and_unknown_snapshots_no_answer() -> None:
     chain = chain_of("1", "2")
     assert chain.next_global("2") == chain.next_in_path("2") == ""
     assert chain.previous_global("1") == chain.previous_in_path("1") == ""
@@ -198,7 +198,7 @@ def test_a_first_snapshot_of_a_path_names_none_on_it() -> None:
     assert (chain.previous_global("2"), chain.previous_in_path("2"), chain.path_of("2")) == ("1", "", "vol1/bucket2")
 
 
-def test_deleting_a_stranger_does_nothing() -> None:
+def test_deleting_an_unknown_snapshot_does_nothing() -> None:
     chain = chain_of("1")
     assert not chain.delete("2")
     assert_order(chain, "1")

@@ -228,7 +228,7 @@ def test_a_name_of_a_tag_is_free_again() -> None:
 # Requests to expire
 
 
-def test_expiry_names_what_went_and_is_answered_when_it_is_gone() -> None:
+def test_expiry_names_what_expired_and_is_answered_when_it_is_removed() -> None:
     harness = Harness()
     create(harness, "snap-1", "snap-2", "snap-3")
     ids = tuple(harness.info(name).snapshot_id for name in ("snap-1", "snap-2"))
@@ -402,7 +402,7 @@ def break_chain(harness: Harness) -> None:
     harness.restart()
 
 
-def test_with_a_corrupted_chain_nothing_expires_and_who_waits_is_told() -> None:
+def test_with_a_corrupted_chain_nothing_expires_and_waiting_requests_are_answered() -> None:
     harness = Harness()
     create(harness, "snap-1", "snap-2", "snap-3")
     number = harness.command(ExpireSnapshots("vol", "bucket", KEEP_TWO, START_MS))
@@ -447,7 +447,7 @@ def test_an_asynchronous_policy_runs_by_the_clock_after_the_take() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_snapshots_age_while_none_is_taken(*, is_restarted: bool) -> None:
+def test_snapshots_age_while_none_is_created(*, is_restarted: bool) -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(num_retained_min=1, time_retained_ms=10 * MINUTE_MS))
     create(harness, "snap-1", "snap-2", at_ms=START_MS)
@@ -497,7 +497,7 @@ def test_a_request_without_a_policy_uses_that_of_the_bucket() -> None:
     assert (state(harness).last_run_ms, state(harness).last_expired) == (harness.now_ms - 5, 1)
 
 
-def test_a_policy_tells_only_its_own_bucket() -> None:
+def test_a_policy_affects_only_its_own_bucket() -> None:
     harness = Harness()
     harness.metadata.buckets["vol", "bucket1"] = 8
     set_policy(harness, ALL_BUT_ONE)
@@ -567,7 +567,7 @@ def test_a_policy_set_at_about_the_time_of_the_deletion_stays(apart_ms: int, *, 
 # What is made by the clock
 
 
-def test_a_snapshot_is_taken_once_in_each_period() -> None:
+def test_a_snapshot_is_created_once_in_each_period() -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS))
     next_ms = (harness.now_ms // (60 * MINUTE_MS) + 1) * 60 * MINUTE_MS
@@ -669,7 +669,7 @@ def test_what_the_clock_does_is_work_that_settling_waits_for() -> None:
 # Readers of what has gone
 
 
-def test_a_snapshot_that_has_gone_is_told_apart_from_one_that_never_was() -> None:
+def test_a_dropped_snapshot_is_told_apart_from_one_that_never_existed() -> None:
     harness = Harness()
     create(harness, "snap-1", "snap-2", "snap-3")
     expire(harness, KEEP_TWO)
@@ -688,7 +688,7 @@ def test_a_snapshot_that_has_gone_is_told_apart_from_one_that_never_was() -> Non
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_only_so_many_that_have_gone_are_remembered(*, is_restarted: bool) -> None:
+def test_only_so_many_dropped_snapshots_are_remembered(*, is_restarted: bool) -> None:
     harness = Harness(SnapshotsSettings(max_dropped_snapshots=2))
     for number in range(1, 5):
         harness.now_ms += 1

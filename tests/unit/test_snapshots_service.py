@@ -90,7 +90,7 @@ def test_s5_a_create_is_answered_by_metadata_alone() -> None:
     assert harness.metric("deepclean_snapshots_rows", shard="0", state="active") == 1
 
 
-def test_s7_a_name_is_taken_once() -> None:
+def test_s7_a_name_is_given_once() -> None:
     harness = Harness()
     harness.create("snap-1")
     assert harness.create("snap-1").error == "FILE_ALREADY_EXISTS"
@@ -98,7 +98,7 @@ def test_s7_a_name_is_taken_once() -> None:
     assert harness.metric("deepclean_snapshots_rows", shard="0", state="active") == 1
 
 
-def test_a_name_is_taken_while_it_is_being_made() -> None:
+def test_a_name_is_in_use_while_its_snapshot_is_being_created() -> None:
     harness = Harness()
     harness.command(CreateSnapshot("vol", "bucket", "snap-1"))
     assert harness.answered(harness.command(CreateSnapshot("vol", "bucket", "snap-1")), is_run=False).error == (
@@ -141,7 +141,7 @@ def test_s9_a_refused_create_frees_its_place() -> None:
     assert harness.create("snap-4").error == "TOO_MANY_SNAPSHOTS"
 
 
-def test_the_limit_counts_deleted_snapshots_until_their_purge() -> None:
+def test_the_limit_counts_deleted_snapshots_until_their_removal() -> None:
     harness = Harness(SnapshotsSettings(max_snapshots=1))
     harness.create("snap-1")
     harness.delete("snap-1", is_run=False)
@@ -161,7 +161,7 @@ def test_a_snapshot_of_a_missing_bucket_leaves_nothing() -> None:
     assert harness.create("snap-1", bucket="absent").error == ""
 
 
-def test_a_refused_take_that_succeeds_at_its_repeat_is_undone() -> None:
+def test_a_refused_capture_that_succeeds_at_its_repeat_is_undone() -> None:
     """The outbox sent the take twice; between the two the bucket was made. Nobody may hold what nobody was given."""
     harness = Harness()
     harness.command(CreateSnapshot("vol", "absent", "snap-1"))
@@ -176,7 +176,7 @@ def test_a_refused_take_that_succeeds_at_its_repeat_is_undone() -> None:
     assert harness.create("snap-1", bucket="absent").error == ""
 
 
-def test_the_chain_has_the_order_of_takes_not_of_requests() -> None:
+def test_the_chain_has_the_order_of_captures_not_of_requests() -> None:
     harness = Harness()
     harness.metadata.buckets["vol", "bucket1"] = 8
     for name in ("snap-1", "snap-2", "snap-3"):
@@ -196,7 +196,7 @@ def test_the_chain_has_the_order_of_takes_not_of_requests() -> None:
     assert harness.info("late").path_previous_snapshot_id == harness.info("early").snapshot_id
 
 
-def test_an_older_take_that_is_answered_late_finds_its_place() -> None:
+def test_an_older_capture_that_is_answered_late_finds_its_place() -> None:
     """After a restore metadata's first answers come before the commands are read again, and count for nothing."""
     harness = Harness()
     harness.metadata.buckets["vol", "bucket1"] = 8
@@ -234,7 +234,7 @@ def test_a_command_for_another_shard_is_refused() -> None:
 # Delete
 
 
-def test_d1_a_deleted_snapshot_keeps_its_row_until_the_purge() -> None:
+def test_d1_a_deleted_snapshot_keeps_its_row_until_the_removal() -> None:
     harness = Harness()
     snapshot_id = harness.create("snap-1").snapshot_id
     harness.now_ms += 5
@@ -279,7 +279,7 @@ def test_a_snapshot_that_is_being_made_cannot_be_deleted() -> None:
     assert harness.names() == ["snap-1"]
 
 
-def test_a_name_is_free_after_the_purge_and_not_before() -> None:
+def test_a_name_is_free_after_the_removal_and_not_before() -> None:
     harness = Harness()
     first = harness.create("snap-1")
     harness.delete("snap-1", is_run=False)
@@ -368,7 +368,7 @@ PURGES = [
 
 @pytest.mark.parametrize(("buckets", "purged"), PURGES)
 @pytest.mark.parametrize("is_one_batch", [False, True])
-def test_u4_to_u7_a_purge_relinks_and_resets_the_next_two(
+def test_u4_to_u7_a_removal_relinks_and_resets_the_next_two(
     buckets: list[str], purged: list[int], is_one_batch: bool
 ) -> None:
     harness = Harness()
@@ -472,7 +472,7 @@ def test_a_flag_found_after_a_drop_outlives_the_reset_that_comes_later() -> None
     assert not harness.info("snap-2").has_deep_cleaned_keys
 
 
-def test_a_flag_may_overtake_the_answer_to_the_take() -> None:
+def test_a_flag_may_overtake_the_answer_to_the_capture() -> None:
     harness = Harness()
     number = harness.command(CreateSnapshot("vol", "bucket", "snap-1"))
     [snapshot_id] = harness.metadata.captured
@@ -661,7 +661,7 @@ def test_older_figures_that_come_again_do_nothing() -> None:
     assert len(harness.published) == published
 
 
-def test_a_purge_forgets_the_sizes() -> None:
+def test_a_removal_forgets_the_sizes() -> None:
     harness = Harness()
     snapshot_id = harness.create("snap-1").snapshot_id
     size = (SnapshotSize(snapshot_id, 80, 3),)
@@ -718,7 +718,7 @@ def test_settled_after_two_rounds_without_work() -> None:
 
 
 @pytest.mark.parametrize("work", [(1, 0), (0, 3)])
-def test_a_round_with_work_begins_the_count_anew(work: tuple[int, int]) -> None:
+def test_a_round_with_work_begins_the_count_again(work: tuple[int, int]) -> None:
     harness = Harness()
     number = harness.settle()
     bring_back(harness)
@@ -943,7 +943,7 @@ def test_rows_and_metadata_s_chain_are_compared_both_ways() -> None:
     assert [capture.snapshot_id for capture in harness.asked if isinstance(capture, CaptureSnapshot)] == ids
 
 
-def test_a_snapshot_that_metadata_never_took_is_a_difference() -> None:
+def test_a_snapshot_that_metadata_never_captured_is_a_difference() -> None:
     harness = Harness()
     harness.command(CreateSnapshot("vol", "bucket", "snap-1"))
     [_, answer] = harness.inbox

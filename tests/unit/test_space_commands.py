@@ -80,7 +80,7 @@ def test_a_bucket_is_shown_with_what_its_snapshots_share(line: CommandLine) -> N
     assert line.run("space", "--json", "vol1/tree").startswith("{")
 
 
-def test_a_what_if_takes_any_set(line: CommandLine) -> None:
+def test_a_what_if_accepts_any_set(line: CommandLine) -> None:
     assert line.json("space", "what-if", "vol1/tree", "s-two")["freed_bytes"] == 200
     both = line.json("space", "what-if", "vol1/tree", "s-two", "s-one")
     assert (both["freed_bytes"], both["freed_versions"], both["is_exact"]) == (1200, 2, True)

@@ -38,7 +38,7 @@ def count(shard: Shard, table: TableDefinition[Any]) -> int:
 
 
 @pytest.mark.parametrize("early_ms", [0, CAPTURE_EXPIRES_MS])
-def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) -> None:
+def test_a_capture_that_comes_again_never_makes_a_second_snapshot(early_ms: int) -> None:
     """It may come again as long as it is accepted at all, and its id is known for longer than that."""
     shard = Shard()
     requested_ms = shard.clock.now_ms() + early_ms  # by the clock of another broker
@@ -63,7 +63,7 @@ def test_a_take_that_comes_again_never_makes_a_second_snapshot(early_ms: int) ->
 
 
 @pytest.mark.parametrize("away_ms", [-CAPTURE_EXPIRES_MS, CAPTURE_EXPIRES_MS])
-def test_a_take_is_accepted_up_to_a_day_before_and_after_its_request(away_ms: int) -> None:
+def test_a_capture_is_accepted_up_to_a_day_before_and_after_its_request(away_ms: int) -> None:
     shard = Shard()
     beyond_ms = away_ms + (1 if away_ms > 0 else -1)
     assert not capture(shard, "s1", shard.clock.now_ms() + away_ms).error
@@ -85,7 +85,7 @@ def test_an_id_is_known_for_two_days_after_its_drop_and_a_drop_may_come_again() 
     assert capture(shard, "s1", shard.clock.now_ms()).error == "INVALID_REQUEST"
 
 
-def test_what_was_dropped_before_it_was_taken_is_forgotten_too() -> None:
+def test_what_was_dropped_before_its_capture_is_forgotten_too() -> None:
     shard = Shard()
     drop(shard, "s1")
     drop(shard, "s1")

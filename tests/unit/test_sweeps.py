@@ -51,10 +51,10 @@ def ranges(found: list[SweepPage]) -> list[RowRange]:
     return [RowRange(page.after_death, page.until_death, page.after_birth, page.until_birth) for page in found]
 
 
-class TestFlagsWhileRowsAreHeldBack:
+class TestFlagsWhileRowsAreSuspended:
     """A store is clean when nothing of it is left to be swept, whether the collector may claim or not."""
 
-    def test_a_drop_does_not_flag_a_store_whose_rows_wait(self, harness: Harness) -> None:
+    def test_a_drop_does_not_flag_a_range_whose_rows_wait(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500)
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(2, 600, 2)))
@@ -62,7 +62,7 @@ class TestFlagsWhileRowsAreHeldBack:
         harness.restart()
         assert flags(harness.give(drop(3, "s1", 500, rows_held_alone=0))) == []
 
-    def test_what_waits_in_a_dropped_store_waits_in_the_next_one(self, harness: Harness) -> None:
+    def test_what_waits_in_a_dropped_range_waits_in_the_next_one(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
@@ -73,7 +73,7 @@ class TestFlagsWhileRowsAreHeldBack:
         assert flags(clean(harness, everything)) == []
         assert flags(clean(harness, rest)) == [("s2", 3)]
 
-    def test_a_settle_does_not_wait_for_a_store_that_may_not_become_clean(self, harness: Harness) -> None:
+    def test_a_settle_does_not_wait_for_a_range_that_may_not_become_clean(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
@@ -82,7 +82,7 @@ class TestFlagsWhileRowsAreHeldBack:
         returned, sent = pass_barrier(harness, 2)
         assert (returned.work, pages(sent)) == (0, [])
 
-    def test_a_resume_has_the_rest_of_a_store_swept(self, harness: Harness) -> None:
+    def test_a_resume_has_the_rest_of_a_range_swept(self, harness: Harness) -> None:
         harness.give(changed(PAUSED, 5))
         (page,) = pages(harness.give(capture(1, 500, 1)))
         find_something(harness, page)
@@ -118,7 +118,7 @@ class TestASweepEnds:
         assert ranges([behind]) == [RowRange(500, 600, 0, 500)]
         assert flags(clean(harness, behind)) == [("s2", 3)]
 
-    def test_drops_in_a_row_take_a_sweep_along_without_starting_it_over(self, harness: Harness) -> None:
+    def test_drops_in_a_row_pass_a_sweep_on_without_restarting_it(self, harness: Harness) -> None:
         chain_of_clean_ranges(harness, 500)
         (page,) = pages(harness.give(capture(2, 600, 2)))
         asked = [page]
@@ -210,7 +210,7 @@ class TestShareOfTheWork:
         """So many that there is no room, and many more behind them."""
         return bodies(harness.give(purge(*rows(*range(200)))), ClaimRows)
 
-    def test_a_sweep_has_one_page_on_its_way_while_there_is_no_room(
+    def test_a_sweep_has_one_page_in_progress_while_there_is_no_room(
         self, harness: Harness, claims: list[ClaimRows]
     ) -> None:
         assert len(claims) == SETTINGS.max_tasks_in_flight

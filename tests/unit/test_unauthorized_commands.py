@@ -252,7 +252,7 @@ def test_the_whole_way_of_a_deletion_goes_with_every_service_signing() -> None:
     assert not secured.plane.log.records(DEAD_LETTERS.name, 0)
 
 
-def test_a_stranger_makes_no_snapshot_of_a_bucket_that_has_none_yet() -> None:
+def test_an_unauthorized_sender_makes_no_snapshot_of_a_bucket_that_has_none_yet() -> None:
     secured = SecuredPlane(has_snapshot=False)
     create = CreateSnapshot(VOLUME, BUCKET, "tuesday")
     assert not secured.is_allowed(SNAPSHOTS_COMMANDS, "bob", create)

@@ -96,7 +96,7 @@ def test_one_of_several_deletions_is_chosen_by_its_death(line: CommandLine) -> N
     assert keys(line)["other"] == "newer"
 
 
-def test_what_a_snapshot_holds_comes_back_at_any_time_unless_another_was_taken_since(line: CommandLine) -> None:
+def test_what_a_snapshot_holds_is_restored_at_any_time_unless_another_was_created_since(line: CommandLine) -> None:
     line.run("snapshot", "create", "vol1/tree", "before")
     line.run("key", "delete", "vol1/tree/top")
     let_windows_end(line)

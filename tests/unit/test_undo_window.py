@@ -52,7 +52,7 @@ class TestRows:
         assert not harness.give()
         assert bodies(harness.wait(1), ClaimRows)
 
-    def test_wait_though_a_message_beside_them_is_put_aside(self) -> None:
+    def test_wait_though_a_message_beside_them_is_dead_lettered(self) -> None:
         """What is in memory is then read anew, before the ends of the windows are set."""
         harness = keys()
         topic, good = purge(row(1))
@@ -87,7 +87,7 @@ class TestRows:
         assert bodies(sent, ClaimRows)
         assert returned.work
 
-    def test_wait_for_both_twins_of_a_barrier(self) -> None:
+    def test_wait_for_both_counterparts_of_a_barrier(self) -> None:
         harness = keys()
         harness.give(purge(row(1)))
         assert not harness.give(barrier("purges"))

@@ -268,7 +268,7 @@ def test_an_undelete_whose_answer_was_trimmed_cannot_be_judged() -> None:
         verified(shard)
 
 
-def test_who_may_do_what_is_told_from_the_log() -> None:
+def test_rights_are_read_from_the_log() -> None:
     secured = SecuredPlane()
     for identity in IDENTITIES:
         for kind in (

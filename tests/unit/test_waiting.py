@@ -57,7 +57,7 @@ def test_a_premature_message_waits_so_long_and_no_longer() -> None:
     assert made == Waiting()
 
 
-def test_a_clock_that_was_set_back_begins_the_wait_anew() -> None:
+def test_a_clock_that_was_set_back_begins_the_wait_again() -> None:
     made = waiting(premature=(AHEAD,), now=10_000)
     assert made.due({0: 4}, 100, PATIENCE) == []
     assert made.due({0: 4}, 100 + PATIENCE, PATIENCE) == [AHEAD]

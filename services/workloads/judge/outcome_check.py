@@ -1,8 +1,8 @@
 """Judges what a plane shows and keeps after a workload, with the model and an independent truth.
 
-The ledger plays every operation that the plane accepted and so knows each version, a version being one
+``ExpectedVersions`` plays every operation that the plane accepted and so knows each version, a version being one
 put. The truth says what each view must list; it may be git itself. The check compares: listings with
-the truth, the ledger with the truth, and the versions that exist with those that somebody can still reach.
+the truth, the expected versions with the truth, and the versions that exist with those that somebody can still reach.
 """
 
 from collections.abc import Mapping
@@ -83,18 +83,18 @@ class ListingTruth(Protocol):
 
 
 class ModelTruth:
-    """The truth of a workload that no one else knows: the ledger's own model."""
+    """The truth of a workload that no one else knows: the model of the expected versions."""
 
-    def __init__(self, ledger: ExpectedVersions) -> None:
-        self._ledger = ledger
+    def __init__(self, model: ExpectedVersions) -> None:
+        self._model = model
 
     def snapshot(self, name: str) -> Listing:
         """What this live snapshot must list."""
-        return listing_of(self._ledger.snapshots[name])
+        return listing_of(self._model.snapshots[name])
 
     def active(self) -> Listing:
         """What the active namespace must list."""
-        return listing_of(self._ledger.active())
+        return listing_of(self._model.active())
 
 
 @dataclass(slots=True)
@@ -128,36 +128,36 @@ class OutcomeCheck:
     before the versions were compared: a check that looked at nothing must not pass.
     """
 
-    def __init__(self, ledger: ExpectedVersions, truth: ListingTruth) -> None:
-        self._ledger = ledger
+    def __init__(self, model: ExpectedVersions, truth: ListingTruth) -> None:
+        self._model = model
         self._truth = truth
         self._result = CheckResult()
-        self._unseen = set(ledger.snapshots)
+        self._unseen = set(model.snapshots)
         self._has_seen_active = False
         self._has_seen_versions = False
 
     def compare_snapshot(self, name: str, listing: Listing) -> None:
         """Compare what the plane lists in a snapshot."""
-        if name not in self._ledger.snapshots:
+        if name not in self._model.snapshots:
             self._result.listing_mismatches += 1
             self._result.add_example(f"snapshot {name} is listed although it does not exist or was deleted")
             return
         self._unseen.discard(name)
-        self._compare(f"snapshot {name}", self._truth.snapshot(name), listing, self._ledger.snapshots[name])
+        self._compare(f"snapshot {name}", self._truth.snapshot(name), listing, self._model.snapshots[name])
 
     def compare_active(self, listing: Listing) -> None:
         """Compare what the plane lists in the active namespace."""
         self._has_seen_active = True
-        self._compare("active namespace", self._truth.active(), listing, self._ledger.active())
+        self._compare("active namespace", self._truth.active(), listing, self._model.active())
 
     def compare_versions(self, existing: Mapping[int, bool]) -> None:
         """Compare which versions' blocks exist, by the number of the put; a number left out is one that is gone."""
         self._has_seen_versions = True
-        versions = self._ledger.versions
+        versions = self._model.versions
         unknown = [number for number in existing if number not in versions]
         if unknown:
             raise ValueError(f"operation {unknown[0]} is no put of this workload; report versions by their put")
-        needed = self._ledger.needed_versions()
+        needed = self._model.needed_versions()
         for number, version in versions.items():
             if not version.size_bytes:
                 continue  # no blocks, nothing to lose
@@ -185,8 +185,8 @@ class OutcomeCheck:
 
     def _compare(self, view_name: str, expected: Listing, listed: Listing, held: View) -> None:
         self._count_differences(view_name, "plane", expected, listed)
-        # Lost and leaked are judged by the ledger, so it must itself agree with the truth.
-        self._count_differences(view_name, "ledger", expected, listing_of(held))
+        # Lost and leaked are judged by the expected versions, so they must themselves agree with the truth.
+        self._count_differences(view_name, "model", expected, listing_of(held))
 
     def _count_differences(self, view_name: str, who: str, expected: Listing, listed: Listing) -> None:
         for path in expected.keys() | listed.keys():
