@@ -12,13 +12,13 @@ from schemas.records import (
     BreakerCause,
     BreakerLimits,
     BreakerTrip,
+    ClaimHourRow,
     CollectionState,
     DeadLetterRow,
     DeadLetterState,
     DeletedKind,
     DirectoryRow,
     KeyRow,
-    PurgeHourRow,
     RetentionPolicy,
     SpaceCellValue,
 )
@@ -158,7 +158,7 @@ class CollectionStatus:
     """Limits of the breaker that were set for this bucket, or for each that has none of its own."""
     trip: BreakerTrip | None = None
     """Why the breaker has tripped; null when it has not."""
-    hour: PurgeHourRow | None = None
+    hour: ClaimHourRow | None = None
     """What was claimed of the bucket in its last hour with a limit."""
     stopped_ms: int = -1
     """Log time since when all claims of the shard are stopped; -1 when they are not."""

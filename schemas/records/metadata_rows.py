@@ -107,6 +107,28 @@ class ChangedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimHourRow:
+    """claimHourTable: what was claimed of a bucket in its present hour, of which the breaker watches the limits."""
+
+    began_ms: int
+    """Log time of the first claim of the hour."""
+    most_bytes: int
+    """Bytes that may be claimed in it."""
+    most_versions: int
+    """Versions that may be claimed in it."""
+    claimed_bytes: int
+    """Bytes claimed so far."""
+    claimed_versions: int
+    """Versions claimed so far."""
+    released_txn: int = 0
+    """txn of the last reset: rows that had died by then and waited, expanded or not, are claimed beyond the limits."""
+    released_bytes: int = 0
+    """Bytes of that which are still to be claimed, beside the limits."""
+    released_versions: int = 0
+    """Versions of that which are still to be claimed."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedHead:
     """The first fields of a ClaimedRow: all that finishing it looks at."""
 
@@ -258,28 +280,6 @@ class OrphanSearchRow:
     """Who has moved meanwhile and owns one of the blocks; empty for nobody."""
     log_time_ms: int
     """Log time of the last page."""
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeHourRow:
-    """purgeHourTable: what was claimed of a bucket in its present hour, of which the breaker watches the limits."""
-
-    began_ms: int
-    """Log time of the first claim of the hour."""
-    most_bytes: int
-    """Bytes that may be claimed in it."""
-    most_versions: int
-    """Versions that may be claimed in it."""
-    claimed_bytes: int
-    """Bytes claimed so far."""
-    claimed_versions: int
-    """Versions claimed so far."""
-    let_go_txn: int = 0
-    """txn of the last reset: rows that had died by then and waited, expanded or not, were released by that reset."""
-    let_go_bytes: int = 0
-    """Bytes of that which are still to be claimed, beside the limits."""
-    let_go_versions: int = 0
-    """Versions of that which are still to be claimed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schemas.records import BreakerLimits, PurgeHourRow
+from schemas.records import BreakerLimits, ClaimHourRow
 from services.domain.durations import HOUR_MS
 
 MAX_SHARE_PERCENT = 100
@@ -54,57 +54,57 @@ def most(limits: Sequence[BreakerLimits], had: Amount) -> Amount:
     )
 
 
-def is_over(hour: PurgeHourRow, now_ms: int) -> bool:
+def is_over(hour: ClaimHourRow, now_ms: int) -> bool:
     """Whether the next claim begins another hour."""
     return now_ms - hour.began_ms >= HOUR_MS
 
 
 def new_hour(
-    now_ms: int, limits: Sequence[BreakerLimits], had: Amount, before: PurgeHourRow | None = None
-) -> PurgeHourRow:
+    now_ms: int, limits: Sequence[BreakerLimits], had: Amount, before: ClaimHourRow | None = None
+) -> ClaimHourRow:
     """An hour in which nothing has gone yet; what is left of what a person has let go is taken over."""
     may_go = most(limits, had)
-    hour = PurgeHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0)
+    hour = ClaimHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0)
     if before is None:
         return hour
     return replace(
         hour,
-        let_go_txn=before.let_go_txn,
-        let_go_bytes=before.let_go_bytes,
-        let_go_versions=before.let_go_versions,
+        released_txn=before.released_txn,
+        released_bytes=before.released_bytes,
+        released_versions=before.released_versions,
     )
 
 
-def let_go(hour: PurgeHourRow, txn: int, seen: Amount) -> PurgeHourRow:
+def release(hour: ClaimHourRow, txn: int, seen: Amount) -> ClaimHourRow:
     """An hour in which what had died up to a txn, and waited, may go beside the limits."""
-    return replace(hour, let_go_txn=txn, let_go_bytes=seen.size_bytes, let_go_versions=seen.versions)
+    return replace(hour, released_txn=txn, released_bytes=seen.size_bytes, released_versions=seen.versions)
 
 
-def let_go_more(hour: PurgeHourRow, found: Amount) -> PurgeHourRow:
+def release_more(hour: ClaimHourRow, found: Amount) -> ClaimHourRow:
     """An hour in which more of what was let go has come to light."""
     return replace(
         hour,
-        let_go_bytes=hour.let_go_bytes + found.size_bytes,
-        let_go_versions=hour.let_go_versions + found.versions,
+        released_bytes=hour.released_bytes + found.size_bytes,
+        released_versions=hour.released_versions + found.versions,
     )
 
 
 class HourCount:
     """An hour, while versions are claimed in it."""
 
-    __slots__ = ("_hour", "_left_bytes", "_left_versions", "_let_go_bytes", "_let_go_versions")
+    __slots__ = ("_hour", "_left_bytes", "_left_versions", "_released_bytes", "_released_versions")
 
-    def __init__(self, hour: PurgeHourRow) -> None:
+    def __init__(self, hour: ClaimHourRow) -> None:
         self._hour = hour
         self._left_bytes = hour.most_bytes - hour.claimed_bytes
         self._left_versions = hour.most_versions - hour.claimed_versions
-        self._let_go_bytes, self._let_go_versions = hour.let_go_bytes, hour.let_go_versions
+        self._released_bytes, self._released_versions = hour.released_bytes, hour.released_versions
 
     def admit(self, size_bytes: int, death: int) -> bool:
         """Count one version more, and say whether it may go; if not, nothing is counted."""
-        if death <= self._hour.let_go_txn and size_bytes <= self._let_go_bytes and self._let_go_versions:
-            self._let_go_bytes -= size_bytes
-            self._let_go_versions -= 1
+        if death <= self._hour.released_txn and size_bytes <= self._released_bytes and self._released_versions:
+            self._released_bytes -= size_bytes
+            self._released_versions -= 1
             return True
         if size_bytes > self._left_bytes or self._left_versions < 1:
             return False
@@ -112,12 +112,12 @@ class HourCount:
         self._left_versions -= 1
         return True
 
-    def hour(self) -> PurgeHourRow:
+    def hour(self) -> ClaimHourRow:
         """The hour with all that was counted."""
         return replace(
             self._hour,
             claimed_bytes=self._hour.most_bytes - self._left_bytes,
             claimed_versions=self._hour.most_versions - self._left_versions,
-            let_go_bytes=self._let_go_bytes,
-            let_go_versions=self._let_go_versions,
+            released_bytes=self._released_bytes,
+            released_versions=self._released_versions,
         )

@@ -110,15 +110,15 @@ class _BucketChain:
         del self.ordinals[place], self.txns[place]
         del self.by_id[self.snapshots.pop(place - 1).snapshot_id]
 
-    def place(self, n: int) -> int:
-        """Place of the newest live snapshot among the first n; 0 when there is none."""
-        return bisect_right(self.ordinals, n) - 1
+    def place(self, snapshots_before_death: int) -> int:
+        """Place of the newest live snapshot among the first ``snapshots_before_death``; 0 when there is none."""
+        return bisect_right(self.ordinals, snapshots_before_death) - 1
 
-    def around(self, n: int) -> tuple[Txn, Txn]:
-        """Between which txns a death lies at which the bucket had had n, as far as is known."""
-        if n == self.ever:
+    def around(self, snapshots_before_death: int) -> tuple[Txn, Txn]:
+        """Between which txns a death lies at which the bucket had had that many snapshots, as far as is known."""
+        if snapshots_before_death == self.ever:
             return self.newest_txn, _BEYOND_ALL
-        place, txns = bisect_right(self.ordinals, n), self.txns
+        place, txns = bisect_right(self.ordinals, snapshots_before_death), self.txns
         return txns[place - 1], txns[place] if place < len(txns) else self.newest_txn
 
 

@@ -81,9 +81,9 @@ class MemorySource:
                 raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
             if offset < (first := self._log.first_offset(topic, self._partition)):
                 raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
-            taken = records[offset : offset + max_records - len(polled)]
-            polled += taken
-            self._next_offsets[topic] = offset + len(taken)
+            found = records[offset : offset + max_records - len(polled)]
+            polled += found
+            self._next_offsets[topic] = offset + len(found)
         return polled
 
     def lag(self) -> dict[str, int]:

@@ -123,7 +123,7 @@ POINTS_OF_SERVICES = tuple(
     for service in SERVICES
     for point in Point
     if (service == METADATA or point is not Point.INSIDE_CHECKPOINT)
-    and (service == KEY_DELETION or point is not Point.BETWEEN_SCM_AND_PURGE)
+    and (service == KEY_DELETION or point is not Point.BETWEEN_SCM_AND_FINISH)
 )
 """Every named point of every service that passes it; so many seeds in a row arm each of them."""
 KILLED_IN_TURN = ((BROKER, "directory_deletion"), (STREAMING,), (METADATA,))
@@ -134,7 +134,7 @@ _MOST_PASSES = {
     Point.MID_PUBLISH: 30,
     Point.AFTER_PUBLISH: 8,
     Point.INSIDE_CHECKPOINT: 2,
-    Point.BETWEEN_SCM_AND_PURGE: 3,
+    Point.BETWEEN_SCM_AND_FINISH: 3,
 }
 _FAULT_WEIGHTS = {
     FaultKind.KILL: 30,

@@ -26,9 +26,9 @@ from services.domain.breaker import (
     HourCount,
     LimitsError,
     check_limits,
-    let_go,
     most,
     new_hour,
+    release,
 )
 from services.domain.durations import HOUR_MS
 from services.domain.row_columns import row_names
@@ -67,13 +67,13 @@ def test_what_has_room_is_what_stays_below_both_limits(
 
 
 @given(st.lists(st.tuples(sizes, st.integers(1, 20)), max_size=30), st.integers(1, 20), st.data())
-def test_beside_the_limits_goes_what_was_let_go_and_no_more(
+def test_beyond_the_limits_only_released_rows_are_claimed(
     claims: list[tuple[int, int]], reset_txn: int, data: st.DataObject
 ) -> None:
     """Of what had died by the reset so much as waited, whatever else has died by then; of the rest what may go."""
     limits = [BreakerLimits(1, data.draw(st.integers(0, 3_000)), data.draw(st.integers(0, 6)))]
     seen = Amount(data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 10)))
-    hour = let_go(new_hour(0, limits, NOTHING), reset_txn, seen)
+    hour = release(new_hour(0, limits, NOTHING), reset_txn, seen)
     freed_before = freed_after = NOTHING
     for size_bytes, death in claims:
         if data.draw(st.booleans()):
@@ -81,7 +81,7 @@ def test_beside_the_limits_goes_what_was_let_go_and_no_more(
             freed_after = NOTHING
         count = HourCount(hour)
         if count.admit(size_bytes, death):
-            if count.hour().let_go_versions < hour.let_go_versions:
+            if count.hour().released_versions < hour.released_versions:
                 assert death <= reset_txn
                 freed_before = Amount(freed_before.size_bytes + size_bytes, freed_before.versions + 1)
             else:
@@ -113,7 +113,7 @@ class Claimed:
     began_ms: int = -HOUR_MS
     amount: Amount = NOTHING
     may_go: Amount = NOTHING
-    let_go: Amount = NOTHING
+    release: Amount = NOTHING
     reset_txn: int = 0
     is_tripped: bool = False
 
@@ -132,22 +132,22 @@ class Claimed:
         answer = self.shard.claim(*(row for _, (row, _) in asked))
         expected = []
         for number, (row, size_bytes) in asked:
-            left = Amount(self.let_go.size_bytes - size_bytes, self.let_go.versions - 1)
+            left = Amount(self.release.size_bytes - size_bytes, self.release.versions - 1)
             after = Amount(self.amount.size_bytes + size_bytes, self.amount.versions + 1)
-            is_let_go = row.death <= self.reset_txn and min(left.size_bytes, left.versions) >= 0
+            is_released = row.death <= self.reset_txn and min(left.size_bytes, left.versions) >= 0
             is_too_much = after.size_bytes > self.may_go.size_bytes or after.versions > self.may_go.versions
-            self.is_tripped |= not is_let_go and is_too_much
+            self.is_tripped |= not is_released and is_too_much
             if self.is_tripped:
                 expected.append(row)
                 continue
-            self.let_go, self.amount = (left, self.amount) if is_let_go else (self.let_go, after)
+            self.release, self.amount = (left, self.amount) if is_released else (self.release, after)
             del self.waiting[number]
         assert row_names(answer.suspended) == expected
 
     def reset(self) -> None:
         reset_txn = self.shard.do(ResetBreaker("vol", "flat", "meant")).txn
         if self.is_tripped:
-            self.let_go = Amount(sum(size for _, size in self.waiting.values()), len(self.waiting))
+            self.release = Amount(sum(size for _, size in self.waiting.values()), len(self.waiting))
             self.reset_txn, self.may_go = reset_txn, most([self.limits], self.had())
             self.is_tripped, self.began_ms, self.amount = False, self.shard.clock.now_ms(), NOTHING
 

@@ -53,17 +53,17 @@ class BreakerWatch:
                     raise SafetyError(f"shard {shard.model.shard}: claimed though the breaker has tripped: {group}")
                 del shard.trips[group.bucket_id]
                 shard.hours.pop(group.bucket_id, None)
-                shard.let_go.pop(group.bucket_id, None)
+                shard.released.pop(group.bucket_id, None)
                 reset_txn, reset_ms = reset
                 if reset_ms >= 0:
                     shard.hours[group.bucket_id] = [reset_ms, 0, 0]
-                    shard.let_go[group.bucket_id] = reset_txn
+                    shard.released[group.bucket_id] = reset_txn
             if not moment.is_limited:
                 continue
             hour = shard.hours.get(group.bucket_id)
             if hour is None or moment.log_time_ms - hour[0] >= HOUR_MS:
                 hour = shard.hours[group.bucket_id] = [moment.log_time_ms, 0, 0]
-            if group.death <= shard.let_go.get(group.bucket_id, 0):
+            if group.death <= shard.released.get(group.bucket_id, 0):
                 continue
             hour[1] += group.blocks.size_bytes
             hour[2] += 1

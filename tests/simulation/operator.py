@@ -50,7 +50,7 @@ class Operator:
             shard.actor.control(records.PublishFullChain("an operator's wish"))
         self.state.trace.append(what)
 
-    def let_go(self, shard: ShardRun) -> None:
+    def release_tripped(self, shard: ShardRun) -> None:
         """Resume whatever is paused, and whatever may be by commands that are still on their way."""
         if not self.state.operations:
             return

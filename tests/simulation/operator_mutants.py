@@ -13,7 +13,7 @@ from services.domain.table_keys import bucket_id_key
 from services.key_deletion.garbage_ranges import GarbageRanges
 from services.metadata.collecting import breaker, claims
 from services.metadata.state.collection_states import CollectionStates
-from services.metadata.state.tables import PURGE_HOUR_TABLE
+from services.metadata.state.tables import CLAIM_HOUR_TABLE
 from services.runtime.parts.collection_follower import CollectionFollower
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
@@ -53,7 +53,7 @@ def breaker_forgets_what_was_claimed(patch: Patch) -> None:
         place = transaction.shard, bucket_id
         if seen_by.setdefault(place, transaction.collection_states) is not transaction.collection_states:
             seen_by[place] = transaction.collection_states  # the service was made anew
-            transaction.work.table(PURGE_HOUR_TABLE).delete(bucket_id_key(bucket_id))
+            transaction.work.table(CLAIM_HOUR_TABLE).delete(bucket_id_key(bucket_id))
         return found(transaction, bucket_id)
 
     patch.setattr(breaker, "_hour_of", hour_of)

@@ -58,7 +58,7 @@ class ShardRun:
     """Of the newest marker that can be read."""
     hours: dict[int, list[int]] = field(default_factory=dict)
     """By bucket id the log time at which its present hour of claims began, and the bytes and versions of it."""
-    let_go: dict[int, int] = field(default_factory=dict)
+    released: dict[int, int] = field(default_factory=dict)
     """By bucket id the txn of the reset which has let go what had died by then."""
     trips: dict[int, int] = field(default_factory=dict)
     """By bucket id the txn at which the breaker has tripped."""

@@ -40,7 +40,7 @@ class Settling:
         if self.state.operations and self.state.operating.random() < 0.5:
             self.settle()  # what is paused is not waited for
         for shard in self.state.shards:
-            self._operator.let_go(shard)
+            self._operator.release_tripped(shard)
             if shard.forger.claimed:
                 while self._scheduler.step(("metadata", shard.model.shard)):
                     pass  # what was claimed is so by the chain of that time

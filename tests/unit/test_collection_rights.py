@@ -178,4 +178,4 @@ def test_one_reset_lets_a_whole_tree_go(monkeypatch: pytest.MonkeyPatch) -> None
     (line,) = office.lines()
     assert (line.state, line.pending_versions, line.unexpanded_directories) == (RUNNING, 0, 0)
     assert line.hour is not None
-    assert (line.hour.claimed_versions, line.hour.let_go_versions) == (0, 0)
+    assert (line.hour.claimed_versions, line.hour.released_versions) == (0, 0)

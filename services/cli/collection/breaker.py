@@ -169,8 +169,10 @@ def _hour_words(line: CollectionStatus) -> str:
     if line.hour is None:
         return ""
     of = f"{bytes_text(line.hour.claimed_bytes)} of {bytes_text(line.hour.most_bytes)}"
-    let_go = f", and {bytes_text(line.hour.let_go_bytes)} that a reset let go" if line.hour.let_go_versions else ""
-    return f"{of} since {time_text(line.hour.began_ms)}{let_go}"
+    released = (
+        f", and {bytes_text(line.hour.released_bytes)} that a reset let go" if line.hour.released_versions else ""
+    )
+    return f"{of} since {time_text(line.hour.began_ms)}{released}"
 
 
 def _print_trip(line: CollectionStatus) -> None:

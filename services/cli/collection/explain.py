@@ -184,7 +184,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
         [
             ("snapshot", f"{name} of {view.volume}/{view.bucket}"),
             ("as of", f"txn {spaces.txn}, chain version {spaces.chain_version} of shard {view.shard}"),
-            ("taken", f"{time_text(space.creation_time_ms)}, at txn {space.txn}"),
+            ("created", f"{time_text(space.creation_time_ms)}, at txn {space.txn}"),
             ("shows", size_text(space.referenced_bytes, is_exact=space.is_referenced_exact)),
             ("of that not live any more", size_text(space.held_bytes, is_exact=is_held_exact)),
             ("held by it alone", f"{exclusive}: freed when it is deleted"),

@@ -118,7 +118,7 @@ def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
 def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
     names = {info.snapshot_id: info.name for info in snapshots.active}
     print_table(
-        ["SNAPSHOT", "TAKEN", "REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
+        ["SNAPSHOT", "CREATED", "REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
         (
             (
                 names.get(one.snapshot_id, "(being deleted)"),

@@ -92,11 +92,11 @@ def list_diffs(context: typer.Context, bucket: BucketArgument, as_json: JsonOpti
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
         jobs = session.connected().metadata(shard).diff_jobs(volume, name)
-        taken = session.connected().snapshots(shard).snapshots(volume, name, with_deleted=True)
+        snapshots = session.connected().snapshots(shard).snapshots(volume, name, with_deleted=True)
     if as_json:
         print_json(jobs)
         return
-    names = {"": ACTIVE, **{snapshot.snapshot_id: snapshot.name for snapshot in taken}}
+    names = {"": ACTIVE, **{snapshot.snapshot_id: snapshot.name for snapshot in snapshots}}
     print_table(
         ["FROM", "TO", "STATUS", "PROGRESS", "ENTRIES", "BY", "ASKED", "ID"],
         (

@@ -147,7 +147,7 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
             ("status", _status(row)),
             ("created", time_text(row.creation_time_ms)),
             ("deleted", time_text(row.deletion_time_ms) or "no"),
-            ("taken at", f"txn {row.create_txn}"),
+            ("captured at", f"txn {row.create_txn}"),
             ("previous in bucket", row.path_previous_snapshot_id or "none"),
             ("previous in shard", row.global_previous_snapshot_id or "none"),
             ("referenced", _size(row.referenced_bytes, is_exact=row.is_referenced_exact)),

@@ -88,7 +88,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
                 plane,
                 git_history,
                 f"git history of {repository.resolve().name}",
-                lambda _ledger, closing: GitTruth(
+                lambda _expected, closing: GitTruth(
                     git_history.repository, git_history.snapshots, git_history.last_commit, closing.directory
                 ),
             )
@@ -98,7 +98,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
                 plane,
                 GeneratedHistory(GENERATED_SEED, every=every),
                 "generated history",
-                lambda ledger, _closing: ModelTruth(ledger),
+                lambda expected, _closing: ModelTruth(expected),
             )
         progress.update(task, total=run.source.commit_count)
         run.on_stage = lambda stage: progress.update(task, description=stage)
@@ -131,10 +131,10 @@ def _print(report: HistoryReport) -> None:
     for column in ("snapshot", "taken (UTC)", "keys", "referenced", "exclusive", "deleting it frees"):
         table.add_column(column, justify="left" if column in ("snapshot", "taken (UTC)") else "right", no_wrap=True)
     for snapshot in report.snapshots:
-        taken = datetime.fromtimestamp(snapshot.created_ms / 1000, tz=UTC).strftime("%m-%d %H:%M:%S")
+        created = datetime.fromtimestamp(snapshot.created_ms / 1000, tz=UTC).strftime("%m-%d %H:%M:%S")
         table.add_row(
             snapshot.name,
-            taken,
+            created,
             f"{snapshot.keys:,}",
             bytes_text(snapshot.referenced_bytes),
             bytes_text(snapshot.exclusive_bytes),

@@ -13,9 +13,9 @@ from schemas.records import (
     BreakerCause,
     BreakerLimits,
     BreakerTrip,
+    ClaimHourRow,
     CollectionRow,
     Committed,
-    PurgeHourRow,
     ResetBreaker,
     SetBreaker,
 )
@@ -29,7 +29,7 @@ from services.domain.table_keys import bucket_id_key
 from services.metadata.collecting.collection_commands import named_buckets, put_row, with_story
 from services.metadata.namespace import access
 from services.metadata.state.collection_states import NEVER_SET
-from services.metadata.state.tables import PURGE_HOUR_TABLE
+from services.metadata.state.tables import CLAIM_HOUR_TABLE
 from services.metadata.state.transaction import Transaction
 
 
@@ -62,7 +62,7 @@ class Gate:
     def close(self) -> None:
         """Keep what was claimed."""
         if self._hour is not None and self._versions:
-            self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
+            self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
 
     def _trip(self, cause: BreakerCause, claimed: Amount, most: Amount, next_bytes: int) -> None:
         transaction = self._transaction
@@ -100,8 +100,8 @@ class Below:
     def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
         self._transaction = transaction
         self._bucket_id = bucket_id
-        hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
-        self._hour = hour if hour is not None and death <= hour.let_go_txn else None
+        hour = transaction.work.table(CLAIM_HOUR_TABLE).get(bucket_id_key(bucket_id))
+        self._hour = hour if hour is not None and death <= hour.released_txn else None
         self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
 
     def count(self) -> None:
@@ -110,16 +110,16 @@ class Below:
             return
         after = _waiting(self._transaction, self._bucket_id)
         found = Amount(after.size_bytes - self._before.size_bytes, after.versions - self._before.versions)
-        hour = breaker.let_go_more(self._hour, found)
-        self._transaction.work.table(PURGE_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
+        hour = breaker.release_more(self._hour, found)
+        self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
 
 
-def _hour_of(transaction: Transaction, bucket_id: int) -> PurgeHourRow | None:
+def _hour_of(transaction: Transaction, bucket_id: int) -> ClaimHourRow | None:
     """The present hour of a bucket; None when nothing limits it."""
     limits = _limits_of(transaction, bucket_id)
     if not limits:
         return None
-    hour = transaction.work.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id))
+    hour = transaction.work.table(CLAIM_HOUR_TABLE).get(bucket_id_key(bucket_id))
     if hour is not None and not breaker.is_over(hour, transaction.log_time_ms):
         return hour
     return breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id), hour)
@@ -196,10 +196,10 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
 
 
 def _begin_new_hour(transaction: Transaction, bucket_id: int) -> None:
-    table, key = transaction.work.table(PURGE_HOUR_TABLE), bucket_id_key(bucket_id)
+    table, key = transaction.work.table(CLAIM_HOUR_TABLE), bucket_id_key(bucket_id)
     limits = _limits_of(transaction, bucket_id)
     if not limits:
         table.delete(key)
         return
     hour = breaker.new_hour(transaction.log_time_ms, limits, _had(transaction, bucket_id))
-    table.put(key, breaker.let_go(hour, transaction.txn, _waiting(transaction, bucket_id)))
+    table.put(key, breaker.release(hour, transaction.txn, _waiting(transaction, bucket_id)))

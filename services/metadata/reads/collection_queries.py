@@ -15,7 +15,7 @@ from services.metadata.state.tables import (
     ACCOUNT_TABLE,
     BUCKET_ID_TABLE,
     BUCKET_TABLE,
-    PURGE_HOUR_TABLE,
+    CLAIM_HOUR_TABLE,
     SHADOW_TABLE,
     SPACE_TABLE,
 )
@@ -128,7 +128,7 @@ def _of_bucket(
         unexpanded_directories=unexpanded_count(tables, bucket_id, 0, 0, MAX_UNEXPANDED_COUNT),
         limits=row.limits,
         trip=row.trip,
-        hour=tables.table(PURGE_HOUR_TABLE).get(bucket_id_key(bucket_id)),
+        hour=tables.table(CLAIM_HOUR_TABLE).get(bucket_id_key(bucket_id)),
         stopped_ms=everything.stopped_ms,
         shard=everything.shard,
         shadow=_shadow(tables, bucket_id),

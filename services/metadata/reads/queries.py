@@ -181,11 +181,11 @@ def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str)
             stack.pop()
             continue
         path = level.base + row.name
-        is_on_the_way = bool(level.after) and row.name.encode() == level.after[0]
+        is_ancestor = bool(level.after) and row.name.encode() == level.after[0]
         if isinstance(row, DirectoryRow):
-            below = level.after[1:] if is_on_the_way else ()
+            below = level.after[1:] if is_ancestor else ()
             stack.append(_level(tables, bucket, row.object_id, f"{path}/", prefix, below))
-        if path.startswith(prefix) and not is_on_the_way:
+        if path.startswith(prefix) and not is_ancestor:
             yield _directory_entry(path, row) if isinstance(row, DirectoryRow) else _key_entry(path, row)
 
 

@@ -36,9 +36,9 @@ class BoundedSource:
                 return polled
             self._kept = polled
         end = self._log.end
-        taken = [record for record in self._kept[:max_records] if end is None or record.offset < end]
-        self._kept = self._kept[len(taken) :]
-        return taken
+        read = [record for record in self._kept[:max_records] if end is None or record.offset < end]
+        self._kept = self._kept[len(read) :]
+        return read
 
     def lag(self) -> dict[str, int]:
         """Per topic how many messages lie ahead."""

@@ -160,9 +160,9 @@ class _StartSource:
             return self._source.poll(max_records, timeout_seconds)
         self._log.handed_out(())
         self._kept = self._kept or self._source.poll(max_records, timeout_seconds)
-        taken = list(self._log.handed_out(self._kept[:max_records]) if self._kept else ())
-        self._kept = self._kept[len(taken) :]
-        return taken
+        read = list(self._log.handed_out(self._kept[:max_records]) if self._kept else ())
+        self._kept = self._kept[len(read) :]
+        return read
 
     def lag(self) -> dict[str, int]:
         """Per topic how many messages lie ahead."""

@@ -28,7 +28,7 @@ spaceTable           /bucketId/first/last                      bytes and rows by
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
 collectionTable      /bucketId                                 collection state of a bucket; 0 for all of the shard
-purgeHourTable       /bucketId                                 what was claimed of a bucket in its present hour
+claimHourTable       /bucketId                                 what was claimed of a bucket in its present hour
 shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
 s3SecretTable        user or service                           what it signs commands with
 clientTable          client id                                 last number and answer of a client
@@ -80,7 +80,7 @@ UNEXPANDED_TABLE = TableDefinition("unexpandedTable", records.CountRow, remember
 ACCOUNT_TABLE = TableDefinition("accountTable", records.AccountRow, is_cached=True)
 COLLECTION_TABLE = TableDefinition("collectionTable", records.CollectionRow)
 RECLAIM_CLOCK_TABLE = TableDefinition("reclaimClockTable", records.ReclaimClockRow, is_cached=True)
-PURGE_HOUR_TABLE = TableDefinition("purgeHourTable", records.PurgeHourRow, is_cached=True)
+CLAIM_HOUR_TABLE = TableDefinition("claimHourTable", records.ClaimHourRow, is_cached=True)
 SHADOW_TABLE = TableDefinition("shadowTable", records.ShadowHourRow, is_cached=True)
 SECRET_TABLE = TableDefinition("s3SecretTable", records.SecretRow)
 CLIENT_TABLE = TableDefinition("clientTable", records.ClientRow, is_cached=True)
@@ -115,7 +115,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     ACCOUNT_TABLE,
     COLLECTION_TABLE,
     RECLAIM_CLOCK_TABLE,
-    PURGE_HOUR_TABLE,
+    CLAIM_HOUR_TABLE,
     SHADOW_TABLE,
     SECRET_TABLE,
     CLIENT_TABLE,

@@ -22,7 +22,7 @@ class Point(Enum):
     AFTER_PUBLISH = "after_publish"
     INSIDE_CHECKPOINT = "inside_checkpoint"
     """The files are linked, the checkpoint has not got its name."""
-    BETWEEN_SCM_AND_PURGE = "between_scm_and_purge"
+    BETWEEN_SCM_AND_FINISH = "between_scm_and_finish"
     """That SCM has confirmed is written down; metadata, which still has the rows, was not told."""
 
 

@@ -416,7 +416,7 @@ class Runner:
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
         if SCM_REPLIES.name in batch.messages:
-            self._probe(Point.BETWEEN_SCM_AND_PURGE)
+            self._probe(Point.BETWEEN_SCM_AND_FINISH)
         if self._after_write:
             self._after_write()
         self._outbox.send()

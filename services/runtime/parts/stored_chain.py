@@ -145,10 +145,10 @@ class StoredChain:
         bucket = ChainedBucket(bucket_id, (), self.view.ever(bucket_id), self.view.newest_txn(bucket_id))
         work.table(CHAIN_TABLE).put(bucket_id_key(bucket_id), _full(self.view.version, (bucket,)))
 
-    def _put_capture(self, take: ChainCapture, work: Work) -> None:
+    def _put_capture(self, capture: ChainCapture, work: Work) -> None:
         version = self.view.version
-        row = ChainRow(SnapshotChainRecord(version, version - 1, take))
-        work.table(CHAIN_TABLE).put(_snapshot_key(take.bucket_id, take.txn), row)
+        row = ChainRow(SnapshotChainRecord(version, version - 1, capture))
+        work.table(CHAIN_TABLE).put(_snapshot_key(capture.bucket_id, capture.txn), row)
 
 
 def _full(version: int, buckets: tuple[ChainedBucket, ...]) -> ChainRow:
