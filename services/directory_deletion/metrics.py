@@ -33,11 +33,14 @@ class DirectoryDeletionMetrics:
             registry=registry,
         )
         self.removals = Counter(
-            "deepclean_directory_deletion_removals_total", "Rows to purge, by outcome.", ["outcome"], registry=registry
+            "deepclean_directory_deletion_removals_total",
+            "Removals of directory rows, by outcome.",
+            ["outcome"],
+            registry=registry,
         )
         self.removals_refused = Counter(
             "deepclean_directory_deletion_removals_refused_total",
-            "Rows that metadata would not purge because they are held: must stay 0.",
+            "Rows that metadata would not remove because they are held: must stay 0.",
             registry=registry,
         )
         self.asked_again = Counter(

@@ -152,7 +152,7 @@ class ChainView:
             return (body.bucket_id,) if is_new else None
         if version < self.version or not self._parts.follow(version, body):
             return None
-        buckets = self._parts.capture()
+        buckets = self._parts.pop()
         changed = {*self._buckets, *(bucket.bucket_id for bucket in buckets)}
         return tuple(sorted(changed)) if self.full(version, buckets) else None
 

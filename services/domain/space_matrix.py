@@ -93,7 +93,7 @@ def merged_into_after_drop(
             merged_into = (next_one if first == dropped else first, previous if last == dropped else last)
             if not 0 < merged_into[0] <= merged_into[1]:
                 raise SpaceError(f"no live snapshots from {first} to {last}: compare the bucket's list with its matrix")
-        targets[first, last] = merged_into  # no two runs have the same heir
+        targets[first, last] = merged_into  # no two runs are merged into the same one
     return targets
 
 
@@ -102,7 +102,7 @@ def merged_after_drop(
 ) -> dict[Holders, SpaceCell]:
     """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell.
 
-    Of all cells only those count that begin or end with the snapshot, and their heirs.
+    Of all cells only those count that begin or end with the snapshot, and those that they are merged into.
 
     Raises:
         SpaceError: the snapshot is not live, or a cell names one that is not.

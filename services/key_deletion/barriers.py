@@ -30,7 +30,6 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
         return None
     table.delete(own_key)
     table.delete(counterpart_key)
-    passed_txn = min(
-        barrier.passed_txn, counterpart.passed_txn
-    )  # a round that was asked again has passed metadata twice
+    # A round that was asked again has passed metadata twice.
+    passed_txn = min(barrier.passed_txn, counterpart.passed_txn)
     return replace(barrier, work=max(barrier.work, counterpart.work), passed_txn=passed_txn)

@@ -32,13 +32,13 @@ class KeyDeletionMetrics:
         )
         self.rows_suspended = Counter(
             "deepclean_key_deletion_rows_suspended_total",
-            "Rows that were not claimed because the collector may not, by what it does; they are swept when it may.",
+            "Rows that were not claimed because claims are suspended, by collection state; they are swept after the resume.",
             ["state"],
             registry=registry,
         )
         self.claims_refused = Counter(
             "deepclean_key_deletion_claims_refused_total",
-            "Rows that metadata would not let go because they are held: must stay 0.",
+            "Rows that metadata would not claim because they are held: must stay 0.",
             registry=registry,
         )
         self.groups = Counter(
@@ -63,11 +63,13 @@ class KeyDeletionMetrics:
             registry=registry,
         )
         self.garbage_ranges_flagged = Counter(
-            "deepclean_key_deletion_garbage_ranges_flagged_total", "Stores reported as deep clean.", registry=registry
+            "deepclean_key_deletion_garbage_ranges_flagged_total",
+            "Garbage ranges reported as deep clean.",
+            registry=registry,
         )
         self.tasks = Gauge(
             "deepclean_key_deletion_tasks",
-            "Batches of rows on their way, by step.",
+            "Batches of rows in progress, by step.",
             ["shard", "step"],
             registry=registry,
         )
@@ -79,25 +81,25 @@ class KeyDeletionMetrics:
         )
         self.waiting_purges = Gauge(
             "deepclean_key_deletion_waiting_purges",
-            "Purges that wait for the chain or for room, and are not held back.",
+            "Purge requests that wait for the chain or for room, and are not throttled.",
             ["shard"],
             registry=registry,
         )
         self.purges_in_undo_window = Gauge(
             "deepclean_key_deletion_purges_in_undo_window",
-            "Purges whose rows can still be brought back, and wait for that reason alone.",
+            "Purge requests whose rows can still be undeleted, and wait for that reason alone.",
             ["shard"],
             registry=registry,
         )
         self.purges_throttled = Gauge(
             "deepclean_key_deletion_purges_throttled",
-            "Purges that wait for the hours or the rate of the settings, by reason.",
+            "Purge requests that wait for the hours or the rate of the settings, by reason.",
             ["shard", "reason"],
             registry=registry,
         )
         self.sweeps_open = Gauge(
             "deepclean_key_deletion_sweeps_open",
-            "Sweeps that are on their way or due; not those that wait until the collector may claim.",
+            "Sweeps that are in progress or due; not those that are suspended.",
             ["shard"],
             registry=registry,
         )

@@ -62,13 +62,13 @@ class MetadataMetrics:
 
         self.suspended_bytes = Gauge(
             "deepclean_metadata_suspended_bytes",
-            "Bytes that nobody holds and that wait because the collector may not claim.",
+            "Bytes that no snapshot holds and that wait because claims are suspended.",
             ["shard"],
             registry=registry,
         )
         self.suspended_versions = Gauge(
             "deepclean_metadata_suspended_versions",
-            "Versions that nobody holds and that wait because the collector may not claim.",
+            "Versions that no snapshot holds and that wait because claims are suspended.",
             ["shard"],
             registry=registry,
         )
@@ -86,7 +86,7 @@ class MetadataMetrics:
         )
         self.collection_states = Gauge(
             "deepclean_metadata_collection_states",
-            "Buckets, and the shard as one more, for which something was said of the collector, by what it does.",
+            "Buckets, and the shard as one more, for which a collection state or limits were set, by state.",
             ["shard", "state"],
             registry=registry,
         )

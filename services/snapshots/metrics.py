@@ -31,7 +31,7 @@ class SnapshotsMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.commands = Counter(
             "deepclean_snapshots_commands_total",
-            "Commands that were carried out; a create counts when metadata has taken it.",
+            "Commands that were carried out; a create counts when metadata has captured it.",
             ["operation"],
             registry=registry,
         )
@@ -43,17 +43,17 @@ class SnapshotsMetrics:
         )
         self.repeats = Counter(
             "deepclean_snapshots_repeats_total",
-            "Commands of clients that had been taken in before and changed nothing.",
+            "Commands of clients that had been applied before and changed nothing.",
             registry=registry,
         )
         self.removals = Counter(
             "deepclean_snapshots_removals_total",
-            "Deleted snapshots whose row is gone.",
+            "Deleted snapshots whose row was removed.",
             registry=registry,
         )
         self.undone_creates = Counter(
             "deepclean_snapshots_undone_creates_total",
-            "Takes that were followed by a drop, since the create had ended with an error.",
+            "Captures that were followed by a drop, since the create had ended with an error.",
             registry=registry,
         )
         self.stale_flags = Counter(
@@ -90,7 +90,7 @@ class SnapshotsMetrics:
             ["shard"],
             registry=registry,
         )
-        self.tags = Gauge("deepclean_snapshots_tags", "Tags that hold snapshots.", ["shard"], registry=registry)
+        self.tags = Gauge("deepclean_snapshots_tags", "Tags that protect snapshots.", ["shard"], registry=registry)
         self.consumers = Gauge(
             "deepclean_snapshots_consumers",
             "Readers whose place keeps snapshots from expiring.",

@@ -166,4 +166,4 @@ def test_a_backup_whose_copy_went_says_so(
 
     monkeypatch.setattr(backups, "copy_files", went)
     with pytest.raises(StackError, match=r"went while it was read.*back up again"):
-        backups._move_copy(copy, tmp_path / "backup", "metadata")
+        backups._keep_copy(copy, tmp_path / "backup", "metadata")

@@ -178,7 +178,7 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
 
 def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
     with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
-        size_bytes = _move_copy(made, target, service)
+        size_bytes = _keep_copy(made, target, service)
     copy = open_copy(target, service)
     try:
         rows = positions_of(copy, service).values()
@@ -199,7 +199,7 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
         copy.close()
 
 
-def _move_copy(made: Path, target: Path, service: str) -> int:
+def _keep_copy(made: Path, target: Path, service: str) -> int:
     """Copy a service's copy to where it is kept; says the bytes."""
     try:
         return copy_files(made, target)
