@@ -32,7 +32,7 @@ class KeyDeletionMetrics:
         )
         self.rows_suspended = Counter(
             "deepclean_key_deletion_rows_suspended_total",
-            "Rows that were not claimed because claims are suspended, by collection state; they are swept after the resume.",
+            "Rows not claimed because claims are suspended, by collection state; they are swept after the resume.",
             ["state"],
             registry=registry,
         )

@@ -146,7 +146,7 @@ class Harness:
         self.published: list[SnapshotInfo] = []
         self.asked: list[Any] = []
         self.sent: list[tuple[str, Any]] = []
-        self.put_aside: list[Exception] = []
+        self.dead_lettered: list[Exception] = []
         self.make_work = Work
         self.drops_repeats = False
         """Whether what was asked before does not reach metadata again: its answer is here, or on its way."""
@@ -206,7 +206,7 @@ class Harness:
             raise
         except Exception as error:
             work.undo_message()
-            self.put_aside.append(error)
+            self.dead_lettered.append(error)
 
     def _deliver(self, topic: Topic, value: bytes) -> None:
         record: Any = codec(topic.record).decode(value)

@@ -494,7 +494,7 @@ def test_only_key_deletion_sets_flags() -> None:
     harness = Harness()
     snapshot_id = harness.create("snap-1").snapshot_id
     harness.command(SetDeepClean(snapshot_id, 9, True, True))
-    [error] = harness.put_aside
+    [error] = harness.dead_lettered
     assert isinstance(error, InvalidMessageError)
     assert not harness.info("snap-1").has_deep_cleaned_keys
 
@@ -998,7 +998,7 @@ def test_a_message_that_fails_half_way_leaves_memory_as_the_tables_are() -> None
         for number, name in enumerate(("snap-2", "snap-2"))
     ]
     harness.feed(update(4, cell(1, 1, 40)), (SNAPSHOTS_COMMANDS, commands[0]), (SNAPSHOTS_COMMANDS, commands[1]))
-    assert [str(error) for error in harness.put_aside] == ["injected"]
+    assert [str(error) for error in harness.dead_lettered] == ["injected"]
     assert harness.published[-1].exclusive_bytes == 40
     harness.run()
     assert harness.replies[-1].error == ""
