@@ -132,14 +132,14 @@ class MetadataMetrics:
             sums = _ShardSums(stores, shard)
             for state, bytes_of in _BYTES.items():
                 self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
-            for gauge, suspended in (
+            for gauge, figure in (
                 (self.refused_rows, attrgetter("refused_rows")),
                 (self.suspended_bytes, attrgetter("suspended_bytes")),
                 (self.suspended_versions, attrgetter("suspended_versions")),
                 (self.shadow_bytes, attrgetter("shadow_bytes")),
                 (self.shadow_versions, attrgetter("shadow_versions")),
             ):
-                gauge.labels(str(shard)).set_function(partial(sums.value, suspended))
+                gauge.labels(str(shard)).set_function(partial(sums.value, figure))
             for state in CollectionState:
                 count = self.collection_states.labels(str(shard), state.value.lower())
                 count.set_function(partial(sums.value, partial(_collection_states, state)))

@@ -96,7 +96,7 @@ def verify_shard(
     shard: int,
     deleted_bytes: Callable[[], int],
     directory: Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 told how many commands of how many
+    report_progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 commands replayed, and of how many
 ) -> VerifyReport:
     """Replay a shard's log and compare the ledger with it.
 
@@ -116,7 +116,7 @@ def verify_shard(
     with tempfile.TemporaryDirectory(prefix="deepclean-verify-", dir=directory) as scratch:
         history = History(Path(scratch) / "history")
         try:
-            _replay(log, report, history, _rollback_ends(log, shard, progress), progress)
+            _replay(log, report, history, _rollback_ends(log, shard, progress), report_progress)
             verification = Verification(report, history)
             for record, message in _messages(log, LEDGER, shard, 0, ledger_end):
                 verification.receive(message, record.offset)
@@ -132,7 +132,7 @@ def _replay(
     report: VerifyReport,
     history: History,
     rollback_ends: dict[str, int],
-    progress: Callable[[int, int], None],
+    report_progress: Callable[[int, int], None],
 ) -> None:
     end = log.end_offset(METADATA_COMMANDS.name, report.shard)
     with closing(_Answers(log, report.shard)) as answers:
@@ -146,7 +146,7 @@ def _replay(
                     f"shard {report.shard}: {error}, which this verification does not know: take a newer one"
                 ) from error
             if replay.commands % RECORDS_PER_REPORT == 0:
-                progress(replay.commands, end)
+                report_progress(replay.commands, end)
     report.commands, report.txn, report.undeletes = replay.commands, replay.txn, replay.undeletes
     report.lost_tail_offset = replay.lost_tail_offset
 

@@ -154,7 +154,7 @@ def judge_all(facts: Iterable[Fact], at: AuditedAt) -> Tally:
     tally = Tally()
     still = _Still(at)
     for of_run in by_run.values():
-        if not still.counts(of_run):
+        if not still.count_if_still(of_run):
             _judge_run(of_run, at, tally)
     still.add_to(tally)
     return tally
@@ -170,7 +170,7 @@ class _Still:
         self._masks = {bucket_id: _masks_of_live(len(facts.snapshot_txns)) for bucket_id, facts in at.buckets.items()}
         self._counts = {(bucket_id, mask): [0, 0] for bucket_id, masks in self._masks.items() for mask in masks}
 
-    def counts(self, facts: Sequence[Fact]) -> bool:
+    def count_if_still(self, facts: Sequence[Fact]) -> bool:
         """Whether a run is one of these; then it is counted."""
         if len(facts) != 2:
             return False

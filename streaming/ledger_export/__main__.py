@@ -283,11 +283,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         login_file=login_file_of(os.environ),
     )
     try:
-        options = ExportOptions(
+        export_options = ExportOptions(
             options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
         )
         with spark_session(session_options) as session:
-            written = export(session, options)
+            written = export(session, export_options)
             say(exported=written.rows, unreadable=written.unreadable)
     except (DeepcleanError, CredentialsError) as error:
         print(error, file=sys.stderr)

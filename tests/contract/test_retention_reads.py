@@ -51,7 +51,7 @@ def test_reads_of_retention_come_back_as_they_were(served: Reads) -> None:
     tried = over_http.retention_preview(*PLACE, policy=OLD, now_ms=2 * NOW_MS)
     assert tried == direct.retention_preview(*PLACE, policy=OLD, now_ms=2 * NOW_MS)
     assert [one.snapshot for one in tried.expired] == ["snap1", "snap2"]
-    assert (tried.kept[0].holds[0].names, tried.dropped_tags) == (("audit",), ("build",))
+    assert (tried.kept[0].reasons[0].names, tried.dropped_tags) == (("audit",), ("build",))
 
 
 def test_a_preview_is_of_now_unless_a_time_is_given(served: Reads) -> None:

@@ -37,9 +37,9 @@ def test_what_was_added_to_the_workloads_does_happen() -> None:
 def outcomes(seed: int) -> set[tuple[str, str]]:
     """What has become of the operations of a workload, by their kinds."""
     schedule = draw_schedule(seed)
-    outcomes = {line["op"]: _outcome(line) for line in expected_lines(schedule)}
+    by_operation = {line["op"]: _outcome(line) for line in expected_lines(schedule)}
     kinds = ((number, type(operation).__name__) for number, operation in schedule.operations)
-    return {(kind, outcomes.get(number, "")) for number, kind in kinds if kind != workload.Observe.__name__}
+    return {(kind, by_operation.get(number, "")) for number, kind in kinds if kind != workload.Observe.__name__}
 
 
 def _outcome(line: dict[str, object]) -> str:

@@ -56,9 +56,9 @@ class _UndoBucket(_Bucket):
         found = []
         for _, row in self.tables.table(DELETED_TABLE).scan():
             found.append((DeletedKind.KEY, row.key.object_id, row.key.birth, row.death))
-        for _, deleted in self.tables.table(DELETED_DIRECTORY_TABLE).scan():
-            object_id = deleted.directory.object_id
-            found.append((DeletedKind.DIRECTORY, object_id, object_txn(object_id), deleted.death))
+        for _, directory_row in self.tables.table(DELETED_DIRECTORY_TABLE).scan():
+            object_id = directory_row.directory.object_id
+            found.append((DeletedKind.DIRECTORY, object_id, object_txn(object_id), directory_row.death))
         free = f"{self.path()}/new{self.number}" if self.is_tree else f"new{self.number}"
         return [Undelete("vol", "bucket", self.random.choice((self.path(), free)), *one) for one in found]
 
