@@ -14,14 +14,14 @@ from schemas.compiled import SUFFIX
 from schemas.compiled import source_digest as digest_here
 
 PROGRAM = """
-from schemas.compiled import set_aside
+from schemas.compiled import unused_modules
 import schemas.avro_binary
 from schemas import avro_binary
 from schemas.codec import codec
 from schemas.records import CountRow
 assert codec(CountRow).decode(codec(CountRow).encode(CountRow(7))) == CountRow(7)
 assert avro_binary is schemas.avro_binary
-print(avro_binary.__file__, *set_aside(), sep="\\n")
+print(avro_binary.__file__, *unused_modules(), sep="\\n")
 """
 GARBAGE = b"this is no library: whoever loads it fails"
 
