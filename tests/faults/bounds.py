@@ -199,7 +199,7 @@ FAULTS = (
     Fault(
         an_id_is_forgotten_while_its_capture_may_come,
         caught_by=f"{_SPENT}::test_a_capture_that_comes_again_never_makes_a_second_snapshot",
-        message=r"assert SnapshotCaptured",
+        message=r"assert SnapshotCapt",
     ),
     Fault(
         a_policy_outlives_its_bucket,
