@@ -91,7 +91,7 @@ NUMBERED: tuple[Topic, ...] = (
     SCM_COMMANDS,
 )
 """Topics by which metadata sees at its start what it has given names to. Not gc.deleted-entries: no judge believes what
-is there, so that a lie in it must not stop metadata either."""
+is there, so that a false entry in it must not stop metadata either."""
 CHANGELOGS: dict[str, Topic] = {"snapshots": SNAPSHOTS_CHANGELOG}
 """By service the topic that keeps what its units of work have changed, for those that would decide otherwise if they
 took in their inputs again in another order."""

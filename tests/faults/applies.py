@@ -277,7 +277,7 @@ FAULTS = (
     Fault(
         a_search_misses_what_moves_behind_it,
         caught_by=f"{_SEARCH}::test_an_owner_that_moves_behind_the_search_ends_it",
-        message="SEARCH_GOES_ON",
+        message="SEARCH_IN_PROGRESS",
     ),
     Fault(
         an_expansion_begins_again_with_each_page,

@@ -32,7 +32,7 @@ from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard
 
-GOES_ON = "SEARCH_GOES_ON"
+GOES_ON = "SEARCH_IN_PROGRESS"
 MANY = 1_000
 ROWS_A_PAGE = 2
 KEYS = 7

@@ -151,7 +151,7 @@ def test_a_search_for_owners_reads_a_page_at_a_time(monkeypatch: pytest.MonkeyPa
         shard.counted.read.clear()
         answers.append(shard.refusal(command, sender="audit"))
         assert shard.counted.read["keyTable"] <= 5 + 1
-    assert answers == ["SEARCH_GOES_ON"] * 4 + [""]
+    assert answers == ["SEARCH_IN_PROGRESS"] * 4 + [""]
 
 
 def test_a_refused_command_discards_what_it_has_cached_itself() -> None:

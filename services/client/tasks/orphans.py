@@ -14,7 +14,7 @@ MAX_RUNS_PER_COMMAND = 200
 DEFAULT_REPAIR_ROWS = 5_000_000
 """Some 20 seconds of the shard's writer, a page at a time between other commands."""
 BUSY = "BUCKET_BUSY"
-GOES_ON = "SEARCH_GOES_ON"
+GOES_ON = "SEARCH_IN_PROGRESS"
 """Metadata has looked at some versions, and none of them owns a block: the same again looks at the next ones."""
 MAX_ATTEMPTS = 3
 

@@ -63,7 +63,7 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
     if not is_through(page):
         search.save(work, page)
         message = f"nobody owns the blocks so far, {page.rows:,} versions were looked at: send the same command again"
-        return NotDone(ErrorCode.SEARCH_GOES_ON, message)
+        return NotDone(ErrorCode.SEARCH_IN_PROGRESS, message)
     search.end(work)
     death = death_now(transaction, identity.bucket_id)
     for run in command.blocks:
