@@ -271,7 +271,7 @@ class ChainView:
         return verdicts
 
     def bounds(self, bucket_id: int, snapshots_before_death: int) -> Bounds:
-        """What the rule asks of a bucket and n, by one search; for an unknown n no death lies between the last two."""
+        """What the rule asks of a bucket and n, by one search; no death lies between the last two for an unknown n."""
         chain = self._buckets.get(bucket_id, _NEVER_TAKEN)
         if not 0 <= snapshots_before_death <= chain.ever:
             return _NO_DEATH
