@@ -46,11 +46,12 @@ class UnknownDeathError(ChainViewError):
     """A death after a snapshot that a complete view has not got: a dead letter, and the row is kept."""
 
 
-_Bounds = tuple[Txn, Txn, Txn, Txn]
-"""txn of the live snapshot before the previous one and of the previous one; between which txns the death lies."""
+Bounds = tuple[Txn, Txn, Txn, Txn]
+"""txn of the live snapshot before the previous one and of the previous one, 0 when there is none; and between which
+txns the death lies."""
 _BEYOND_ALL: Txn = 1 << 63
 """After every txn."""
-_NO_DEATH: _Bounds = (0, 0, 0, 0)
+_NO_DEATH: Bounds = (0, 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -113,13 +114,6 @@ class _BucketChain:
     def place(self, snapshots_before_death: int) -> int:
         """Place of the newest live snapshot among the first ``snapshots_before_death``; 0 when there is none."""
         return bisect_right(self.ordinals, snapshots_before_death) - 1
-
-    def around(self, snapshots_before_death: int) -> tuple[Txn, Txn]:
-        """Between which txns a death lies at which the bucket had had that many snapshots, as far as is known."""
-        if snapshots_before_death == self.ever:
-            return self.newest_txn, _BEYOND_ALL
-        place, txns = bisect_right(self.ordinals, snapshots_before_death), self.txns
-        return txns[place - 1], txns[place] if place < len(txns) else self.newest_txn
 
 
 _NO_SNAPSHOTS = _BucketChain()
@@ -230,28 +224,6 @@ class ChainView:
         """How many parts have come of a full chain that is not complete."""
         return len(self._parts)
 
-    def previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
-        """txn of the newest live snapshot among the bucket's first n; 0 when there is none.
-
-        Raises:
-            UnknownDeathError: the bucket never had that many snapshots.
-        """
-        if snapshots_before_death == 0:
-            return 0
-        chain = self._known(bucket_id, snapshots_before_death)
-        return chain.txns[chain.place(snapshots_before_death)]
-
-    def before_previous(self, bucket_id: int, snapshots_before_death: int) -> Txn:
-        """txn of the live snapshot before ``previous``; 0 when there is none.
-
-        Raises:
-            UnknownDeathError: the bucket never had that many snapshots.
-        """
-        if snapshots_before_death == 0:
-            return 0
-        chain = self._known(bucket_id, snapshots_before_death)
-        return chain.txns[max(chain.place(snapshots_before_death) - 1, 0)]
-
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
         """Say who holds a version.
 
@@ -259,9 +231,13 @@ class ChainView:
             UnknownDeathError: the bucket never had that many snapshots before the death.
             LifetimeError: birth, death and n contradict one another or the chain.
         """
-        previous = self.previous(bucket_id, snapshots_before_death)
-        before_previous = self.before_previous(bucket_id, snapshots_before_death)
-        self._check_death(bucket_id, death, snapshots_before_death)
+        before_previous, previous, last_captured, next_captured = self.bounds(bucket_id, snapshots_before_death)
+        if not last_captured < death < next_captured:
+            self._known(bucket_id, snapshots_before_death)
+            raise LifetimeError(
+                f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
+                f"keep the row, and compare it with metadata's list"
+            )
         return judge_with_previous(birth, death, previous, before_previous)
 
     def judge_columns(
@@ -283,7 +259,7 @@ class ChainView:
         for bucket_id, birth, death, before in zip(bucket_ids, births, deaths, snapshots_before_death, strict=True):
             if before != of_before or bucket_id != of_bucket:
                 of_bucket, of_before = bucket_id, before
-                before_previous, previous, last_captured, next_captured = self._bounds(bucket_id, before)
+                before_previous, previous, last_captured, next_captured = self.bounds(bucket_id, before)
             if not last_captured < death < next_captured:
                 verdicts.append(None)
             elif birth > previous:
@@ -294,16 +270,18 @@ class ChainView:
                 verdicts.append(shared if birth > 0 else None)
         return verdicts
 
-    def _bounds(self, bucket_id: int, snapshots_before_death: int) -> _Bounds:
-        """What the rule asks of a bucket and n; no death lies within for an n that the bucket never had."""
-        chain = self._chain(bucket_id)
+    def bounds(self, bucket_id: int, snapshots_before_death: int) -> Bounds:
+        """What the rule asks of a bucket and n, by one search; no death lies between the last two for an unknown n."""
+        chain = self._buckets.get(bucket_id, _NO_SNAPSHOTS)
         if not 0 <= snapshots_before_death <= chain.ever:
             return _NO_DEATH
-        return (
-            self.before_previous(bucket_id, snapshots_before_death),
-            self.previous(bucket_id, snapshots_before_death),
-            *chain.around(snapshots_before_death),
-        )
+        txns = chain.txns
+        place = bisect_right(chain.ordinals, snapshots_before_death)
+        previous = txns[place - 1]
+        before_previous = txns[place - 2] if place > 1 else 0
+        if snapshots_before_death == chain.ever:
+            return before_previous, previous, chain.newest_txn, _BEYOND_ALL
+        return before_previous, previous, previous, txns[place] if place < len(txns) else chain.newest_txn
 
     def ever(self, bucket_id: int) -> int:
         """How many snapshots the bucket ever had."""
@@ -368,15 +346,6 @@ class ChainView:
                     f"the full chain {version} and the markers up to it differ in bucket {bucket_id}; judge nothing, "
                     f"and compare both with metadata's list"
                 )
-
-    def _check_death(self, bucket_id: int, death: Txn, snapshots_before_death: int) -> None:
-        last_captured, next_captured = self._chain(bucket_id).around(snapshots_before_death)
-        is_after_last = snapshots_before_death == 0 or last_captured < death
-        if not (is_after_last and death < next_captured):
-            raise LifetimeError(
-                f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
-                f"keep the row, and compare it with metadata's list"
-            )
 
     def _known(self, bucket_id: int, snapshots_before_death: int) -> _BucketChain:
         chain = self._chain(bucket_id)

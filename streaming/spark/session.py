@@ -60,6 +60,11 @@ _HOT_ONLY = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=
 is hot, and compiling them all took more processor time than the batches of the first minutes. Loops are compiled as
 soon as ever."""
 
+_LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
+"""Java leaves methods of more than 8,000 bytes of code to its interpreter. What Spark makes of the columns that judge a
+batch is one such method: left to the interpreter, it takes more than half of the job's processor time.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
@@ -110,7 +115,8 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
     )
     login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
     java_options = (
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} -XX:+UseParallelGC -XX:NewRatio=1 {_HOT_ONLY}"
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} {_LONG_METHODS_TOO} -XX:+UseParallelGC "
+        f"-XX:NewRatio=1 {_HOT_ONLY}"
     )
     settings = {
         "spark.driver.memory": options.heap,
@@ -123,7 +129,7 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = limits + login
+        settings["spark.executor.extraJavaOptions"] = f"{limits} {_LONG_METHODS_TOO}{login}"
     return settings
 
 

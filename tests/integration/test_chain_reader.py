@@ -93,4 +93,4 @@ def test_each_shard_is_followed_for_itself_and_new_ones_join_in(chains: Chains) 
     reader._assign()
     assert reader.advance() == {(0, BUCKET)}
     assert chains.versions == [3, 3, 1]
-    assert [reader.views[0].previous(BUCKET, n) for n in range(4)] == [0, 100, 200, 300]
+    assert [reader.views[0].bounds(BUCKET, n)[1] for n in range(4)] == [0, 100, 200, 300]

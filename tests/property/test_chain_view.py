@@ -72,8 +72,8 @@ def test_look_ups_equal_a_search_in_plain_lists(given_steps: list[tuple[str, int
         for n in range(len(ever) + 1):
             before = bisect_left(live, ever[n]) if n < len(ever) else len(live)
             expected.append(live[before - 1] if before else 0)
-            assert model.view.before_previous(bucket, n) == (live[before - 2] if before > 1 else 0)
-        assert [model.view.previous(bucket, n) for n in range(len(ever) + 1)] == expected
+            assert model.view.bounds(bucket, n)[0] == (live[before - 2] if before > 1 else 0)
+        assert [model.view.bounds(bucket, n)[1] for n in range(len(ever) + 1)] == expected
         assert (model.view.ever(bucket), model.view.newest_txn(bucket)) == (len(ever), max(ever, default=0))
         assert [snapshot.txn for snapshot in model.view.live(bucket)] == live
 

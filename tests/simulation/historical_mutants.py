@@ -9,8 +9,9 @@ from typing import Any
 
 from schemas import records
 from services.domain import chain_view
-from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.chain_view import Bounds, ChainView, ChainViewError
 from services.domain.row_columns import Row
+from services.domain.table_keys import HIGHEST_TXN
 from services.metadata.collecting import claims
 from services.metadata.namespace import garbage, keys, tree
 from services.metadata.namespace.garbage import death_now, move_key_to_garbage
@@ -23,7 +24,7 @@ from services.runtime.loop.service import Work
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
-from tests.simulation.mutants import Patch
+from tests.simulation.mutants import Patch, views_hold_nothing
 
 _UNDECIDED = "has tripped without limits|held back for no reason"
 OLD_SNAPSHOTS = 2
@@ -44,15 +45,14 @@ def sent_before_it_is_durable(patch: Patch) -> None:
 
 def no_judge_asks_the_snapshots(patch: Patch) -> None:
     """Garbage is garbage, whoever still shows it."""
-    patch.setattr(ChainView, "previous", lambda *_: 0)
-    patch.setattr(ChainView, "before_previous", lambda *_: 0)
+    views_hold_nothing(patch)
     patch.setattr(SnapshotList, "previous", lambda *_: 0)
 
 
 def a_failed_look_is_an_empty_chain(patch: Patch) -> None:
     """A judge who cannot follow the chain, or does not know a death, goes on as if nobody held anything."""
     original_follow = ChainView.follow
-    originals = {name: getattr(ChainView, name) for name in ("previous", "before_previous")}
+    original_bounds = ChainView.bounds
 
     def follow(self: ChainView, marker: records.SnapshotChainRecord) -> tuple[int, ...] | None:
         try:
@@ -61,19 +61,12 @@ def a_failed_look_is_an_empty_chain(patch: Patch) -> None:
             self.version = max(self.version, marker.version)
             return None
 
-    def leniently(name: str) -> Any:
-        def look(self: ChainView, bucket_id: int, count: int) -> int:
-            try:
-                return int(originals[name](self, bucket_id, count))
-            except ChainViewError:
-                return 0
-
-        return look
+    def bounds(self: ChainView, bucket_id: int, count: int) -> Bounds:
+        before_previous, previous, *_ = original_bounds(self, bucket_id, count)
+        return before_previous, previous, 0, HIGHEST_TXN
 
     patch.setattr(ChainView, "follow", follow)
-    for name in originals:
-        patch.setattr(ChainView, name, leniently(name))
-    patch.setattr(ChainView, "_check_death", lambda *_: None)
+    patch.setattr(ChainView, "bounds", bounds)
 
 
 def two_owners_of_one_block(patch: Patch) -> None:
@@ -131,23 +124,17 @@ def a_drop_drops_older_ones(patch: Patch) -> None:
 
 def what_is_old_is_free(patch: Patch) -> None:
     """Age is the only guard: what died before the last few snapshots cannot be wanted any more."""
-    original_view, original_before, original_list = ChainView.previous, ChainView.before_previous, SnapshotList.previous
+    original_bounds, original_list = ChainView.bounds, SnapshotList.previous
 
-    def is_old(self: ChainView, bucket_id: int, count: int) -> bool:
-        return count <= self.ever(bucket_id) - OLD_SNAPSHOTS
-
-    def previous(self: ChainView, bucket_id: int, count: int) -> int:
-        return 0 if is_old(self, bucket_id, count) else original_view(self, bucket_id, count)
-
-    def before_previous(self: ChainView, bucket_id: int, count: int) -> int:
-        return 0 if is_old(self, bucket_id, count) else original_before(self, bucket_id, count)
+    def bounds(self: ChainView, bucket_id: int, count: int) -> Bounds:
+        found = original_bounds(self, bucket_id, count)
+        return (0, 0, *found[2:]) if count <= self.ever(bucket_id) - OLD_SNAPSHOTS else found
 
     def previous_in_list(self: SnapshotList, death: int) -> int:
         later = sum(row.txn > death for row in self.rows)
         return 0 if later >= OLD_SNAPSHOTS else original_list(self, death)
 
-    patch.setattr(ChainView, "previous", previous)
-    patch.setattr(ChainView, "before_previous", before_previous)
+    patch.setattr(ChainView, "bounds", bounds)
     patch.setattr(SnapshotList, "previous", previous_in_list)
 
 

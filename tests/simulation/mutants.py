@@ -12,7 +12,7 @@ from schemas import records
 from schemas.records import DeletedKind, RowName
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain import chain_view, coming_back
-from services.domain.chain_view import ChainView
+from services.domain.chain_view import Bounds, ChainView
 from services.domain.coming_back import Return
 from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
 from services.domain.space_matrix import NOBODY
@@ -50,9 +50,21 @@ Patch = pytest.MonkeyPatch
 """What puts a fault in and takes it out again."""
 
 
+def views_hold_nothing(patch: Patch) -> None:
+    """A judge knows which deaths there can be, and of no snapshot that holds anything."""
+    original = ChainView.bounds
+    patch.setattr(ChainView, "bounds", lambda *asked: (0, 0, *original(*asked)[2:]))
+
+
 def before_previous_for_previous(patch: Patch) -> None:
     """Every judge looks at the snapshot before the previous one."""
-    patch.setattr(ChainView, "previous", ChainView.before_previous)
+    original_bounds = ChainView.bounds
+
+    def bounds(self: ChainView, bucket_id: int, count: int) -> Bounds:
+        before_previous, _, last_captured, next_captured = original_bounds(self, bucket_id, count)
+        return before_previous, before_previous, last_captured, next_captured
+
+    patch.setattr(ChainView, "bounds", bounds)
     original = SnapshotList.previous
 
     def previous(self: SnapshotList, death: int) -> int:

@@ -10,7 +10,6 @@ from schemas.topics import CHANGELOGS
 from services.directory_deletion.tables import TREE_TABLE
 from services.directory_deletion.tree_state import TreeState
 from services.directory_deletion.trees import Trees
-from services.domain.chain_view import ChainView
 from services.domain.coming_back import return_of
 from services.domain.row_columns import row_names
 from services.key_deletion.purges import WaitingPurges
@@ -31,7 +30,7 @@ from services.runtime.parts.undo_window import UndoWindow
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted
-from tests.simulation.mutants import Patch
+from tests.simulation.mutants import Patch, views_hold_nothing
 from tests.simulation.nets import no_forecast, no_third_judge_of_keys_and_renames, together
 from tests.simulation.plane import UnitLimits
 from tests.simulation.scripts import ONE_A_PAGE, PLAIN, WITH_WINDOW
@@ -174,8 +173,7 @@ def an_undelete_ignores_rollbacks(patch: Patch) -> None:
 
 def the_judges_before_metadata_ask_nobody(patch: Patch) -> None:
     """Spark and key_deletion let everything go; metadata alone looks who holds it."""
-    patch.setattr(ChainView, "previous", lambda *_: 0)
-    patch.setattr(ChainView, "before_previous", lambda *_: 0)
+    views_hold_nothing(patch)
 
 
 def an_answer_names_the_process(patch: Patch) -> None:

@@ -28,7 +28,7 @@ def chain_of_three() -> ChainView:
 
 def cells(view: ChainView, bucket_id: int) -> list[int]:
     """``previous`` for every n that the bucket has had."""
-    return [view.previous(bucket_id, n) for n in range(view.ever(bucket_id) + 1)]
+    return [view.bounds(bucket_id, n)[1] for n in range(view.ever(bucket_id) + 1)]
 
 
 def ids(snapshots: tuple[ChainedSnapshot, ...]) -> list[str]:
@@ -50,9 +50,9 @@ def test_cells_name_the_newest_live_snapshot_among_the_first_n() -> None:
 
 def test_before_previous_skips_dropped_snapshots() -> None:
     view = chain_of_three()
-    assert [view.before_previous(BUCKET, n) for n in range(4)] == [0, 0, 10, 20]
+    assert [view.bounds(BUCKET, n)[0] for n in range(4)] == [0, 0, 10, 20]
     view.drop(4, 3, BUCKET, "s2")
-    assert [view.before_previous(BUCKET, n) for n in range(4)] == [0, 0, 0, 10]
+    assert [view.bounds(BUCKET, n)[0] for n in range(4)] == [0, 0, 0, 10]
 
 
 def test_neighbours_of_live_and_of_dropped_snapshots() -> None:
@@ -131,18 +131,13 @@ def test_a_drop_of_what_is_not_live_is_refused() -> None:
 
 
 def test_no_snapshot_before_the_death_needs_no_bucket() -> None:
-    assert ChainView().previous(BUCKET, 0) == 0
-    assert ChainView().before_previous(BUCKET, 0) == 0
+    assert ChainView().bounds(BUCKET, 0)[:2] == (0, 0)
     assert ChainView().judge(BUCKET, 1, 2, 0) is Verdict.RECLAIMABLE
 
 
 @pytest.mark.parametrize(("bucket_id", "n"), [(BUCKET, 4), (BUCKET, -1), (8, 1)])
 def test_an_unknown_death_gets_no_answer(bucket_id: int, n: int) -> None:
     view = chain_of_three()
-    with pytest.raises(UnknownDeathError, match="keep the row"):
-        view.previous(bucket_id, n)
-    with pytest.raises(UnknownDeathError, match="keep the row"):
-        view.before_previous(bucket_id, n)
     with pytest.raises(UnknownDeathError, match="keep the row"):
         view.judge(bucket_id, 1, 45, n)
 

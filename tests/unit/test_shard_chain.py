@@ -93,7 +93,7 @@ def test_two_whole_chains_that_differ_are_settled_by_a_later_one() -> None:
     assert not topic.is_whole()
     topic.send(full(3))
     assert topic.is_whole()
-    assert [topic.chain.view.previous(BUCKET, n) for n in range(4)] == [0, 100, 200, 300]
+    assert [topic.chain.view.bounds(BUCKET, n)[1] for n in range(4)] == [0, 100, 200, 300]
 
 
 def test_a_contradiction_is_settled_by_the_whole_chain() -> None:

@@ -75,9 +75,9 @@ class FreedVersions:
         held = Held(clock)
         row_of = {death: row for _, death, row in rows}
         times = death_times(row_of, lambda death: _deletion_time_ms(row_of[death]))
-        for birth, death, _ in rows:
-            since_ms = max(running_ms, held.until_ms(birth, death))
-            self._freed[Freed(work.shard, times[death], since_ms, finished_ms)] += 1
+        moments = Counter((times[death], max(running_ms, held.until_ms(birth, death))) for birth, death, _ in rows)
+        for (deletion_ms, since_ms), versions in moments.items():
+            self._freed[Freed(work.shard, deletion_ms, since_ms, finished_ms)] += versions
 
 
 def _deletion_time_ms(claimed_row: bytes) -> int:
