@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 import fastavro
 from fastavro.schema import parse_schema
 
-from schemas.codec import Codec, DecodeError, codec, released_schemas
+from schemas import records
+from schemas.codec import Codec, DecodeError, JsonSchema, codec, released_schemas
 
 R = TypeVar("R")
 H = TypeVar("H")
@@ -30,8 +31,9 @@ class RowCodec(Generic[R]):
     def __init__(self, body: Codec[R]) -> None:
         self._body = body
         self._name = body.record_class.__name__
-        self._released = [parse_schema(schema) for schema in released_schemas(self._name)]
-        self.version = max(1, len(self._released))
+        released = list(released_schemas(self._name))
+        self._writers: dict[int, Any] = {n: parse_schema(schema) for n, schema in enumerate(released, start=1)}
+        self.version = max(1, len(released))
         """The newest; the only one of a record that was never released."""
         self._mark = bytes([self.version])
 
@@ -67,13 +69,19 @@ class RowCodec(Generic[R]):
         if stored[:1] == self._mark:
             return stored[1:]
         version = stored[0] if stored else 0
-        if not 1 <= version <= self.version:
+        writer = self._writers.get(version)
+        if writer is None:
             if version > self.version:
                 raise NewerRowError(
                     f"a {self._name} has version {version}, this program knows {self.version}: start the newer one"
                 )
             raise DecodeError(f"a {self._name} begins with {version}, which is no version of its schema")
-        return self._body.rewritten(stored[1:], self._released[version - 1])
+        return self._body.rewritten(stored[1:], writer)
+
+    def learn(self, version: int, schema: JsonSchema) -> None:
+        """Read rows of a version that a newer program has written, too; those that are known stay as they are."""
+        if version not in self._writers:
+            self._writers[version] = parse_schema(schema)
 
     def oldest_form(self, stored: bytes) -> bytes:
         """The row as the oldest version that loses nothing of it would store it.
@@ -86,8 +94,10 @@ class RowCodec(Generic[R]):
         if stored[:1] == b"\x01":
             return stored
         body = self.body(stored)
-        fields = fastavro.schemaless_reader(io.BytesIO(body), self._released[-1], None, return_record_name=True)
-        for version, schema in enumerate(self._released[:-1], start=1):
+        newest = self._writers[self.version]
+        fields = fastavro.schemaless_reader(io.BytesIO(body), newest, None, return_record_name=True)
+        for version in range(1, self.version):
+            schema = self._writers[version]
             older = io.BytesIO()
             try:
                 fastavro.schemaless_writer(older, schema, fields)
@@ -107,3 +117,10 @@ def row_codec(record_class: type[R]) -> RowCodec[R]:
     if found is None:
         found = _ROW_CODECS[record_class] = RowCodec(codec(record_class))
     return found
+
+
+def learn(record: str, version: int, schema: JsonSchema) -> None:
+    """Have rows of a record read by a schema that a newer program has released. Others' records are passed over."""
+    found = getattr(records, record, None)
+    if found is not None:
+        row_codec(found).learn(version, schema)
