@@ -300,13 +300,14 @@ class Union(Kind):
             branch.write(value, out)
 
 
-def read_all(kind: Kind, data: bytes) -> tuple[Any, int]:
-    """The value that some bytes begin with, and how many of them it takes.
+def read_all(kind: Kind, data: bytes, start: i64 = 0) -> tuple[Any, int]:
+    """The value that begins at one of some bytes, and the number of the byte behind it.
 
     Raises:
-        DecodeError: they are none.
+        DecodeError: there is none.
     """
     source = Source(data)
+    source.at = start
     value = kind.read(source)
     return value, source.at
 

@@ -134,26 +134,26 @@ class Codec(Generic[R]):
             raise TypeError(f"{self.record_class.__name__} ends with {last}, behind {names} and not {list(fields)}")
         return avro_binary.write_fields(Record(self.record_class, names, self._kind.kinds[:-1]), fields)
 
-    def decode_head(self, body: bytes) -> R:
-        """The record whose fields are the first ones in some longer record's bytes.
+    def decode_head(self, body: bytes, start: int = 0) -> R:
+        """The record whose fields are the first ones in some longer record's bytes, from one of them on.
 
         Raises:
             DecodeError: the bytes end early, or a value is out of its range.
         """
         try:
-            record: R = avro_binary.read_all(self._kind, body)[0]
+            record: R = avro_binary.read_all(self._kind, body, start)[0]
         except DecodeError as error:
             raise self._not_one(error) from error
         return record
 
-    def decode(self, body: bytes) -> R:
-        """The record in Avro bytes that the newest schema wrote.
+    def decode(self, body: bytes, start: int = 0) -> R:
+        """The record in Avro bytes that the newest schema wrote, from one of them on.
 
         Raises:
             DecodeError: the bytes end early or late, or a value is out of its range.
         """
         try:
-            found: tuple[R, int] = avro_binary.read_all(self._kind, body)
+            found: tuple[R, int] = avro_binary.read_all(self._kind, body, start)
         except DecodeError as error:
             raise self._not_one(error) from error
         record, length = found
@@ -173,10 +173,14 @@ class Codec(Generic[R]):
         if writer not in self._writers:
             name = self.record_class.__name__
             raise DecodeError(f"no schema of {name} has the fingerprint {writer.hex()}; is the producer newer?")
-        return self.decode(self._rewritten(body, self._writers[writer]))
+        return self.decode(self.rewritten(body, self._writers[writer]))
 
-    def _rewritten(self, body: bytes, writer: Any) -> bytes:
-        """What the newest schema makes of the bytes of an older one, by Avro's rules of resolution."""
+    def rewritten(self, body: bytes, writer: Any) -> bytes:
+        """The bytes of an older schema as the newest one writes them, by Avro's rules of resolution.
+
+        Raises:
+            DecodeError: they are no record of the older schema.
+        """
         newest = parse_schema(self.schema)
         # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
         source, target = io.BytesIO(body + b"\0"), io.BytesIO()

@@ -14,12 +14,14 @@ from weakref import WeakSet
 
 from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
+from schemas.formats import FAMILY as FORMAT_FAMILY
+from schemas.formats import rows_of
 from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
-from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, store_error
-from services.storage.store import Batch, GapFound, StoreError
+from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, check_format, store_error
+from services.storage.store import BEYOND, Batch, GapFound, StoreError
 from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"
@@ -60,6 +62,18 @@ class RocksStore(RocksView):
         self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
         self._checkpoints.start()
         self._checkpoint_files = LinkedFiles()
+        try:
+            self._keep_format([table.record for table in families])
+        except StoreError:
+            self.close()
+            raise
+
+    def _keep_format(self, records: Sequence[type[Any]]) -> None:
+        """Check the format, and keep the schemas by which this program writes its rows, before it writes any."""
+        rows = dict(self.scan(FORMAT_FAMILY, b"", BEYOND))
+        if rows or any(next(self.scan(name, b"", BEYOND), None) for name in self._handles):
+            check_format(self)
+        self.write({FORMAT_FAMILY: {key: value for key, value in rows_of(records).items() if key not in rows}})
 
     def scan_reporting_gaps(
         self, family: str, start: bytes, end: bytes, found: GapFound
@@ -207,7 +221,7 @@ def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: Ro
         make_directory(directory)
         database = options.database()
         there = Rdict.list_cf(str(directory), database) if (directory / "CURRENT").exists() else []
-        names = {*definitions, *there} - {DEFAULT_FAMILY}
+        names = {*definitions, *there, FORMAT_FAMILY} - {DEFAULT_FAMILY}
         return Rdict(
             str(directory),
             database,

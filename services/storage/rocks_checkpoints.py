@@ -31,8 +31,9 @@ from weakref import WeakSet
 
 from rocksdict import AccessType, Cache, Checkpoint, Rdict
 
+from schemas.formats import FAMILY as FORMAT_FAMILY
 from services.storage.rocks_options import RocksOptions
-from services.storage.rocks_views import RocksView, store_error
+from services.storage.rocks_views import RocksView, check_format, store_error
 from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
@@ -229,11 +230,15 @@ class Checkpoints:
         try:
             options = self.options.checkpoint()
             there = set(Rdict.list_cf(str(path), options))
-            kept = {table.name: table for table in self.definitions if table.name in there}
+            definitions = {table.name: table for table in self.definitions}
+            kept = {name: definitions.get(name) for name in (*definitions, FORMAT_FAMILY) if name in there}
             families = {name: self.options.read_only_family(table, self.cache) for name, table in kept.items()}
             database = Rdict(str(path), options, families, AccessType.read_only(False))
             handle = _Handle(path, database, {name: database.get_column_family(name) for name in kept})
+            check_format(RocksView(path, handle.families))
             self._trim(handle)
+        except StoreError:
+            raise
         except Exception as error:
             raise store_error(path, "opened", error) from error
         return handle

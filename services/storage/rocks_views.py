@@ -16,8 +16,9 @@ from weakref import WeakSet
 
 from rocksdict import DbClosedError, Rdict, RdictIter
 
+from schemas import formats
 from services.storage.rocks_options import scan_options, total_order
-from services.storage.store import GapFound, StoreError
+from services.storage.store import BEYOND, GapFound, StoreError
 
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512
@@ -45,6 +46,18 @@ def store_error(path: Path, doing: str, error: Exception) -> StoreError:
         if any(pattern in text for pattern in patterns):
             return StoreError(f"{path} cannot be {doing}, {remedy} ({text})")
     return StoreError(f"{path} cannot be {doing}: see what its disk or RocksDB's LOG file says, start again ({text})")
+
+
+def check_format(view: RocksView) -> None:
+    """Check that this program can read a database, and learn the schemas of its rows.
+
+    Raises:
+        StoreError: a newer program has written it, or one before release 0.2.0.
+    """
+    try:
+        formats.check_rows(view.scan(formats.FAMILY, b"", BEYOND), str(view.path))
+    except formats.FormatError as error:
+        raise StoreError(str(error)) from error
 
 
 def _closed(path: Path) -> StoreError:

@@ -1,5 +1,8 @@
 """Tables of records over a store, and the unit of work that changes them together.
 
+*Encoded* is a row's Avro body by the newest schema. The version that a stored row begins with
+(``schemas.stored_rows``) is neither seen nor given by those who use a table.
+
 A unit of work reads through what it has not written yet. Its changes reach the store as one batch; a message that
 fails half way is undone alone.
 """
@@ -14,6 +17,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from schemas.codec import codec
+from schemas.stored_rows import row_codec
 from services.storage.empty_stretches import EmptyStretches
 from services.storage.store import BEYOND, Reader, Store
 
@@ -45,26 +49,30 @@ class TableReader(Generic[V]):
 
     def __init__(self, definition: TableDefinition[V], reader: Reader) -> None:
         self._name = definition.name
-        self._codec = codec(definition.record)
+        self._rows = row_codec(definition.record)
         self._reader = reader
 
     def get(self, key: bytes) -> V | None:
         """The row of a key, or None."""
         raw = self._reader.get(self._name, key)
-        return None if raw is None else self._codec.decode(raw)
+        return None if raw is None else self._rows.decode(raw)
 
     def get_encoded(self, key: bytes) -> bytes | None:
         """The encoded row of a key, or None."""
-        return self._reader.get(self._name, key)
+        raw = self._reader.get(self._name, key)
+        return None if raw is None else self._rows.body(raw)
 
     def scan_encoded(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, bytes]]:
         """As ``scan``, with encoded rows."""
-        return self._reader.scan(self._name, start, end)
+        body = self._rows.body
+        for key, raw in self._reader.scan(self._name, start, end):
+            yield key, body(raw)
 
     def scan(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, V]]:
         """Every row with start <= key < end, in the order of the keys."""
+        decode = self._rows.decode
         for key, raw in self._reader.scan(self._name, start, end):
-            yield key, self._codec.decode(raw)
+            yield key, decode(raw)
 
 
 class TablesReader:
@@ -254,6 +262,7 @@ class Table(Generic[V]):
         self._name = definition.name
         self._is_absence_cached = definition.is_absence_cached
         self._codec = codec(definition.record)
+        self._rows = row_codec(definition.record)
         self._reader = reader
         self._pending = pending
         self._journal = journal
@@ -275,7 +284,7 @@ class Table(Generic[V]):
             if cached is not _ABSENT:
                 return cached
         raw = self._reader.get(self._name, key)
-        value = None if raw is None else self._codec.decode(raw)
+        value = None if raw is None else self._rows.decode(raw)
         if self._cache is not None and (value is not None or self._is_absence_cached):
             self._cache.keep(key, value)
         return value
@@ -284,8 +293,10 @@ class Table(Generic[V]):
         """The encoded row of a key, or None: for a row that is passed on as it is, or asked for once. Keeps nothing."""
         value = self._pending.get(key, _ABSENT)
         if value is _ABSENT:
-            value = self._read_ahead.get(key, _ABSENT)
-            return self._read(key) if value is _ABSENT else value
+            stored = self._read_ahead.get(key, _ABSENT)
+            if stored is _ABSENT:
+                stored = self._read(key)
+            return None if stored is None else self._rows.body(stored)
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
 
     def read_ahead(self, keys: list[bytes]) -> None:
@@ -308,7 +319,7 @@ class Table(Generic[V]):
         return self._reader.get(self._name, key)
 
     def decode(self, encoded: bytes) -> V:
-        """A row of this table."""
+        """The record of an encoded row."""
         return self._codec.decode(encoded)
 
     def put(self, key: bytes, value: V) -> None:
@@ -348,6 +359,7 @@ class Table(Generic[V]):
         waiting.reverse()
         rows_read = self._rows_read
         rows_read.count += len(waiting)
+        body = self._rows.body
         scan = self._reader.scan if self._empty is None else partial(self._empty.scan, self._reader)
         for key, raw in scan(self._name, start, end):
             rows_read.count += 1
@@ -356,7 +368,7 @@ class Table(Generic[V]):
                 if (value := pending[added]) is not None:
                     yield added, value
             if key not in pending:
-                yield key, raw
+                yield key, body(raw)
         while waiting:
             added = waiting.pop()
             if (value := pending[added]) is not None:
@@ -438,9 +450,10 @@ class UnitOfWork:
         batch: dict[str, dict[bytes, bytes | None]] = {}
         for name, rows in self._pending.items():
             if rows:
-                encode = codec(self._definitions[name].record).encode
+                stored = row_codec(self._definitions[name].record)
                 batch[name] = {
-                    key: row if row is None or type(row) is bytes else encode(row) for key, row in rows.items()
+                    key: row if row is None else stored.stored(row) if type(row) is bytes else stored.encode(row)
+                    for key, row in rows.items()
                 }
         return batch
 

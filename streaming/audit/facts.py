@@ -13,8 +13,16 @@ from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 
-from schemas.codec import codec
-from schemas.records import ClaimedRow, DeletedDirectoryRow, DirectoryRow, InventoryRow, KeyHead, KeyRow
+from schemas.records import (
+    ClaimedRow,
+    DeletedDirectoryRow,
+    DeletedKeyRow,
+    DirectoryRow,
+    InventoryRow,
+    KeyHead,
+    KeyRow,
+)
+from schemas.stored_rows import row_codec
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
 from streaming.audit.shard import (
     CLAIMED,
@@ -121,7 +129,7 @@ def facts_of(
 def _namespace_facts(
     shard: AuditedShard, bucket: AuditedBucket, task: FactTask, reach: Mapping[int, int], opener: Opener
 ) -> Iterator[Fact]:
-    decode = codec(KeyHead).decode_head
+    decode = row_codec(KeyRow).head(KeyHead)
     kind = int(FactKind.NAMESPACE)
     for key, value, mask in _distinct_rows(shard, bucket, task, opener):
         head = decode(value)
@@ -180,7 +188,7 @@ def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
 def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
     decode: Callable[[bytes], KeyHead | KeyRow] = _decode_claimed
     if task.family == DELETED:
-        decode = codec(KeyHead).decode_head
+        decode = row_codec(DeletedKeyRow).head(KeyHead)
     kind = int(FactKind.DELETED if task.family == DELETED else FactKind.CLAIMED)
     with opener(shard.copies.namespace, (task.family,)) as rows:
         for key, value in rows.scan(task.family, *task.part):
@@ -196,12 +204,12 @@ def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Itera
 
 def _decode_claimed(row: bytes) -> KeyRow:
     """The version in a claimed row."""
-    return codec(ClaimedRow).decode(row).version.key
+    return row_codec(ClaimedRow).decode(row).version.key
 
 
 def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
     """The runs of both copies; with one bucket audited those that the block store counts as its."""
-    decode = codec(InventoryRow).decode
+    decode = row_codec(InventoryRow).decode
     kind = int(FactKind.INVENTORY)
     only = shard.buckets if shard.copies.bucket else None
     with (
@@ -223,7 +231,7 @@ def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Ite
 def directories_of(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[DirectoryFact]:
     """The directories of a range, one fact for each parent and name that one has had."""
     bucket = shard.buckets[task.bucket_id]
-    decode = codec(DirectoryRow).decode
+    decode = row_codec(DirectoryRow).decode
     for _, value, mask in _distinct_rows(shard, bucket, task, opener):
         row = decode(value)
         yield DirectoryFact(bucket.bucket_id, row.object_id, row.parent_id, row.name, mask)
@@ -241,7 +249,7 @@ class DeletedDirectory:
 
 def deleted_directories(shard: AuditedShard, bucket: AuditedBucket, opener: Opener) -> Sequence[DeletedDirectory]:
     """The deleted directories of a bucket."""
-    decode = codec(DeletedDirectoryRow).decode
+    decode = row_codec(DeletedDirectoryRow).decode
     with opener(shard.copies.namespace, (DELETED_DIRECTORIES,)) as rows:
         found = (decode(value) for _, value in rows.scan(DELETED_DIRECTORIES, *bucket.rows_of_tree))
         return [

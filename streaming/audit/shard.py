@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from schemas.codec import codec
 from schemas.records import (
     AccountRow,
     BucketIdentity,
@@ -22,6 +21,7 @@ from schemas.records import (
     SnapshotListRow,
     SpaceCellValue,
 )
+from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key, bucket_key
 
@@ -192,12 +192,12 @@ def _scm_state(place: str, opener: Opener) -> ScmState:
     with opener(place, ("scmStateTable",)) as rows:
         for key, value in rows.scan("scmStateTable", *_WHOLE):
             if key == b"now":
-                return codec(ScmState).decode(value)
+                return row_codec(ScmState).decode(value)
     return ScmState(0, 0, 0, 0, 0, 0, 0)
 
 
 def _decoded(rows: Rows, family: str, record: type[Any], start: bytes, end: bytes) -> Iterator[Any]:
-    decode = codec(record).decode
+    decode = row_codec(record).decode
     return (decode(value) for _, value in rows.scan(family, start, end))
 
 
@@ -208,10 +208,10 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
         if captured.is_live:
             live.setdefault(captured.bucket_id, []).append(captured)
     cells: dict[int, list[SpaceCellValue]] = {}
-    cell_of = codec(SpaceCellValue).decode
+    cell_of = row_codec(SpaceCellValue).decode
     for key, value in rows.scan("spaceTable", *_BY_PATH):
         cells.setdefault(int(key.split(b"/")[1]), []).append(cell_of(value))
-    accounts = {key: codec(AccountRow).decode(value) for key, value in rows.scan("accountTable", *_BY_PATH)}
+    accounts = {key: row_codec(AccountRow).decode(value) for key, value in rows.scan("accountTable", *_BY_PATH)}
     found = {}
     for identity in _decoded(rows, "bucketIdTable", BucketIdentity, *_BY_PATH):
         if wanted and (f"{identity.volume}/{identity.bucket}" != wanted or identity.is_deleted):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from schemas.codec import codec
 from schemas.records import DirectoryRow, KeyRow
+from schemas.stored_rows import row_codec
 from services.domain.snapshot_diff import NamespaceObject, PlacedObject
 from services.domain.table_keys import flat_key
 from streaming.spark.checkpoint_rows import CheckpointRows, Row
@@ -52,7 +52,7 @@ class ComparedBucket:
 
 def directories_in(bucket: ComparedBucket, side: int, part: Range) -> list[NamespaceObject]:
     """The directories of one side in a range, reached or not."""
-    decode = codec(DirectoryRow).decode
+    decode = row_codec(DirectoryRow).decode
     with bucket.open(side) as rows:
         found = (decode(value) for _, value in rows.scan(DIRECTORIES, *part))
         return [NamespaceObject(row.object_id, row.parent_id, row.name, True, 0) for row in found]
@@ -72,7 +72,7 @@ def keys_that_may_differ(
     bucket: ComparedBucket, sides: tuple[DirectorySide, DirectorySide], part: Range
 ) -> Iterator[tuple[int, PlacedObject]]:
     """Keys of a range that one side has and the other has not, or has otherwise, each with its side."""
-    decode = codec(KeyRow).decode
+    decode = row_codec(KeyRow).decode
     with bucket.open(BEFORE) as before, bucket.open(AFTER) as after:
         family = bucket.keys_family
         for key, *values in _side_by_side(before.scan(family, *part), after.scan(family, *part)):

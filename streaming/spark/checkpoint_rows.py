@@ -14,6 +14,9 @@ from typing import Any, Self
 
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
+from schemas.formats import FAMILY as FORMAT_FAMILY
+from schemas.formats import check_rows
+
 INTERPOLATED_BYTES = 8
 OWN_FILES = ("LOG", "LOCK", "rocksdict-config")
 """What is written beside the database's own files by whoever opens it."""
@@ -31,9 +34,10 @@ class CheckpointRows:
                 Path(self._mirror.name, file.name).symlink_to(file.absolute())
         options = Options(raw_mode=True)
         there = set(Rdict.list_cf(self._mirror.name, options))
-        wanted = {name: Options(raw_mode=True) for name in families if name in there}
+        wanted = {name: Options(raw_mode=True) for name in (*families, FORMAT_FAMILY) if name in there}
         self._database = Rdict(self._mirror.name, options, wanted, AccessType.read_only(False))
         self._families = {name: self._database.get_column_family(name) for name in wanted}
+        check_rows(self.scan(FORMAT_FAMILY, b"", b"\xff"), directory)
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         """Every row with start <= key < end, in the order of the keys' bytes."""

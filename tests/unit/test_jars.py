@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,24 @@ def test_a_trust_store_has_every_authority(tmp_path: Path) -> None:
     written = (tmp_path / "store.jks").read_bytes()
     assert written.startswith(bytes.fromhex("feedfeed00000002") + len(authorities).to_bytes(4, "big"))
     assert all(certificate in written for certificate in authorities)
+
+
+def test_one_set_up_waits_for_another_of_the_same_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ivy's cache is the user's, and Ivy reads files that another one has half written."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    steps: list[str] = []
+
+    def other() -> None:
+        with jars._only_one():
+            steps.append("other")
+
+    with jars._only_one():
+        thread = threading.Thread(target=other)
+        thread.start()
+        locked_by_other = subprocess.run(
+            ["flock", "--nonblock", tmp_path / ".ivy2" / "deepclean.lock", "true"], check=False
+        )
+        assert locked_by_other.returncode == 1
+        steps.append("one")
+    thread.join()
+    assert steps == ["one", "other"]

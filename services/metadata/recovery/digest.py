@@ -1,6 +1,7 @@
 """The digest of one shard's metadata: every table, and the checkpoint of every live snapshot.
 
-Two databases with the same digest hold the same state. Left out is what does not follow from the log: the outbox and
+Two databases with the same digest hold the same state, whichever version of this program wrote their rows
+(``RowCodec.oldest_form``). Left out is what does not follow from the log: the outbox and
 the positions, which follow from the batches, and those rows of changedTable that no diff can ask for any more, since
 they are removed a page at a time whenever there is time.
 """
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
 from services.metadata.state.changed_rows import unneeded_changes
 from services.metadata.state.tables import (
@@ -23,7 +25,7 @@ from services.metadata.state.tables import (
 )
 from services.storage.digest import RowsDigest, digest_names, digest_rows
 from services.storage.store import BEYOND, Reader
-from services.storage.tables import TablesReader
+from services.storage.tables import TableDefinition, TablesReader
 
 
 class CheckpointedReader(Reader, Protocol):
@@ -75,7 +77,7 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
     state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return ShardDigest(
         txn=state.txn if state else 0,
-        tables={table.name: digest_rows(_rows(store, table.name)) for table in TABLES},
+        tables={table.name: digest_rows(in_oldest_form(table, _rows(store, table.name))) for table in TABLES},
         checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
     )
 
@@ -94,10 +96,20 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
             f"or restore a backup"
         ) from error
     try:
-        found = [(table, digest_rows(checkpoint.scan(table, b"", BEYOND))) for table in sorted(CHECKPOINTED)]
+        kept = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=lambda table: table.name)
+        scans = [(table, checkpoint.scan(table.name, b"", BEYOND)) for table in kept]
+        found = [(table.name, digest_rows(in_oldest_form(table, rows))) for table, rows in scans]
     finally:
         checkpoint.close()
     return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
+
+
+def in_oldest_form(table: TableDefinition[Any], rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Stored rows of a table as the oldest version of their schema that loses nothing of them would store them."""
+    stored = row_codec(table.record)
+    if stored.version == 1:
+        return rows
+    return ((key, stored.oldest_form(row)) for key, row in rows)
 
 
 def _rows(reader: Reader, table: str) -> Iterator[tuple[bytes, bytes]]:

@@ -11,13 +11,15 @@ or lying at ``~/.ivy2/ivysettings.xml``, else the mirror of Maven's settings, el
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -140,14 +142,15 @@ class Ivy:
         if settings is not None:
             command += ["-settings", str(settings)]
         try:
-            run = subprocess.run(
-                command,
-                cwd=self._scratch,
-                capture_output=True,
-                text=True,
-                timeout=FETCH_SECONDS,
-                check=False,
-            )
+            with _only_one():
+                run = subprocess.run(
+                    command,
+                    cwd=self._scratch,
+                    capture_output=True,
+                    text=True,
+                    timeout=FETCH_SECONDS,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             raise _fetch_error(f"no answer within {FETCH_SECONDS} seconds") from error
         if run.returncode != 0:
@@ -178,6 +181,16 @@ class Ivy:
         written = self._scratch / "ivysettings.xml"
         written.write_text(_IVY_SETTINGS.format(root=quoteattr(mirror)))
         return written
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    """Wait until no other set-up of this user runs Ivy: two of them at once read half-written files of its cache."""
+    cache = Path.home() / ".ivy2"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "deepclean.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 _IVY_SETTINGS = """\

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import time
@@ -22,8 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from schemas.formats import FORMAT, FormatError, check
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
@@ -80,6 +82,8 @@ class Backup:
     made_at_ms: int
     shards: int
     copies: tuple[ServiceCopy, ...] = field(default_factory=tuple)
+    format: int = FORMAT
+    """See ``schemas.formats``."""
 
     @property
     def size_bytes(self) -> int:
@@ -103,14 +107,21 @@ def list_backups(directory: Path) -> list[Backup]:
     """The complete backups in a directory, oldest first."""
     try:
         manifests = sorted(directory.glob(f"[!.]*/{MANIFEST}"))
-        found = [_ADAPTER.validate_json(manifest.read_bytes()) for manifest in manifests]
+        found = [_read_manifest(manifest) for manifest in manifests]
     except OSError as error:
         raise disk_error(directory, error) from error
-    except ValidationError as error:
-        raise StackError(
-            f"A {MANIFEST} in {directory} is not one that this version has written: take that backup out of there."
-        ) from error
     return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
+
+
+def _read_manifest(manifest: Path) -> Backup:
+    try:
+        content = json.loads(manifest.read_bytes())
+        check(content.get("format"), str(manifest))
+        return _ADAPTER.validate_python(content)
+    except FormatError as error:
+        raise StackError(f"{error}, or move this backup elsewhere.") from error
+    except (ValueError, AttributeError) as error:
+        raise StackError(f"{manifest} is not one that deepclean has written: move this backup elsewhere.") from error
 
 
 def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:

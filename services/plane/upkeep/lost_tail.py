@@ -20,6 +20,7 @@ from schemas.records import (
     ShardState,
     SnapshotChainRecord,
 )
+from schemas.stored_rows import row_codec
 from schemas.topics import DELETED_ENTRIES, LEDGER, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainView, ChainViewError
 from services.log.clock import SystemClock
@@ -355,7 +356,7 @@ def _why_refused(record: LogRecord, store: Store) -> str:
 
 def _set_position(store: Store, log: Log, topic: str, next_offset: int) -> None:
     row = PositionRow(topic, log.topic_ids([topic])[topic], next_offset)
-    store.write({POSITIONS.name: {topic.encode(): codec(PositionRow).encode(row)}})
+    store.write({POSITIONS.name: {topic.encode(): row_codec(PositionRow).encode(row)}})
 
 
 def _judges_numbers(home: Path, shard: int) -> Highest:

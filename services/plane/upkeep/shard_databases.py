@@ -39,6 +39,11 @@ def input_topics(service: str) -> list[str]:
     return [topic.name for topic in _SERVICES[service].inputs]
 
 
+def all_tables() -> list[TableDefinition[Any]]:
+    """Every table of every service, those of the loop once."""
+    return [*(table for service in _SERVICES.values() for table in service.tables), *RUNTIME_TABLES]
+
+
 def _families(service: str) -> tuple[TableDefinition[Any], ...]:
     return (*_SERVICES[service].tables, *RUNTIME_TABLES)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.codec import codec
 from schemas.records import ChangelogRow, OutboxRow
+from schemas.stored_rows import row_codec
 from services.runtime.loop.changelog_units import Base, Unit
 from services.runtime.loop.outbox import OUTBOX, row_key
 from services.storage.store import BEYOND, Store
@@ -56,7 +56,7 @@ class ChangelogWriter:
             return
         outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", BEYOND)}
         if self._last.messages:
-            outbox[row_key(1)] = codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
+            outbox[row_key(1)] = row_codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
         last = self._last
         row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
         changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: encoded_row(row)}
@@ -66,4 +66,4 @@ class ChangelogWriter:
 
 def encoded_row(row: ChangelogRow) -> bytes:
     """The one row of the table, as it is stored."""
-    return codec(ChangelogRow).encode(row)
+    return row_codec(ChangelogRow).encode(row)

@@ -1,0 +1,91 @@
+"""Releases schemas: ``python -m tests.schema_releases`` writes the next version of each that has changed.
+
+Released are the record of each topic and of each table of a service, with all that they name, one file a version. From
+release 0.2.0 on no file changes any more: ``DIGESTS`` has the SHA-256 of each, and a contract test compares them.
+Every two versions of a schema read each other's bytes, by the checker of the Avro project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import avro.schema
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+
+import schemas
+from schemas.codec import JsonSchema, released_schemas, resolved_schema, snake_case
+from schemas.topics import TOPICS
+from services.plane.upkeep.shard_databases import all_tables
+
+FOLDER = Path(schemas.__file__).parent / "released"
+DIGESTS = FOLDER / "digests.txt"
+"""A line for each file, as ``sha256sum`` writes and checks them."""
+
+
+def released_records() -> list[type[Any]]:
+    """Records that travel or lie somewhere under a version, by their names."""
+    found = {topic.record for topic in TOPICS} | {table.record for table in all_tables()}
+    return sorted(found, key=lambda record: record.__name__)
+
+
+def unreleased() -> Iterator[tuple[str, JsonSchema]]:
+    """The next released file of each schema that has changed since its newest one, docs and defaults included."""
+    for record in released_records():
+        *_, newest = (None, *(versions := list(released_schemas(record.__name__))))
+        wanted = resolved_schema(record.__name__)
+        if newest != wanted:
+            yield f"{snake_case(record.__name__)}.v{len(versions) + 1}.avsc", wanted
+
+
+def why_incompatible(writer: JsonSchema, reader: JsonSchema) -> str:
+    """Why what one version writes cannot be read by another; empty when it can."""
+    parsed = [avro.schema.parse(json.dumps(schema)) for schema in (reader, writer)]
+    result = ReaderWriterCompatibilityChecker().get_compatibility(*parsed)
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return ""
+    return "; ".join(sorted(result.messages)) or str(result.incompatibilities)
+
+
+def incompatibilities(name: str, versions: list[JsonSchema]) -> list[str]:
+    """Pairs of versions of which one cannot read the other."""
+    numbered = list(enumerate(versions, start=1))
+    found = [
+        (reader, writer, why_incompatible(written, read)) for writer, written in numbered for reader, read in numbered
+    ]
+    return [f"{name}: version {reader} cannot read version {writer}: {why}" for reader, writer, why in found if why]
+
+
+def digests(folder: Path = FOLDER) -> Mapping[str, str]:
+    """SHA-256 of each released file, by its name."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.avsc"))}
+
+
+def recorded_digests() -> Mapping[str, str]:
+    """The same as it was when each file was released."""
+    lines = DIGESTS.read_text("ascii").splitlines() if DIGESTS.is_file() else []
+    return {name: digest for digest, name in (line.split("  ") for line in lines)}
+
+
+def main() -> int:
+    """Write what is to be released, unless another version could not read it."""
+    refused = []
+    for name, schema in list(unreleased()):
+        record = schema["name"]
+        refused += incompatibilities(record, [*released_schemas(record), schema])
+        if not refused:
+            (FOLDER / name).write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            print(name)
+    for reason in refused:
+        print(reason, file=sys.stderr)
+    known = recorded_digests()
+    DIGESTS.write_text("".join(f"{digest}  {name}\n" for name, digest in (digests() | known).items()), "ascii")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
