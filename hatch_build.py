@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from schemas import compile as compiler  # noqa: E402
+from schemas import compile as compiler
 
 
 class CompiledWheel(BuildHookInterface[Any]):

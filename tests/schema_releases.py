@@ -2,7 +2,9 @@
 
 Released are the record of each topic and of each table of a service, with all that they name, one file a version. From
 release 0.2.0 on no file changes any more: ``DIGESTS`` has the SHA-256 of each, and a contract test compares them.
-Every two versions of a schema read each other's bytes, by the checker of the Avro project.
+Every two versions of a schema read each other's bytes, by the checker of the Avro project. What an older version has no
+word for, a branch of a union, is added with the ``feature_level`` from which on it is written: an older reader is asked
+for the rest alone.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,35 @@ def unreleased() -> Iterator[tuple[str, JsonSchema]]:
             yield f"{snake_case(record.__name__)}.v{len(versions) + 1}.avsc", wanted
 
 
+def feature_level(schema: Any) -> int:
+    """The highest feature level that any part of a schema needs; 1 unless one says more."""
+    if isinstance(schema, list):
+        return max(map(feature_level, schema), default=1)
+    if not isinstance(schema, dict):
+        return 1
+    own: int = schema.get("feature_level", 1)
+    return max(own, *map(feature_level, schema.values()))
+
+
+def up_to_level(schema: Any, level: int) -> Any:
+    """A schema without the branches of unions that are written from a higher feature level on."""
+    if isinstance(schema, list):
+        return [up_to_level(one, level) for one in schema if not isinstance(one, dict) or _is_written(one, level)]
+    if isinstance(schema, dict):
+        return {name: up_to_level(value, level) for name, value in schema.items()}
+    return schema
+
+
+def _is_written(part: JsonSchema, level: int) -> bool:
+    return int(part.get("feature_level", 1)) <= level
+
+
 def why_incompatible(writer: JsonSchema, reader: JsonSchema) -> str:
-    """Why what one version writes cannot be read by another; empty when it can."""
+    """Why what one version writes cannot be read by another, at a feature level that both know; empty when it can."""
+    writer = up_to_level(writer, feature_level(reader))
+    checker: Any = ReaderWriterCompatibilityChecker  # it has annotations that are wrong
     parsed = [avro.schema.parse(json.dumps(schema)) for schema in (reader, writer)]
-    result = ReaderWriterCompatibilityChecker().get_compatibility(*parsed)
+    result = checker().get_compatibility(*parsed)
     if result.compatibility is SchemaCompatibilityType.compatible:
         return ""
     return "; ".join(sorted(result.messages)) or str(result.incompatibilities)
@@ -60,12 +87,12 @@ def incompatibilities(name: str, versions: list[JsonSchema]) -> list[str]:
     return [f"{name}: version {reader} cannot read version {writer}: {why}" for reader, writer, why in found if why]
 
 
-def digests(folder: Path = FOLDER) -> Mapping[str, str]:
+def digests(folder: Path = FOLDER) -> dict[str, str]:
     """SHA-256 of each released file, by its name."""
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.avsc"))}
 
 
-def recorded_digests() -> Mapping[str, str]:
+def recorded_digests() -> dict[str, str]:
     """The same as it was when each file was released."""
     lines = DIGESTS.read_text("ascii").splitlines() if DIGESTS.is_file() else []
     return {name: digest for digest, name in (line.split("  ") for line in lines)}
