@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test faults chaos fuzz campaign up down status bench figures lint lock
+.PHONY: help setup run test test-fast faults chaos fuzz campaign up down status bench figures lint lock
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
@@ -20,6 +20,9 @@ run: setup ## Replay this repository's history (or REPO=…) on a real broker an
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
 	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED))
+
+test-fast: setup ## Unit, contract and property tests that need neither broker nor Spark nor a running plane
+	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 -m "not broker and not spark" tests/unit tests/contract tests/property
 
 faults: setup ## Put each known defect back and see that the test meant for it catches it
 	.venv/bin/pytest --numprocesses=auto --faults
