@@ -1,11 +1,14 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test faults chaos fuzz campaign up down status bench figures lint lock
+.PHONY: help setup run test test-fast faults chaos fuzz campaign up down status bench figures lint lock
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
 CLASSES := .deepclean/jars/.classes
 COMPILED := .venv/.compiled
 FUZZER := .venv/.fuzzer
+# Property tests that play whole planes, databases or git histories: more than half of the time of all property tests.
+SLOW_PROPERTIES := changed_rows chaos_workloads diff_against_git diff_rows explanations git_replay hostile_input \
+	hostile_reads ledger rebuild rollback rollback_plane snapshots_restarts space_plan two_processes_of_one_shard
 PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links
@@ -20,6 +23,10 @@ run: setup ## Replay this repository's history (or REPO=…) on a real broker an
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
 	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED))
+
+test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
+	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 -m "not broker and not spark" \
+	  $(SLOW_PROPERTIES:%=--ignore=tests/property/test_%.py) tests/unit tests/contract tests/property
 
 faults: setup ## Put each known defect back and see that the test meant for it catches it
 	.venv/bin/pytest --numprocesses=auto --faults
