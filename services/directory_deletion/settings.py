@@ -24,8 +24,8 @@ class DirectoryDeletionSettings:
     max_purging_rows: int = 32_000
     """Rows in flight in all purge commands."""
     first_blocked_ms: int = 60_000
-    """First pause before a directory that still has a child row is tried again; each try doubles it. The removal of the
-    last child row starts a try at once."""
+    """First pause before a directory that still has a child row is tried again; each try doubles it. The removal of
+    that child row starts a try at once."""
     longest_blocked_ms: int = 3_600_000
     """Longest pause before such a try."""
     answer_timeout_ms: int = 600_000

@@ -70,7 +70,7 @@ class ServiceSettings(BaseSettings):
     copy_seconds: int = Field(
         86_400,
         ge=60,
-        description="Age at which a copy that was not given back is removed; raise it for a slow backup of a big shard.",
+        description="Age at which a copy that was not given back is removed; raise it for slow backups.",
     )
     poll_seconds: float = Field(0.1, gt=0, le=10, description="How long a poll, and due work, waits for messages.")
     crash_at: str = Field(
