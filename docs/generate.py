@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from itertools import chain, pairwise
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
@@ -43,7 +44,7 @@ LIMITS = (
 )
 """Module and constant of each fixed limit of the reference; the docstring of the constant is its description."""
 _PART = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_MEBIBYTE = 1 << 20
+_VALUES = {int: "N", float: "N", Path: "PATH"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,10 +101,9 @@ def _parsed(rule: str) -> Alert:
 
 
 def _field(rule: str, pattern: str) -> str:
-    found = re.search(pattern, rule)
-    if found is None:
-        raise ValueError(f"an alert without {pattern} in {RULES}: {rule}")
-    return found[1]
+    if found := re.search(pattern, rule):
+        return found[1]
+    raise ValueError(f"an alert without {pattern} in {RULES}: {rule}")
 
 
 def _alerts() -> str:
@@ -181,8 +181,8 @@ def _written(parameter: Any) -> str:
         name = str(parameter.metavar or parameter.name.upper()).strip("[]")
         return name if parameter.required else f"[{name}]"
     annotation = parameter.type_descriptor.annotation
-    is_choice = inspect.isclass(annotation) and issubclass(annotation, Enum)
-    choices = "|".join(str(one.value) for one in annotation) if is_choice else ""
+    (kind,) = get_args(annotation) or (annotation,)
+    choices = "|".join(str(one.value) for one in kind) if issubclass(kind, Enum) else _VALUES.get(kind, "TEXT")
     value = "" if parameter.is_flag else parameter.metavar or choices
     return "/".join((*parameter.opts, *parameter.secondary_opts)) + (f" {value}" if value else "")
 
@@ -209,7 +209,8 @@ def _limits() -> str:
 def _amount(number: int) -> str:
     if number == 2**63 - 1:
         return "2^63-1"
-    return f"{number // _MEBIBYTE} MiB" if number % _MEBIBYTE == 0 else f"{number:,}"
+    mebibytes, rest = divmod(number, 1 << 20)
+    return f"{number:,}" if rest else f"{mebibytes} MiB"
 
 
 def _value(default: object) -> str:

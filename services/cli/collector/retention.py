@@ -42,7 +42,7 @@ MinimumOption = Annotated[
 ]
 MaximumOption = Annotated[
     int | None,
-    typer.Option("--num-retained-max", help="Keep at most N snapshots, whatever their age; 0: no such limit [0]."),
+    typer.Option("--num-retained-max", help="Expire all but the newest N snapshots, whatever their age; 0: off [0]."),
 ]
 AgeOption = Annotated[
     str | None, typer.Option("--time-retained", help="A snapshot may expire once the next one is older than this [1h].")
