@@ -132,9 +132,8 @@ def _settings() -> str:
     sections = ["### Every service", _table(header, common)]
     for service in SERVICES:
         module = importlib.import_module(f"services.{service}.settings")
-        (made,) = (
-            one for _, one in inspect.getmembers(module, dataclasses.is_dataclass) if one.__name__.endswith("Settings")
-        )
+        classes = [one for _, one in inspect.getmembers(module, inspect.isclass) if one.__name__.endswith("Settings")]
+        (made,) = filter(dataclasses.is_dataclass, classes)
         sentences = _docstrings(module, made.__name__)
         rows = (
             (f"`{PREFIX}{service.upper()}_{field.name.upper()}`", _value(field.default), sentences[field.name])
@@ -145,7 +144,7 @@ def _settings() -> str:
 
 
 def _metrics() -> str:
-    groups: dict[str, list[Metric]] = {"Every service": []} | {name: [] for name in (*SERVICES, STREAMING)}
+    groups: dict[str, list[Metric]] = {name: [] for name in ("Every service", *SERVICES, STREAMING)}
     for metric in sorted(all_metrics().values(), key=lambda metric: metric.name):
         owner = next((name for name in groups if metric.name.startswith(f"deepclean_{name}_")), "Every service")
         groups[owner].append(metric)
