@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast faults chaos fuzz campaign up down status bench figures lint lock
+.PHONY: help setup run test test-fast faults chaos fuzz campaign up down status bench figures lint lock reference
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
@@ -64,6 +64,9 @@ lint: setup ## Check style and types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+reference: setup ## Write the generated parts of docs/operations again: settings, metrics, commands, codes, limits, alerts
+	.venv/bin/python -m docs.generate
 
 lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java
 	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml

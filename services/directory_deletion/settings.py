@@ -12,20 +12,23 @@ class DirectoryDeletionSettings:
     max_page_entries: int = 500
     """Children that one page of an expansion moves."""
     max_page_bytes: int = 256 << 10
+    """Serialized bytes of one page of an expansion."""
     max_expansions_in_flight: int = 1_000
-    """Most directories were expanded with one above them and only have to be asked for, but each question stands behind
-    the claims in metadata's log, about a second. Full pages are half a million files, six seconds for metadata, and
-    a client's command may wait behind them.
-    """
+    """Directories that are expanded at the same time. Each request waits about a second behind the claims in metadata's
+    log. Full pages of 1,000 directories are half a million files: six seconds of work for metadata, for which a
+    client's command may wait."""
     max_removal_rows: int = 1_000
-    """Rows of one command to purge."""
+    """Rows of one RemoveDirectories command."""
     max_removal_bytes: int = 1 << 20
+    """Serialized bytes of one RemoveDirectories command."""
     max_removing_rows: int = 32_000
-    """Rows in flight over all commands to purge."""
+    """Rows in flight in all RemoveDirectories commands."""
     first_blocked_ms: int = 60_000
-    """A directory with a child row left is tried when that child goes; and, as a net, after this pause, doubled."""
+    """First pause before a directory that still has a child row is tried again; each try doubles it. The removal of
+    that child row starts a try at once."""
     longest_blocked_ms: int = 3_600_000
+    """Longest pause before such a try."""
     answer_timeout_ms: int = 600_000
-    """When an answer is this late the question is asked again: a net, since no message is lost."""
+    """Time after which a request without an answer is sent again."""
     undo_window_ms: int = 0
-    """How long a deleted directory waits before it is expanded, so that it can be brought back as a whole."""
+    """Undo window: how long a deleted directory waits before its expansion. Until then undelete restores all of it."""

@@ -7,8 +7,10 @@ import re
 MIN_NAME_LENGTH = 3
 MAX_NAME_LENGTH = 63
 MAX_KEY_BYTES = 4_096
+"""Bytes of a path in a command. Moving a directory below another makes longer paths, which listings show."""
 MAX_LABEL_LENGTH = 128
 MAX_SNAPSHOT_ID_LENGTH = 64
+"""Printable ASCII characters of a snapshot's id: it names a directory on every disk."""
 MAX_CLIENT_ID_LENGTH = 128
 MAX_OWNER_LENGTH = 255
 MAX_REASON_LENGTH = 1_024

@@ -7,9 +7,10 @@ Garbage rows are ordered by death: the rows of a snapshot's store are one range.
 from __future__ import annotations
 
 MAX_OBJECTS_PER_COMMAND = 255
+"""New directories and keys of one command: Ozone's object ids have 8 bits for them."""
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_KEYS_PER_COMMAND = 1_000
-"""As many as S3's DeleteObjects takes."""
+"""Keys of one DeleteKeys command, as in S3's DeleteObjects: the answer stays small."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
 _TXN_BITS = 37

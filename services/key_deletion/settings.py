@@ -15,35 +15,40 @@ class KeyDeletionSettings:
     """Limits of one key_deletion service."""
 
     max_task_rows: int = 1_000
+    """Rows of one task (a batch of rows that is judged, claimed and finished together)."""
     max_task_bytes: int = 1 << 20
-    """Serialized bytes of a task's largest message, each row counted at the most that it can take."""
+    """Serialized bytes of the largest message of a task; each row counts with the most bytes that it can have."""
     max_tasks_in_flight: int = 64
-    """Tasks that wait for an answer; what has no room waits in its table."""
+    """Tasks that wait for an answer. Further rows wait in waitingTable."""
     max_retries_in_flight: int = 16
-    """How many of those may be groups that SCM failed before, so that they never keep new rows waiting."""
+    """How many of those tasks may be retries of block groups that SCM failed to delete; the rest is for new rows."""
     first_retry_ms: int = 500
-    """Back-off after the first failure; each failure doubles it."""
+    """Pause before a failed block group is sent again; each failure doubles it."""
     longest_retry_ms: int = 60_000
+    """Longest pause before such a retry."""
     answer_timeout_ms: int = 600_000
-    """When an answer is this late the question is asked again: a net, since no message is lost."""
+    """Time after which a request without an answer is sent again."""
     max_sweeps_in_flight: int = 8
+    """Sweeps that run at the same time."""
     max_sweep_pages_in_flight: int = 24
-    """Pages over all sweeps whose rows are not judged yet, while nothing waits to be claimed; one while something does.
-    A page at a time would spend the time of a drop on waiting for the judges."""
+    """Pages of all sweeps whose rows are not judged yet, as long as no row waits to be claimed; else one page. With one
+    page at a time the sweep after a snapshot's deletion would mostly wait for the judges."""
     max_sweep_page_rows: int = 3_000
-    """While metadata sends a page it does nothing else; and where the next one begins is known with its answer, so that
-    smaller ones take longer together. Whole messages (``sent_entries.MAX_ROWS_PER_MESSAGE``) make whole tasks."""
+    """Rows of one page of a sweep. While metadata sends a page it does nothing else. Smaller pages make a sweep longer,
+    since the next page can only be requested after the answer. Use a multiple of 1,000, the rows of one message."""
     max_sweep_page_bytes: int = 1 << 20
+    """Serialized bytes of one page of a sweep."""
     first_sweep_again_ms: int = 1_000
-    """Pause before a store that was not clean is swept again; each sweep doubles it."""
+    """Pause before the garbage range of a snapshot that was not clean is swept again; each sweep doubles it."""
     longest_sweep_again_ms: int = 60_000
+    """Longest pause before such a sweep."""
     safety_sweep_interval_ms: int = 3_600_000
-    """How often all garbage rows of the shard are swept, claimed ones with them."""
+    """How often all garbage rows of the shard are swept, claimed rows too."""
     undo_window_ms: int = 0
-    """How long rows wait before they are claimed, so that they can be brought back; a settle ends it at once."""
+    """Undo window: how long rows wait before they are claimed. Until then they can be undeleted. A settle ends it."""
     max_rows_per_second: int = 0
-    """Rows that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
+    """Most rows that are claimed per second and shard, averaged over minutes; 0: unlimited. A settle ignores it."""
     max_bytes_per_second: int = 0
-    """Bytes that are claimed in a second at most, over minutes; 0 for no limit. A settle does not wait for it."""
+    """Most bytes that are claimed per second and shard, averaged over minutes; 0: unlimited. A settle ignores it."""
     purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
-    """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty for the whole day."""
+    """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty: always."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-"""A batch of rows with all their blocks is one message: topics need the same ``max.message.bytes``."""
+"""Size of one message, such as a batch of rows with all their blocks; topics need the same ``max.message.bytes``."""
 MAX_LETTER_MESSAGE_BYTES = 9 * 1024 * 1024
-"""A dead letter has a message of that size within it, and says beside what was wrong with it."""
+"""Size of a dead letter, which contains the message and its error."""
 
 MAX_CHANGE_MESSAGE_BYTES = 10 * 1024 * 1024
 """What a service has changed may be a row that keeps a dead letter."""

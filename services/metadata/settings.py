@@ -15,19 +15,23 @@ class MetadataSettings:
     """How much is spent on diffs, for each shard, and what reads tell. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
 
     diff_threads: int = 1
-    """Diffs that are made at the same time. Each takes processor time from the shard's writer."""
+    """Diffs of a shard that are computed at the same time. Each takes processor time from the shard's writer."""
     diff_queue: int = 10
-    """Diffs that wait; one more is rejected. Ozone: 10."""
+    """Diffs of a shard that wait; one more is rejected. Ozone: 10."""
     diff_direct_rows: int = 200_000
-    """Rows that such a thread looks at, some 50 µs each; a diff of more is made by Spark, in a process of its own."""
+    """Most rows that a diff reads in the process itself, about 50 µs each. Spark computes larger diffs, in a process of
+    its own."""
     diff_spark_command: str = ""
-    """Starts the Spark job, its options appended; without one every diff is made by a thread."""
+    """Command that starts the Spark job for large diffs; its options are appended. `make up` sets it to
+    `python -m streaming.diff --jars-directory DIR`. The job needs `JAVA_HOME`, a gigabyte of memory, and the snapshot
+    checkpoints on its disk. Empty: every diff is computed in the process itself."""
     diff_kept_seconds: int = 7 * 24 * 3600
-    """How long a diff can be read after its end. Ozone: 7 days."""
+    """How long a diff can be read after it has ended. Ozone: 7 days."""
     diff_kept_count: int = 1_000
-    """How many that have ended are kept; the oldest go first, those that were rejected too."""
+    """Ended diffs of a shard that are kept, rejected ones too; the oldest are removed first."""
     undo_window_ms: int = 0
-    """The undo window of the deletion services, repeated for the listing of what can be brought back, and because no
-    version is late before it is over."""
+    """The undo window of the deletion services, repeated here for `deepclean deleted list` and for
+    deepclean_metadata_freed_seconds, which leaves it out."""
     purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
-    """The hours in which key_deletion claims, repeated because outside of them no version gets late."""
+    """The hours of DEEPCLEAN_KEY_DELETION_PURGE_HOURS, repeated here for deepclean_metadata_freed_seconds, which leaves
+    out all other hours. `make up` copies them."""

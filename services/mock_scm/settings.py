@@ -12,11 +12,11 @@ class MockScmSettings:
     """Limits of one mock storage container manager."""
 
     container_size_bytes: int = 5 * GIBIBYTE
-    """When this much was written to the newest container, metadata is granted the next one."""
+    """Bytes in the newest container after which metadata is granted the next one."""
     max_deletion_rows_per_tick: int = 1_000
-    """Rows of the deletedBlocks log that the mock datanodes carry out at once."""
+    """Rows of the deletedBlocks log that the mock datanodes carry out in one step."""
     max_deletions_per_tick: int = 100
-    """Delayed deletions that are carried out at once when they are due."""
+    """Delayed deletions that are carried out in one step when they are due."""
 
 
 @dataclass(slots=True)

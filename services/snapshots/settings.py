@@ -10,12 +10,13 @@ class SnapshotsSettings:
     """Settings of one snapshots service; the defaults are Ozone's."""
 
     max_snapshots: int = 10_000
-    """Rows of one shard, with those that are being made and those that are deleted but not yet purged."""
+    """Snapshots of one shard, with those in creation and those that are deleted and not yet purged."""
     is_rename_allowed: bool = False
+    """Whether snapshots may be renamed; Ozone does not allow it."""
     remembered_client_ms: int = 3_600_000
-    """Log time for which a client's last answer is kept."""
+    """How long a client's last answer is kept, in the time of the log."""
     retention_run_ms: int = 60_000
-    """Time after which a bucket's retention policy runs again though no snapshot was taken."""
+    """How often a bucket's retention policy runs while no snapshot is created."""
     max_tags: int = 10_000
     """Tags of one shard, automatic ones too."""
     max_consumers: int = 10_000
@@ -23,6 +24,6 @@ class SnapshotsSettings:
     max_policies: int = 10_000
     """Buckets of one shard with a retention policy."""
     max_rollback_page_entries: int = 2_000
-    """Rows that metadata looks at for one page of a rollback: other commands wait for no longer than that takes."""
+    """Rows that metadata reads for one page of a rollback. Commands to other buckets wait for at most one page."""
     max_dropped_snapshots: int = 10_000
-    """Snapshots of one shard that are remembered after they have gone, the last ones."""
+    """Dropped snapshots of one shard that are remembered; the newest are kept."""

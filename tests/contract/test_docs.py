@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from bench import __main__ as bench
+from docs import generate
 from schemas.codec import released_schemas, schema_fingerprint
 from schemas.error_codes import ErrorCode
 from schemas.topics import TOPICS
@@ -67,13 +68,18 @@ def test_the_picture_has_only_topics_that_exist() -> None:
     assert {topic.name for topic in TOPICS if topic.name.startswith("gc.")} - named == {"gc.space", "gc.ledger"}
 
 
-def test_every_metric_is_listed_with_its_kind_and_labels() -> None:
-    lines = re.findall(r"^\| `(deepclean_\w+)` \| (\w+) \| ([^|]*) \|", _text("docs/operations.md"), re.MULTILINE)
-    found = sorted((name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in lines)
-    assert found == sorted(
-        (metric.name, metric.kind, tuple(label for label in metric.labels if label != "le"))
-        for metric in all_metrics().values()
+@pytest.mark.parametrize("page", generate.PAGES)
+def test_the_generated_parts_are_what_the_code_says(page: str) -> None:
+    text = (generate.FOLDER / page).read_text("utf-8")
+    assert generate.regenerated(text) == text, "run make reference"
+
+
+def test_the_reference_has_each_generated_part() -> None:
+    """A part that lost its markers would not be written any more, and would not be missed above."""
+    named = re.findall(
+        r"<!-- generated: ([\w ]+) -->\n.*?<!-- end -->", _text("docs/operations/reference.md"), re.DOTALL
     )
+    assert named == ["settings", "metrics", "commands", "error codes", "limits"]
 
 
 @cache

@@ -19,7 +19,7 @@ RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 RULE_TESTS = sorted((ROOT / "tests" / "contract").glob("alert_rules*.test.yml"))
 PLAY_SECONDS = 240
 DASHBOARD = ROOT / "deploy" / "grafana" / "deepclean.json"
-OPERATIONS = ROOT / "docs" / "operations.md"
+ALERTS = ROOT / "docs" / "operations" / "alerts.md"
 SERIES = {name: metric for metric in all_metrics().values() for name in metric.series}
 COLUMNS = 24
 
@@ -110,8 +110,11 @@ def test_panels_say_what_they_show_and_do_not_overlap() -> None:
 
 def test_every_alert_says_what_to_do() -> None:
     alerts = re.findall(r"- alert: (\w+)", RULES.read_text("utf-8"))
-    explained = re.findall(r"^\| `(Deepclean\w+)` \|", OPERATIONS.read_text("utf-8"), re.MULTILINE)
-    assert sorted(explained) == sorted(alerts)
+    sections = re.findall(r"^## (Deepclean\w+)\n(.*?)(?=^## |\Z)", ALERTS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert sorted(name for name, _ in sections) == sorted(alerts)
+    for name, text in sections:
+        assert f"<!-- generated: {name} -->" in text
+        assert re.findall(r"^\*\*(.+)\.\*\* \S", text, re.MULTILINE) == ["Meaning", "First look", "Action"], name
 
 
 @pytest.mark.timeout(PLAY_SECONDS + 60)

@@ -38,21 +38,21 @@ class Mode(StrEnum):
 
 
 MinimumOption = Annotated[
-    int | None, typer.Option("--num-retained-min", help="So many of the newest always stay [10].")
+    int | None, typer.Option("--num-retained-min", help="Never expire the newest N snapshots [10].")
 ]
 MaximumOption = Annotated[
     int | None,
-    typer.Option("--num-retained-max", help="Older ones than so many go whatever their age; 0: no such bound [0]."),
+    typer.Option("--num-retained-max", help="Expire all but the newest N snapshots, whatever their age; 0: off [0]."),
 ]
 AgeOption = Annotated[
-    str | None, typer.Option("--time-retained", help="A snapshot may go once the next one is older than this [1h].")
+    str | None, typer.Option("--time-retained", help="A snapshot may expire once the next one is older than this [1h].")
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--expire-limit", help="Only the oldest so many are looked at in a run [50].")
+    int | None, typer.Option("--expire-limit", help="One run considers at most the N oldest snapshots [50].")
 ]
 ForgetOption = Annotated[
     str | None,
-    typer.Option("--consumer-expiration", help="Consumers not heard of for so long are dropped; 0: never [0]."),
+    typer.Option("--consumer-expiration", help="Remove consumers that were not heard of for this long; 0: never [0]."),
 ]
 
 
@@ -65,11 +65,15 @@ def set_policy(
     time_retained: AgeOption = None,
     expire_limit: LimitOption = None,
     consumer_expiration: ForgetOption = None,
-    mode: Annotated[Mode, typer.Option(help="Expire with each snapshot that is taken, or after it.")] = Mode.SYNC,
-    snapshot_every: Annotated[str, typer.Option(help="Take a snapshot once in each such period; 0: none.")] = "0",
+    mode: Annotated[
+        Mode, typer.Option(help="sync: expire with each creation of a snapshot; async: after it.")
+    ] = Mode.SYNC,
+    snapshot_every: Annotated[
+        str, typer.Option(help="Create a snapshot auto-TIME at the start of each such period; 0: none.")
+    ] = "0",
     tag_every: Annotated[str, typer.Option(help="Tag the first snapshot of each such period; 0: none.")] = "0",
-    tag_num_retained_max: Annotated[int, typer.Option(help="So many automatic tags stay; 0: all.")] = 0,
-    tag_time_retained: Annotated[str, typer.Option(help="Time to live of an automatic tag; 0: for ever.")] = "0",
+    tag_num_retained_max: Annotated[int, typer.Option(help="Keep at most N automatic tags; 0: all.")] = 0,
+    tag_time_retained: Annotated[str, typer.Option(help="Lifetime of an automatic tag; 0: for ever.")] = "0",
     as_json: JsonOption = False,
 ) -> None:
     """Give a bucket a policy, in place of the one it has; what is left out is as by default."""

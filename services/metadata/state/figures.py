@@ -11,7 +11,8 @@ from services.metadata.state.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKE
 from services.runtime.loop.service import Work
 
 MAX_BYTES = 2**63 - 1
-"""What all versions of a shard that are not freed may have together: then no sum of sizes needs more than 64 bits."""
+"""Bytes of all versions of a shard that are not freed yet, so that no sum of sizes needs more than 64 bits. A put that
+exceeds it is refused (INVALID_REQUEST); sums that only grow, such as freed bytes, stay at this value."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 

@@ -26,10 +26,11 @@ from services.storage.tables import TablesReader
 
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
+"""Rows of one page of an HTTP read."""
 AFTER_SECONDS = 10.0
 AFTER_POLL_SECONDS = 0.005
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Ten thousand runs of blocks, or names of snapshots, are some megabytes."""
+"""Body of an HTTP request. Ten thousand block runs or snapshot names are some megabytes."""
 MAX_NUMBER = 2**63 - 1
 MAX_DIGITS = 19
 QUOTED_CHARACTERS = 100

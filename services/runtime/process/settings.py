@@ -43,34 +43,39 @@ class ServiceSettings(BaseSettings):
         cli_hide_none_type=True,
     )
 
-    directory: Path = Field(description="Where databases and checkpoints are kept.")
+    directory: Path = Field(description="Where databases and snapshot checkpoints are kept.")
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, separated by commas.")
     kafka_credentials_file: Path | None = Field(
-        None, description="File with this service's name and password at the broker; none for a broker without."
+        None,
+        description="File of mode 0600 with this service's name and password at the broker; none for an open one.",
     )
     signing_secret_file: Path | None = Field(
-        None, description="File with what this service signs its commands with; none where nobody asks for it."
+        None, description="File of mode 0600 with the secret that signs this service's commands; none on an open plane."
     )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
         (0,), description="Shards to run here, separated by commas; each is run by one process only."
     )
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
     http_token_file: Path | None = Field(
-        None, description="File with the token that every request must carry; wanted beyond loopback."
+        None, description="File of mode 0600 with the token that every request must carry; required beyond loopback."
     )
     http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
     max_batch_messages: int = Field(
-        2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Messages of one unit of work, at most."
+        2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Most messages of one unit of work; at most 100,000."
     )
     max_copies: int = Field(
-        4, ge=1, le=1_000, description="Copies of a shard's database that backups may have at a time."
+        4, ge=1, le=1_000, description="Copies of a shard's database that backups and digests may hold at a time."
     )
     copy_seconds: int = Field(
-        86_400, ge=60, description="A copy that is older belongs to nobody any more, and is removed."
+        86_400,
+        ge=60,
+        description="Age at which a copy that was not given back is removed; raise it for slow backups.",
     )
-    poll_seconds: float = Field(0.1, gt=0, le=10, description="How long to wait for messages; due work waits as long.")
-    crash_at: str = Field("", description="For tests alone: die at a point of the loop, as in after_write:3.")
+    poll_seconds: float = Field(0.1, gt=0, le=10, description="How long a poll, and due work, waits for messages.")
+    crash_at: str = Field(
+        "", description="For tests alone: die at a point of the loop, as in after_write:3, its third pass."
+    )
     clock_offset_seconds: int = Field(0, description="For tests alone: how far the clock is ahead of the machine's.")
 
     @field_validator("shards", mode="before")

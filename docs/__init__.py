@@ -1,0 +1,1 @@
+"""The documents, and the program that writes their generated parts."""
