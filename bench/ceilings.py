@@ -12,8 +12,8 @@ from bench.alone import bench_broker
 from bench.bulk import KEY_BYTES, VOLUME, CommandMaker, consume_rate, flat_name, flat_puts, produce_rate
 from bench.conditions import Conditions
 from bench.figures import Ceiling, Figure
-from schemas.codec import codec
 from schemas.records import BlockRun, KeyRow, MetadataCommand
+from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import flat_key, local_id
 from services.storage.rocks_options import RocksOptions, synced
@@ -66,7 +66,7 @@ def put_rate(directory: Path, count: int) -> float:
     """Rows a second that RocksDB takes in synced batches."""
     txn = 1 << 20
     blocks = BlockRun(1, local_id(0, txn, 0), 1, 1 << 28, KEY_BYTES)
-    value = codec(KeyRow).encode(
+    value = row_codec(KeyRow).encode(
         KeyRow(txn << 8, txn, KEY_BYTES, blocks, 0, flat_name(0), txn, 0, "", 1 << 40, 1 << 40)
     )
     keys = [flat_key(VOLUME, "flat", flat_name(number)) for number in range(count)]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from schemas.audit_report import AuditReport
-from schemas.codec import codec
 from schemas.records import BlockRun, InventoryRow, ScmState, SnapshotListRow
+from schemas.stored_rows import row_codec
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY, inventory_key
 from services.plane.in_memory.plane import InMemoryPlane
@@ -53,7 +53,7 @@ class MemoryAudit:
         store = self._store("metadata")
         self._copies["namespace"] = store.clone()
         rows = TablesReader(store).reader.scan("snapshotListTable", b"/", b"0")
-        for row in (codec(SnapshotListRow).decode(value) for _, value in rows):
+        for row in (row_codec(SnapshotListRow).decode(value) for _, value in rows):
             if row.is_live:
                 self._copies[row.snapshot_id] = store.open_checkpoint(row.snapshot_id)
                 self.snapshots[row.snapshot_id] = row.snapshot_id
@@ -94,7 +94,7 @@ def lose(store: MemoryStore, run: BlockRun) -> None:
 
 def leak(store: MemoryStore, bucket_id: int, run: BlockRun) -> None:
     """Put blocks into a block store that nobody has written."""
-    _change(store, run, codec(InventoryRow).encode(InventoryRow(bucket_id, run)))
+    _change(store, run, row_codec(InventoryRow).encode(InventoryRow(bucket_id, run)))
 
 
 def _change(store: MemoryStore, run: BlockRun, row: bytes | None) -> None:
@@ -110,6 +110,6 @@ def _change(store: MemoryStore, run: BlockRun, row: bytes | None) -> None:
     store.write(
         {
             INVENTORY_TABLE.name: {inventory_key(run.container_id, run.first_local_id): row},
-            SCM_STATE_TABLE.name: {STATE_KEY: codec(ScmState).encode(changed)},
+            SCM_STATE_TABLE.name: {STATE_KEY: row_codec(ScmState).encode(changed)},
         }
     )

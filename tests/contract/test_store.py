@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 
 from schemas.codec import codec
 from schemas.records import DeletedNameRow, KeyRow, PositionRow
+from schemas.stored_rows import row_codec
 from services.storage import rocks_views
 from services.storage.memory import MemoryStore
 from services.storage.rocks import FEWEST_IN_PARTS, RocksStore
@@ -177,7 +178,8 @@ def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: 
 
 def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None:
     names = TableDefinition("fileTable", DeletedNameRow)
-    store.write({"fileTable": {b"/a": b"1", b"/b": b"2"}})
+    stored = row_codec(DeletedNameRow).stored
+    store.write({"fileTable": {b"/a": stored(b"1"), b"/b": stored(b"2")}})
     work = UnitOfWork(store, RowCache())
     table = work.table(names)
     table.put_encoded(b"/b", b"3")
@@ -195,9 +197,9 @@ def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None
 
 def test_a_unit_of_work_sees_every_row_that_it_reads_ahead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (PositionRow("topic", "id", next_offset) for next_offset in (1, 2))
-    encode = codec(PositionRow).encode
+    encode, stored = codec(PositionRow).encode, row_codec(PositionRow).encode
     keys = [b"/%05d" % number for number in range(3 * FEWEST_IN_PARTS)]
-    store.write({"outbox": {key: encode(before) for key in keys[::2]}})
+    store.write({"outbox": {key: stored(before) for key in keys[::2]}})
     expected = [encode(before), None] * (len(keys) // 2)
     table = UnitOfWork(store, RowCache()).table(OUTBOX)
     table.put(keys[-1], after)
@@ -213,10 +215,10 @@ def test_a_unit_of_work_sees_every_row_that_it_reads_ahead(store: Store, monkeyp
 
 def test_a_question_looks_each_row_up_once(store: Store) -> None:
     before, after = (PositionRow("topic", "id", next_offset) for next_offset in (1, 2))
-    store.write({"outbox": {b"/a": codec(PositionRow).encode(before)}})
+    store.write({"outbox": {b"/a": row_codec(PositionRow).encode(before)}})
     outbox = TablesReader(store).looking_up_once().table(OUTBOX)
     assert (outbox.get(b"/a"), outbox.get(b"/b")) == (before, None)
-    store.write({"outbox": {b"/a": None, b"/b": codec(PositionRow).encode(after)}})
+    store.write({"outbox": {b"/a": None, b"/b": row_codec(PositionRow).encode(after)}})
     assert (outbox.get(b"/a"), outbox.get(b"/b")) == (before, None)  # neither was looked up again
     assert list(outbox.scan(b"", BEYOND)) == [(b"/b", after)]
 
@@ -894,6 +896,8 @@ def test_a_damaged_file_is_an_error_and_never_a_shorter_scan(tmp_path: Path) -> 
     store.checkpoint("flush")
     store.close()
     for file in (tmp_path / "db").glob("*.sst"):
+        if file.stat().st_size < 100_000:
+            continue  # of the format, which is read when the database is opened
         content = bytearray(file.read_bytes())
         middle = len(content) // 2
         content[middle : middle + 5_000] = b"\xff" * 5_000

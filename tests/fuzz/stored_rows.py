@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+from schemas.codec import DecodeError
 from schemas.records import DeleteBlocks
+from schemas.stored_rows import row_codec
 from services.directory_deletion.service import DirectoryDeletionService
 from services.domain import table_keys
 from services.domain.row_columns import NO_GROUPS
@@ -108,11 +111,14 @@ def play(data: bytes) -> bool:
     table = chosen(NAMES, int.from_bytes(data[:2], "big"))
     value_at = HEAD_BYTES + data[2]
     key, value = data[HEAD_BYTES:value_at], data[value_at:]
-    is_row = check_record(RECORDS[table], value)
+    with suppress(DecodeError):
+        row_codec(RECORDS[table]).decode(value)
+    body = value[1:]
+    is_row = check_record(RECORDS[table], body)
     for key_of, parse, expected in KEYS.get(table, ()):
         is_row = _is_key(parse, key) or is_row
-        if len(value) >= _NUMBERS.size:
-            numbers = _NUMBERS.unpack_from(value)
+        if len(body) >= _NUMBERS.size:
+            numbers = _NUMBERS.unpack_from(body)
             if parse(key_of(numbers)) != expected(numbers):
                 raise PromiseError(f"{key_of(numbers)!r} of {table} gives {parse(key_of(numbers))}, not {numbers}")
     return is_row

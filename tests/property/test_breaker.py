@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.codec import codec
 from schemas.records import (
     BreakerCause,
     BreakerLimits,
@@ -20,6 +19,7 @@ from schemas.records import (
     SetBreaker,
     SpaceCellValue,
 )
+from schemas.stored_rows import row_codec
 from services.domain.breaker import (
     NOTHING,
     Amount,
@@ -211,7 +211,7 @@ def test_rows_that_the_figures_do_not_know_are_suspended_instead_of_stopping_the
     key = cell_key(bucket_id, *NOBODY)
     cell = TablesReader(shard.store).table(SPACE_TABLE).get(key)
     assert cell is not None
-    encoder = codec(SpaceCellValue)
+    encoder = row_codec(SpaceCellValue)
     shard.store.write({SPACE_TABLE.name: {key: encoder.encode(replace(cell, bytes=100, versions=2))}})
     shard.start()
     first, second = model.waiting[1][0], model.waiting[2][0]

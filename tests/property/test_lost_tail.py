@@ -23,6 +23,7 @@ from schemas.records import (
     ShardState,
     SnapshotChainRecord,
 )
+from schemas.stored_rows import row_codec
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PositionError
@@ -85,7 +86,7 @@ class LostTail:
         command = self.command()
         self.append(command)
         row = PositionRow(METADATA_COMMANDS.name, f"memory-{METADATA_COMMANDS.name}", command.offset)
-        self.store.write({POSITIONS.name: {METADATA_COMMANDS.name.encode(): codec(PositionRow).encode(row)}})
+        self.store.write({POSITIONS.name: {METADATA_COMMANDS.name.encode(): row_codec(PositionRow).encode(row)}})
         return command
 
     def runner(self) -> Runner:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.codec import codec
 from schemas.records import PositionRow
+from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, CHANGELOGS, DEAD_LETTERS, SNAPSHOT_CHAIN, SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS
 from services.runtime.loop.positions import POSITIONS
 from services.storage.memory import MemoryStore
@@ -107,7 +107,7 @@ class Disturbances:
         next_offset = self.state.plane.position(name, shard, topic) - self.state.faults.random.randint(1, 12)
         next_offset = max(self.state.plane.log.first_offset(topic, shard), next_offset)
         topic_id = self.state.plane.log.topic_ids([topic])[topic]
-        row = codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
+        row = row_codec(PositionRow).encode(PositionRow(topic, topic_id, next_offset))
         process.store.write({POSITIONS.name: {topic.encode(): row}})
         if address in self.state.batch_ends:  # where Spark begins if it dies before its next batch has ended
             self.state.batch_ends[address] = process.store.clone()

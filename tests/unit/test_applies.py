@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     CaptureSnapshot,
@@ -25,6 +24,7 @@ from schemas.records import (
     SpaceCellValue,
     SweepPage,
 )
+from schemas.stored_rows import row_codec
 from services.domain.space_matrix import Holders, SpaceCell, merged_after_drop
 from services.domain.table_keys import cell_key, holders_of_cell, local_id
 from services.metadata.collecting import sweeps
@@ -79,7 +79,7 @@ def held_between(shard: Shard, snapshots: int) -> None:
     for number, first in enumerate(txns):
         for last in txns[number:]:
             value = SpaceCellValue(first, last, 1, 1, 1, 0, 0)
-            rows[cell_key(shard.bucket("flat").object_id, first, last)] = codec(SpaceCellValue).encode(value)
+            rows[cell_key(shard.bucket("flat").object_id, first, last)] = row_codec(SpaceCellValue).encode(value)
     shard.store.write({SPACE_TABLE.name: rows})
     shard.start()
 

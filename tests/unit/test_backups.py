@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schemas.codec import codec
 from schemas.records import PositionRow, ShardState
+from schemas.stored_rows import row_codec
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
@@ -41,8 +41,8 @@ from services.storage.store import StoreError
 def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
     """A backup of metadata alone, as the command leaves it."""
     store = new_database(database_directory(home, "metadata", 0), "metadata")
-    state = codec(ShardState).encode(ShardState(txn, 1, 0, 0, 0, ""))
-    position = codec(PositionRow).encode(PositionRow(METADATA_COMMANDS.name, "id", txn))
+    state = row_codec(ShardState).encode(ShardState(txn, 1, 0, 0, 0, ""))
+    position = row_codec(PositionRow).encode(PositionRow(METADATA_COMMANDS.name, "id", txn))
     store.write(
         {
             "transactionInfoTable": {TRANSACTION_INFO_KEY: state},
@@ -74,9 +74,16 @@ def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
 
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     made_backup(tmp_path / "home", tmp_path / "kept", "one")
-    (tmp_path / "kept" / "one" / backups.MANIFEST).write_text("{}")
-    with pytest.raises(StackError, match=r"is not one that this version has written: take that backup out of there\.$"):
-        list_backups(tmp_path / "kept")
+    manifest = tmp_path / "kept" / "one" / backups.MANIFEST
+    for content, reason in (
+        ("{}", r"has no format: a deepclean before 0\.2\.0"),
+        ('{"format": 2}', "has format 2, this program reads up to 1"),
+        ('{"format": 1}', r"is not one that deepclean has written: move this backup elsewhere\.$"),
+        ("[]", r"is not one that deepclean has written: move this backup elsewhere\.$"),
+    ):
+        manifest.write_text(content)
+        with pytest.raises(StackError, match=reason):
+            list_backups(tmp_path / "kept")
 
 
 def test_a_restored_copy_is_the_one_that_was_made_and_leaves_the_backup_alone(tmp_path: Path) -> None:

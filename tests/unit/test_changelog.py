@@ -30,6 +30,7 @@ from schemas.records import (
     SnapshotReply,
     StateChange,
 )
+from schemas.stored_rows import row_codec
 from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import VirtualClock
@@ -538,7 +539,7 @@ class TestWhatIsMissing:
         copies = {digest: _copied(store) for digest in (row.digest, b"another")}
         for digest, copy in copies.items():
             known = replace(row, digest=digest, base_offset=log.end_offset(TOPIC, 0), base_number=row.number)
-            copy.write({CHANGELOG.name: {CHANGELOG_KEY: codec(ChangelogRow).encode(known)}})
+            copy.write({CHANGELOG.name: {CHANGELOG_KEY: row_codec(ChangelogRow).encode(known)}})
         _run(store, log, range(4, 8))
         _run(copies[row.digest], log, ())
         with pytest.raises(LostChangesError, match="a past that was given up"):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import codec
 from schemas.records import (
     BreakerCause,
     CaptureSnapshot,
@@ -25,6 +24,7 @@ from schemas.records import (
     SpaceCellValue,
     Undelete,
 )
+from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN
 from services.cli.collection_lines import trip_words
 from services.domain.row_columns import row_names
@@ -54,7 +54,7 @@ def undelete(shard: Shard, row: RowName, key: str, bucket: str = "flat") -> str:
 
 def damage(shard: Shard, table: str, key: bytes, value: Any) -> None:
     """Change a row behind the service's back, and start it on what is there."""
-    shard.store.write({table: {key: None if value is None else codec(type(value)).encode(value)}})
+    shard.store.write({table: {key: None if value is None else row_codec(type(value)).encode(value)}})
     shard.start()
 
 

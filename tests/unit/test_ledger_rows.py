@@ -21,6 +21,7 @@ from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
 from services.metadata.collecting.freed_rows import facts_and_numbers
 from services.metadata.state.tables import RECLAIM_TABLE
+from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard
 
 
@@ -100,7 +101,7 @@ def test_other_rows_are_never_read_as_finished_claims() -> None:
     shard.do(PutKey("vol", "flat", "k", 10))
     shard.do(DeleteKey("vol", "flat", "k"))
     shard.claim(shard.row())
-    ((_, encoded),) = shard.store.scan(RECLAIM_TABLE.name, b"/", b"0")
+    ((_, encoded),) = TablesReader(shard.store).table(RECLAIM_TABLE).scan_encoded(b"/", b"0")
     row = codec(ClaimedRow).decode(encoded)
     assert facts_and_numbers(encoded)[1][1] == 10
     for numbers in (b"", row.numbers[:-1], row.numbers + b"7"):

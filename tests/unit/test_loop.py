@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from schemas import codec as codecs
+from schemas import stored_rows
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
+from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.errors import RetryableError
 from services.log.clock import VirtualClock
@@ -264,7 +266,9 @@ class Reader(Recorder):
 @pytest.mark.parametrize(("rows", "units"), [(2, [5, 5]), (3, [4, 4, 2]), (9, [2, 2, 2, 2, 2]), (10, [1] * 10)])
 def test_a_unit_of_work_ends_when_it_has_looked_through_enough(log: FailingLog, rows: int, units: list[int]) -> None:
     store = MemoryStore()
-    store.write({NOTES.name: {b"%d" % number: codec(Barrier).encode(Barrier("", 1, 0, "")) for number in range(20)}})
+    store.write(
+        {NOTES.name: {b"%d" % number: row_codec(Barrier).encode(Barrier("", 1, 0, "")) for number in range(20)}}
+    )
     metrics = Written()
     runner = Runner(Reader(rows), 0, store, log, VirtualClock(), unit_rows=10, metrics=metrics)
     run_to_the_end(runner)
@@ -320,7 +324,8 @@ class Written(NoMetrics):
 def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A codec takes a millisecond to make, and a command that touches some tables for the first time needs several."""
     monkeypatch.setattr(codecs, "_CODECS", {})
+    monkeypatch.setattr(stored_rows, "_ROW_CODECS", {})
     service = Recorder()
     Runner(service, 0, MemoryStore(), log, VirtualClock())
-    made = set(codecs._CODECS)
-    assert {table.record for table in service.tables} | {topic.record for topic in BY_NAME.values()} <= made
+    assert {topic.record for topic in BY_NAME.values()} <= codecs._CODECS.keys()
+    assert {table.record for table in service.tables} <= stored_rows._ROW_CODECS.keys()

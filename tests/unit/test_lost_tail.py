@@ -23,6 +23,7 @@ from schemas.records import (
     ShardState,
     SnapshotChainRecord,
 )
+from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain.errors import PositionError
 from services.log.clock import VirtualClock
@@ -161,7 +162,7 @@ def test_the_epochs_run_out(tmp_path: Path, log: MemoryLog) -> None:
     store = open_database(database_directory(tmp_path, "metadata", 0), "metadata")
     state = TablesReader(store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     assert state is not None
-    last = codec(ShardState).encode(replace(state, epoch=3))
+    last = row_codec(ShardState).encode(replace(state, epoch=3))
     store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: last}})
     store.close()
     with pytest.raises(StackError, match="3 times, which is the most it can"):
@@ -257,7 +258,7 @@ def test_a_call_that_was_cut_off_costs_no_second_epoch(tmp_path: Path, log: Memo
 def open_scm_that_has_read(home: Path, next_offset: int) -> None:
     store = new_database(database_directory(home, "mock_scm", 0), "mock_scm")
     row = PositionRow(SCM_COMMANDS.name, f"memory-{SCM_COMMANDS.name}", next_offset)
-    store.write({POSITIONS.name: {SCM_COMMANDS.name.encode(): codec(PositionRow).encode(row)}})
+    store.write({POSITIONS.name: {SCM_COMMANDS.name.encode(): row_codec(PositionRow).encode(row)}})
     store.close()
 
 

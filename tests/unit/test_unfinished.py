@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     CountRow,
@@ -13,6 +12,7 @@ from schemas.records import (
     RollbackRow,
     ShardState,
 )
+from schemas.stored_rows import row_codec
 from services.domain.table_keys import ascending_death_key, descending_death_key
 from services.metadata.checkpoints import rollback
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
@@ -25,7 +25,7 @@ from services.storage.memory import MemoryStore
 def test_the_oldest_of_all_kinds_counts() -> None:
     store = MemoryStore()
     assert oldest_unfinished_txn(store) is None
-    count = codec(CountRow).encode(CountRow(1))
+    count = row_codec(CountRow).encode(CountRow(1))
     keys = [key(5, death) for death in (40, 30) for key in (ascending_death_key, descending_death_key)]
     store.write({"unexpandedTable": dict.fromkeys(keys, count)})
     assert oldest_unfinished_txn(store) == 30
@@ -33,7 +33,7 @@ def test_the_oldest_of_all_kinds_counts() -> None:
         b"/5/ended": RollbackRow("s1", 1, 2, _last_phase(), b"", 0, 0),
         b"/5/going-on": RollbackRow("s2", 20, 2, 0, b"", 0, 0),
     }
-    store.write({"rollbackTable": {key: codec(RollbackRow).encode(row) for key, row in rollbacks.items()}})
+    store.write({"rollbackTable": {key: row_codec(RollbackRow).encode(row) for key, row in rollbacks.items()}})
     assert oldest_unfinished_txn(store) == 20
 
 
@@ -64,6 +64,6 @@ def test_a_txn_is_never_looked_for_behind_its_command() -> None:
     store = MemoryStore()
     assert first_offset_of_txn(store, 7) == 6
     state = ShardState(1_000_050, 1, 1, 1, 0, "", skipped_txns=1_000_000)
-    store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: codec(ShardState).encode(state)}})
+    store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: row_codec(ShardState).encode(state)}})
     assert first_offset_of_txn(store, 1_000_031) == 30
     assert first_offset_of_txn(store, 12) == 0

@@ -19,6 +19,7 @@ import structlog
 
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
+from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
@@ -130,7 +131,7 @@ def _make_codecs(service: Service) -> None:
     message of its kind would wait for it.
     """
     for table in (*service.tables, *RUNTIME_TABLES):
-        codec(table.record)
+        row_codec(table.record)
     for topic in BY_NAME.values():
         codec(topic.record)
 
