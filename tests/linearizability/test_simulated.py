@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 from random import Random
 
 import pytest
 
+from tests.linearizability.checker import TooManyOrdersError
 from tests.linearizability.simulated import check_run
 from tests.simulation.faults import FaultMix, draw_mix
 
@@ -22,8 +24,20 @@ def drawn_mix(seed: int) -> FaultMix:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_what_clients_see_is_linearizable(seed: int, group: int) -> None:
+    """In about one run of fifty so many calls are under way at once that not all orders can be tried: another one is
+    played in its place. Three of ten would be a checker that has grown weak.
+    """
     calls: Counter[str] = Counter()
-    for number in range(group, GROUPS * RUNS_OF_A_GROUP, GROUPS):
-        run = check_run(seed + number, drawn_mix(seed + number))
+    decided, undecided = 0, list[int]()
+    for number in count(group, GROUPS):
+        try:
+            run = check_run(seed + number, drawn_mix(seed + number))
+        except TooManyOrdersError:
+            undecided.append(seed + number)
+            assert len(undecided) < 3, f"nothing can be said of the runs {undecided}"
+            continue
         calls.update(type(one.call).__name__ for one in run.history.operations if one.outcome and not one.outcome.error)
+        decided += 1
+        if decided == RUNS_OF_A_GROUP:
+            break
     assert len(calls) >= 9, f"clients did hardly anything: {calls}"
