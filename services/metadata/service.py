@@ -28,22 +28,11 @@ from services.domain.refusals import CommandError, NotDone
 from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
-from services.metadata.state.batch_sums import PresentTxn
-from services.metadata.state.changed_rows import UnneededChanges, note_changes, unneeded_changes
-from services.metadata.state.client_numbers import ClientNumbers
-from services.metadata.state.collection_states import CollectionStates
-from services.metadata.state.directory_paths import DirectoryPaths
-from services.metadata.state.figures import BucketFigures
-from services.metadata.state.orphan_search import OrphanSearch
+from services.metadata.state.changed_rows import UnneededChanges, unneeded_changes
 from services.metadata.state.reclaim_clocks import FreedVersions
-from services.metadata.state.sent_entries import SentEntries
-from services.metadata.state.snapshot_lists import SnapshotLists
-from services.metadata.state.space import SpaceChanges
-from services.metadata.state.tables import SECRET_TABLE, TABLES, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.metadata.state.transaction import ShardCounters, Transaction
-from services.metadata.state.written_blocks import WrittenBlocks
+from services.metadata.state.tables import TABLES
+from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.signers import Signers
 from services.storage.tables import TablesReader
 
 _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = {
@@ -101,44 +90,22 @@ class MetadataService:
     tables = TABLES
 
     def __init__(self) -> None:
-        self._counters = ShardCounters()
-        self._saved_counters = self._counters.state()
-        self._snapshots = SnapshotLists()
-        self._present = PresentTxn()
-        self._space = SpaceChanges(self._present)
-        self._figures = BucketFigures(self._present)
-        self._written = WrittenBlocks(self._present)
-        self._entries = SentEntries(self._present)
-        self._directories = DirectoryPaths(self._present)
-        self._clients = ClientNumbers()
-        self._signers = Signers()
-        self._collection_states = CollectionStates()
-        self._orphans = OrphanSearch()
+        self._transaction = Transaction()
+        self._batch: Work | None = None
         self._must_send_collection_states = True
-        self._transaction: Transaction | None = None
         self._dropped: list[str] = []
-        self.freed = FreedVersions()
-        """What the last unit of work has finished, for metrics."""
         self.unneeded_changes = UnneededChanges()
 
+    @property
+    def freed(self) -> FreedVersions:
+        """What the last unit of work has finished, for metrics."""
+        return self._transaction.freed
+
     def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew."""
-        state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
-        self._counters = ShardCounters.of(state)
-        self._saved_counters = self._counters.state()
-        self._snapshots.restore(tables)
-        self._space.clear()
-        self._figures.clear()
-        self._written.clear()
-        self._entries.clear()
-        self._directories.clear()
-        self._clients.clear()
-        self._collection_states.clear()
-        self.freed.clear()
-        self._orphans.clear()
+        """Read everything that is kept in memory again."""
+        self._transaction.restore(tables)
+        self._batch = None
         self._must_send_collection_states = True
-        self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
-        self._transaction = None
         self._dropped.clear()
         self.unneeded_changes = UnneededChanges(unneeded_changes(tables))
 
@@ -150,56 +117,40 @@ class MetadataService:
         """Apply one command at the next txn, and answer it."""
         command: MetadataCommand = message.record
         kind = type(command.body)
-        log_time_ms, counters = message.timestamp_ms, self._counters
-        if log_time_ms < counters.log_time_ms:
-            log_time_ms = counters.log_time_ms
         transaction = self._transaction
-        if transaction is None or transaction.work is not work:
-            transaction = self._transaction = self._new_transaction(work)
-        transaction.begin(counters, log_time_ms)
-        self._present.txn = transaction.txn
+        log_time_ms = max(message.timestamp_ms, transaction.counters.log_time_ms)
+        if work is not self._batch:
+            self._begin_batch(work)
+        transaction.begin(work, log_time_ms)
         try:
             if kind in _CLIENT_HANDLERS:
                 self._apply_client_command(message, transaction)
             else:
                 if isinstance(command.body, records.AcceptLostTail):
                     lost_tail.check_place(command.body, message.offset)
-                if self._signers.is_on:
+                if transaction.signers.is_on:
                     access.check_internal(transaction, message, command)
                 self._apply_service_command(command, transaction)
         except BaseException:
-            self._undo()
+            transaction.undo()
             raise
-        if log_time_ms != self._counters.log_time_ms:
-            self._time_has_passed(work, log_time_ms)
+        if log_time_ms != transaction.counters.log_time_ms:
+            self._time_has_passed(transaction, log_time_ms)
 
-    def _time_has_passed(self, work: Work, log_time_ms: int) -> None:
+    def _time_has_passed(self, transaction: Transaction, log_time_ms: int) -> None:
         """The log's time moves on; once an hour do what is due then."""
-        if log_time_ms // HOUR_MS != self._counters.log_time_ms // HOUR_MS:
-            self._clients.forget(work, log_time_ms)
-            self._orphans.forget_idle(work, log_time_ms)
-            if self._collection_states.newest_txn(work):
+        work, counters = transaction.work, transaction.counters
+        if log_time_ms // HOUR_MS != counters.log_time_ms // HOUR_MS:
+            transaction.clients.forget(work, log_time_ms)
+            transaction.orphans.forget_idle(work, log_time_ms)
+            if transaction.collection_states.newest_txn(work):
                 self._send_collection_states(work)
-        self._counters.log_time_ms = log_time_ms
+        counters.log_time_ms = log_time_ms
 
-    def _new_transaction(self, work: Work) -> Transaction:
-        """One object serves a whole batch, one command after the other."""
-        self.freed.clear()  # what nobody has asked for, as while a shard is rebuilt
+    def _begin_batch(self, work: Work) -> None:
+        self._batch = work
+        self._transaction.freed.clear()  # what nobody has asked for, as while a shard is rebuilt
         keys.read_versions_ahead([message.record.body for message in work.inputs], work)
-        return Transaction(
-            work,
-            self._counters,
-            self._snapshots,
-            self._space,
-            self._figures,
-            self._written,
-            self._entries,
-            self._directories,
-            self._signers,
-            self._collection_states,
-            self.freed,
-            self._orphans,
-        )
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
         work, command = transaction.work, message.record
@@ -209,14 +160,14 @@ class MetadataService:
         expected = _NAMED_SENDERS.get(kind)
         if expected is not None and command.sender != expected:
             raise InvalidMessageError(f"{kind.__name__} comes from {expected}, not from {command.sender!r}")
-        if self._signers.is_on and (denial := self._denial(message, transaction)):
+        if transaction.signers.is_on and (denial := self._denial(message, transaction)):
             # Not remembered: otherwise a stranger could use up a client's numbers.
             if command.wants_reply:
                 work.send(METADATA_REPLIES, _reply(command, 0, denial))
             return
         client = command.client_id.encode()
         if command.number:
-            last, reply = self._clients.last(work, client)
+            last, reply = transaction.clients.last(work, client)
             if command.number <= last:
                 self._answer_again(command, last, reply, work)
                 return
@@ -226,7 +177,7 @@ class MetadataService:
             encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
-            self._clients.applied(client, command.number, transaction.log_time_ms, encoded)
+            transaction.clients.applied(client, command.number, transaction.log_time_ms, encoded)
 
     def _denial(self, message: Message, transaction: Transaction) -> CommandError | None:
         """Why a client's command is not even looked at, if so."""
@@ -265,36 +216,26 @@ class MetadataService:
             outcome = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
         except (CommandError, InvalidNameError) as error:
             transaction.work.undo_message()
-            self._undo()
+            transaction.undo()
             return error
         self._applied(transaction)
         return outcome
 
     def _applied(self, transaction: Transaction) -> None:
         """The present command has done what it does to the tables."""
-        self._counters.txn = transaction.txn
+        transaction.counters.txn = transaction.txn
         self._send_changes(transaction)
-        self._orphans.look_at_message(transaction.work)
+        transaction.orphans.look_at_message(transaction.work)
 
     def _send_changes(self, transaction: Transaction) -> None:
         """Tell the services that claim and purge what the present command has changed for them."""
         breaker.trip_where_figures_disagree(transaction)
-        self._collection_states.send_changed(transaction.work, transaction.txn)
-
-    def _undo(self) -> None:
-        """The present command was not applied: what it has noted is taken off again."""
-        self._figures.undo_message()
-        self._space.undo_message()
-        self._written.undo_message()
-        self._entries.undo_message()
-        self._directories.undo_message()
-        self._collection_states.clear()
-        self._orphans.clear()
+        transaction.collection_states.send_changed(transaction.work, transaction.txn)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
             raise InvalidMessageError(f"command for shard {command.shard} in partition {transaction.shard}")
-        counters_before = replace(self._counters)
+        counters_before = replace(transaction.counters)
         try:
             if type(command.body) in _SERVICE_HANDLERS:
                 self._answer_service(command, transaction)
@@ -302,9 +243,9 @@ class MetadataService:
                 self._apply_control_command(command, transaction)
         except Exception:
             # The loop undoes the tables; what is in memory must not stay ahead of them.
-            self._counters = counters_before
-            self._snapshots.clear()
-            self._collection_states.clear()
+            transaction.counters = counters_before
+            transaction.snapshots.clear()
+            transaction.collection_states.clear()
             raise
 
     def _answer_service(self, command: MetadataCommand, transaction: Transaction) -> None:
@@ -320,9 +261,9 @@ class MetadataService:
             self._note_unneeded_changes(body.snapshot_id, transaction)
 
     def _note_unneeded_changes(self, dropped_id: str, transaction: Transaction) -> None:
-        dropped = self._snapshots.find(transaction.work, dropped_id)
+        dropped = transaction.snapshots.find(transaction.work, dropped_id)
         if dropped is not None:
-            snapshots = self._snapshots.of(transaction.work, dropped.bucket_id)
+            snapshots = transaction.snapshots.of(transaction.work, dropped.bucket_id)
             oldest_live = snapshots.rows[0].ordinal if snapshots.rows else None
             self.unneeded_changes.add(dropped.bucket_id, oldest_live, snapshots.ever)
 
@@ -336,10 +277,10 @@ class MetadataService:
         if isinstance(body, Barrier):
             self._pass_barrier(body, transaction)
         elif isinstance(body, records.GrantContainer):
-            self._counters.container_id = max(self._counters.container_id, body.container_id)
+            transaction.counters.container_id = max(transaction.counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             collection_commands.stop_claims(transaction, body)
-            self._collection_states.send_changed(transaction.work, transaction.txn)
+            transaction.collection_states.send_changed(transaction.work, transaction.txn)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)
@@ -349,9 +290,9 @@ class MetadataService:
     def _count_once(self, command: MetadataCommand, transaction: Transaction) -> None:
         """A person's signed command is carried out once, whoever sends it again."""
         client = command.client_id.encode()
-        if command.number <= self._clients.last(transaction.work, client)[0]:
+        if command.number <= transaction.clients.last(transaction.work, client)[0]:
             raise InvalidMessageError(f"number {command.number} of {command.user} was applied already")
-        self._clients.applied(client, command.number, transaction.log_time_ms, b"")
+        transaction.clients.applied(client, command.number, transaction.log_time_ms, b"")
 
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
         """Send a barrier on behind everything before it: out to streaming, or back to snapshots.
@@ -359,40 +300,30 @@ class MetadataService:
         It says how much of the collector's changes is known where it comes from.
         """
         work = transaction.work
-        self._space.barrier()
-        newest_txn = self._collection_states.newest_txn(work)
+        transaction.space.barrier()
+        newest_txn = transaction.collection_states.newest_txn(work)
         if barrier.collection_txn < newest_txn:
             self._send_collection_states(work)
         passed = replace(barrier, collection_txn=newest_txn)
         if barrier.origin:
-            work.send(METADATA_PROGRESS, MetadataProgress(self._counters.txn, passed))
+            work.send(METADATA_PROGRESS, MetadataProgress(transaction.counters.txn, passed))
         else:
-            self._entries.add_barrier(replace(passed, passed_txn=self._counters.txn))
+            transaction.entries.add_barrier(replace(passed, passed_txn=transaction.counters.txn))
 
     def _send_collection_states(self, work: Work) -> None:
-        self._collection_states.send_all(work, self._counters.txn, self._counters.claims_stopped)
+        counters = self._transaction.counters
+        self._transaction.collection_states.send_all(work, counters.txn, counters.claims_stopped)
 
     def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 what time does is a command in the log
         """After a start all that the collector does is told again."""
         if self._must_send_collection_states:
             self._must_send_collection_states = False
-            if self._collection_states.newest_txn(work):  # otherwise there is nothing that anybody could have missed
+            if self._transaction.collection_states.newest_txn(work):  # nobody can have missed anything otherwise
                 self._send_collection_states(work)
 
     def end_batch(self, work: Work) -> None:
-        """Write and send the changed figures, and save the counters."""
-        self._clients.write(work)
-        self._written.send(work)
-        self._entries.send(work, self._counters.chain_version)
-        note_changes(work, self._snapshots)
-        self._counters.stored_bytes += self._figures.moved_stored()
-        self._figures.write(work)
-        self._space.write(work)
-        self._space.send(work, self._counters.txn)
-        state = self._counters.state()
-        if state != self._saved_counters:
-            work.table(TRANSACTION_INFO_TABLE).put(TRANSACTION_INFO_KEY, state)
-            self._saved_counters = state
+        """Write and send what the batch has changed."""
+        self._transaction.end(work)
 
     def pop_dropped_checkpoints(self) -> list[str]:
         """Checkpoints that may be removed, now that their drop is written."""

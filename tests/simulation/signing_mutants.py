@@ -58,7 +58,7 @@ def denied_orders_count(patch: Patch) -> None:
         found = original(self, message, transaction)
         if found is not None:
             client_id, number = message.record.client_id.encode(), message.record.number
-            self._clients.applied(client_id, number, transaction.log_time_ms, b"")
+            transaction.clients.applied(client_id, number, transaction.log_time_ms, b"")
         return found
 
     patch.setattr(MetadataService, "_denial", denial)

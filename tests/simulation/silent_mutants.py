@@ -106,7 +106,8 @@ def log_time_goes_back(patch: Patch) -> None:
     original = MetadataService.apply
 
     def apply(self: MetadataService, message: Any, work: Any) -> None:
-        self._counters.log_time_ms = min(self._counters.log_time_ms, message.timestamp_ms)
+        counters = self._transaction.counters
+        counters.log_time_ms = min(counters.log_time_ms, message.timestamp_ms)
         original(self, message, work)
 
     patch.setattr(MetadataService, "apply", apply)

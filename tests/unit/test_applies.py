@@ -166,7 +166,7 @@ def test_a_refused_command_discards_what_it_has_cached_itself() -> None:
         DeleteDirectory("vol", "tree", "none"),
     ):
         assert shard.refusal(body)
-        found = shard.runner.service._directories.find  # type: ignore[attr-defined]
+        found = shard.runner.service._transaction.directories.find  # type: ignore[attr-defined]
         tree_id = shard.bucket("tree").object_id
         assert all(found(tree_id, f"d{number}/e/f") for number in range(50))
 
@@ -176,7 +176,7 @@ def test_a_directory_that_moves_takes_the_paths_below_with_it_and_no_others() ->
     for path in ("a/b/c/k", "a/b/d/k", "a/bb/k", "e/k"):
         shard.do(PutKey("vol", "tree", path, 1))
     shard.do(RenameDirectory("vol", "tree", "a/b", "z"))
-    paths, tree_id = shard.runner.service._directories, shard.bucket("tree").object_id  # type: ignore[attr-defined]
+    paths, tree_id = shard.runner.service._transaction.directories, shard.bucket("tree").object_id  # type: ignore[attr-defined]
     assert [paths.find(tree_id, path) is None for path in ("a/b/c", "a/b/d", "a/bb", "e")] == [True, True, False, False]
     shard.do(DeleteDirectory("vol", "tree", "e"))
     assert paths.find(tree_id, "e") is None

@@ -82,7 +82,7 @@ def published() -> list[SnapshotChainRecord]:
                 work.table(SNAPSHOT_LIST_TABLE).put(snapshot_list_key(bucket_id, one.ordinal), row)
     work.write()
     shard.start()
-    shard.runner.service._counters.chain_version = VERSION  # type: ignore[attr-defined]
+    shard.runner.service._transaction.counters.chain_version = VERSION  # type: ignore[attr-defined]
     shard.send(MetadataCommand(0, "", 0, PublishFullChain("asked for"), wants_reply=False))
     shard.runner.step()
     return shard.sent(SNAPSHOT_CHAIN)

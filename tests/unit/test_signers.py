@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
-
 import pytest
 
 from schemas.codec import codec
@@ -21,7 +19,6 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES
 from services.metadata.namespace import access
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import SECRET_TABLE
-from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, Signers
 from services.storage.memory import MemoryStore
@@ -69,14 +66,8 @@ def test_a_service_that_has_read_no_table_refuses_its_clients() -> None:
     assert codec(MetadataReply).decode(work.messages[0].value).error == ""
 
 
-def test_a_transaction_is_given_the_signers_and_the_collection_states() -> None:
-    given = {
-        field.name for field in fields(Transaction) if (field.default, field.default_factory) == (MISSING, MISSING)
-    }
-    assert {"signers", "collection_states"} <= given
-
-
 def test_an_unknown_sender_is_no_administrator_where_no_secret_is_set() -> None:
     work = Work(0, MemoryStore(), RowCache())
-    transaction = MetadataService()._new_transaction(work)
+    transaction = MetadataService()._transaction
+    transaction.begin(work, 0)
     assert not access.is_administrator(transaction)

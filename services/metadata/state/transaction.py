@@ -8,6 +8,9 @@ from schemas.error_codes import ErrorCode
 from schemas.records import ShardState
 from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.state.batch_sums import PresentTxn
+from services.metadata.state.changed_rows import note_changes
+from services.metadata.state.client_numbers import ClientNumbers
 from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.directory_paths import DirectoryPaths
 from services.metadata.state.figures import BucketFigures
@@ -16,9 +19,11 @@ from services.metadata.state.reclaim_clocks import FreedVersions
 from services.metadata.state.sent_entries import SentEntries
 from services.metadata.state.snapshot_lists import SnapshotLists
 from services.metadata.state.space import SpaceChanges
+from services.metadata.state.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.metadata.state.written_blocks import WrittenBlocks
 from services.runtime.loop.service import Work
 from services.runtime.parts.signers import Signers
+from services.storage.tables import TablesReader
 
 
 @dataclass(slots=True)
@@ -70,39 +75,81 @@ class ShardCounters:
         )
 
 
-@dataclass(slots=True)
 class Transaction:
-    """What every handler gets; the commands of a batch share it.
+    """What every handler gets: the command that is being applied, and what its batch has changed in memory so far.
 
-    Nothing else may decide an outcome: no clock, no setting, no random number.
+    One object serves a shard for as long as its service runs. Nothing else may decide an outcome: no clock, no setting,
+    no random number.
     """
 
-    work: Work
-    counters: ShardCounters
-    snapshots: SnapshotLists
-    space: SpaceChanges
-    figures: BucketFigures
-    written: WrittenBlocks
-    entries: SentEntries
-    directories: DirectoryPaths
-    signers: Signers
-    """Not one of its own if it is forgotten: that would know nobody, or let everybody do everything."""
-    collection_states: CollectionStates
-    freed: FreedVersions
-    """What is measured of the versions that a unit of work finishes; nothing is decided by it."""
-    orphans: OrphanSearch
-    txn: int = 0
-    log_time_ms: int = 0
-    objects: int = 0
-    user: str = ""
-    """Who has signed a client's command."""
+    __slots__ = (
+        *("clients", "collection_states", "counters", "directories", "entries", "figures", "freed", "log_time_ms"),
+        *("objects", "orphans", "signers", "snapshots", "space", "txn", "user", "work", "written"),
+        *("_present", "_saved_counters"),
+    )
 
-    def begin(self, counters: ShardCounters, log_time_ms: int) -> None:
-        """Take up the next command."""
-        self.counters = counters
-        self.txn = counters.txn + 1
+    def __init__(self) -> None:
+        self._present = PresentTxn()
+        self.work: Work
+        self.counters = ShardCounters()
+        self._saved_counters = self.counters.state()
+        self.snapshots = SnapshotLists()
+        self.space = SpaceChanges(self._present)
+        self.figures = BucketFigures(self._present)
+        self.written = WrittenBlocks(self._present)
+        self.entries = SentEntries(self._present)
+        self.directories = DirectoryPaths(self._present)
+        self.clients = ClientNumbers()
+        self.signers = Signers()
+        self.collection_states = CollectionStates()
+        self.orphans = OrphanSearch()
+        self.freed = FreedVersions()
+        """Measurements of the versions that the batch finishes; they decide nothing."""
+        self.txn = 0
+        self.log_time_ms = 0
+        self.objects = 0
+        self.user = ""
+        """Who has signed a client's command."""
+
+    def restore(self, tables: TablesReader) -> None:
+        """Read everything that is kept in memory again, and forget the batch under way."""
+        self.counters = ShardCounters.of(tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY))
+        self._saved_counters = self.counters.state()
+        self.snapshots.restore(tables)
+        self.signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
+        for notes in (self.space, self.figures, self.written, self.entries, self.directories, self.clients):
+            notes.clear()
+        for kept in (self.collection_states, self.freed, self.orphans):
+            kept.clear()
+
+    def begin(self, work: Work, log_time_ms: int) -> None:
+        """Begin the next command."""
+        self.work = work
+        self.txn = self._present.txn = self.counters.txn + 1
         self.log_time_ms = log_time_ms
         self.objects = 0
+
+    def undo(self) -> None:
+        """Take off what the command has noted: it was not applied."""
+        for notes in (self.figures, self.space, self.written, self.entries, self.directories):
+            notes.undo_message()
+        self.collection_states.clear()
+        self.orphans.clear()
+
+    def end(self, work: Work) -> None:
+        """At the end of a batch write and send what its commands have changed, and save the counters."""
+        self.clients.write(work)
+        self.written.send(work)
+        self.entries.send(work, self.counters.chain_version)
+        note_changes(work, self.snapshots)
+        self.counters.stored_bytes += self.figures.moved_stored()
+        self.figures.write(work)
+        self.space.write(work)
+        self.space.send(work, self.counters.txn)
+        state = self.counters.state()
+        if state != self._saved_counters:
+            work.table(TRANSACTION_INFO_TABLE).put(TRANSACTION_INFO_KEY, state)
+            self._saved_counters = state
 
     @property
     def shard(self) -> int:
