@@ -370,6 +370,20 @@ class SetCollection:
 
 
 @dataclass(frozen=True, slots=True)
+class SetFeatureLevel:
+    """Raise the shard's feature level: an upgrade is final. Sent by an operator when every part runs the newer
+    program.
+    """
+
+    level: int
+    """The new level."""
+    confirmation: str
+    """"feature level N is final", with the level as N: another text is dead-lettered, since no older program can go
+    on with the shard.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class SetSecret:
     """Set, change or remove the secret that a user or service signs commands with. Administrators send it."""
 
@@ -514,6 +528,7 @@ class MetadataCommand:
         | SetBreaker
         | ResetBreaker
         | DeleteKeys
+        | SetFeatureLevel
     )
     """What to do."""
     sender: str = ""

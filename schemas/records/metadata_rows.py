@@ -400,6 +400,8 @@ class ShardState:
     """Log time since when claims are refused; -1 when they are not."""
     refused_rows: int = 0
     """Rows that two judges had passed and that were kept because a live snapshot holds them, ever: must stay 0."""
+    feature_level: int = 1
+    """Feature level of the shard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,3 +206,5 @@ class MetadataProgress:
         | CollectionChanged
     )
     """What happened."""
+    feature_level: int = 1
+    """Feature level of the shard: what a higher one adds must not be written to it."""

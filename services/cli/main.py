@@ -69,6 +69,11 @@ SUB_COMMANDS = (
         "Trim the log up to what readers, backups and unfinished transactions still need.",
     ),
     SubCommand(
+        "upgrade",
+        "services.cli.operate.upgrade:app",
+        "Show which programs a plane runs, and make an upgrade final.",
+    ),
+    SubCommand(
         "accept-lost-tail",
         "services.cli.operate.lost_tail:accept",
         "Show what a broker has lost that was read already, and go on without it: no name that it gave is given again.",

@@ -27,6 +27,7 @@ from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, pop_done
+from services.runtime.parts.feature_level import require_known_level
 
 
 class DirectoryDeletionService(RememberingService):
@@ -64,6 +65,7 @@ class DirectoryDeletionService(RememberingService):
             if record.barrier is not None:
                 self._pass_barrier(record.barrier, work)
         elif isinstance(record, MetadataProgress):
+            require_known_level(record)
             self._on_progress(record.body, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:

@@ -52,6 +52,7 @@ from services.runtime.loop.service import Message, Work
 from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, pop_done
+from services.runtime.parts.feature_level import require_known_level
 
 
 class KeyDeletionService(RememberingService):
@@ -101,6 +102,7 @@ class KeyDeletionService(RememberingService):
         elif isinstance(record, ScmReply):
             self._on_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
+            require_known_level(record)
             self._on_progress(record.body, record.txn, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:

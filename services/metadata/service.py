@@ -29,6 +29,7 @@ from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
 from services.metadata.state.changed_rows import UnneededChanges, unneeded_changes
+from services.metadata.state.feature_level import check_known, set_feature_level
 from services.metadata.state.reclaim_clocks import FreedVersions
 from services.metadata.state.tables import TABLES
 from services.metadata.state.transaction import Transaction
@@ -77,6 +78,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.StopClaims: ("snapshots", _PERSON),
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
+    records.SetFeatureLevel: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
 _ALONE = frozenset({records.CaptureSnapshot, records.DropSnapshot, records.AcceptLostTail})
@@ -104,6 +106,7 @@ class MetadataService:
     def restore(self, tables: TablesReader) -> None:
         """Read everything that is kept in memory again."""
         self._transaction.restore(tables)
+        check_known(self._transaction.counters)
         self._batch = None
         self._must_send_collection_states = True
         self._dropped.clear()
@@ -230,7 +233,11 @@ class MetadataService:
     def _send_changes(self, transaction: Transaction) -> None:
         """Tell the services that claim and purge what the present command has changed for them."""
         breaker.trip_where_figures_disagree(transaction)
-        transaction.collection_states.send_changed(transaction.work, transaction.txn)
+        self._send_changed_states(transaction)
+
+    def _send_changed_states(self, transaction: Transaction) -> None:
+        level = transaction.counters.feature_level
+        transaction.collection_states.send_changed(transaction.work, transaction.txn, level)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -255,7 +262,8 @@ class MetadataService:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
         self._applied(transaction)
-        transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer))
+        level = transaction.counters.feature_level
+        transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer, level))
         if isinstance(body, records.DropSnapshot):
             self._dropped.append(body.snapshot_id)
             self._note_unneeded_changes(body.snapshot_id, transaction)
@@ -280,10 +288,12 @@ class MetadataService:
             transaction.counters.container_id = max(transaction.counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             collection_commands.stop_claims(transaction, body)
-            transaction.collection_states.send_changed(transaction.work, transaction.txn)
+            self._send_changed_states(transaction)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)
+        elif isinstance(body, records.SetFeatureLevel):
+            set_feature_level(transaction.counters, body)
         else:
             capture_drop.publish_full_chain(transaction)
 
@@ -306,13 +316,15 @@ class MetadataService:
             self._send_collection_states(work)
         passed = replace(barrier, collection_txn=newest_txn)
         if barrier.origin:
-            work.send(METADATA_PROGRESS, MetadataProgress(transaction.counters.txn, passed))
+            counters = transaction.counters
+            work.send(METADATA_PROGRESS, MetadataProgress(counters.txn, passed, counters.feature_level))
         else:
             transaction.entries.add_barrier(replace(passed, passed_txn=transaction.counters.txn))
 
     def _send_collection_states(self, work: Work) -> None:
         counters = self._transaction.counters
-        self._transaction.collection_states.send_all(work, counters.txn, counters.claims_stopped)
+        states = self._transaction.collection_states
+        states.send_all(work, counters.txn, counters.claims_stopped, counters.feature_level)
 
     def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 what time does is a command in the log
         """After a start all that the collector does is told again."""

@@ -49,6 +49,7 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.collection_follower import CollectionFollower
+from services.runtime.parts.feature_level import require_known_level
 from services.snapshots.access import Access
 from services.snapshots.dead_letters import DeadLetters
 from services.snapshots.lifecycle.chain_check import ChainCheck
@@ -258,6 +259,7 @@ class SnapshotsService(RememberingService):
         self._lifecycle.set_deep_clean(flags, work)
 
     def _apply_progress(self, progress: MetadataProgress, log_time_ms: int, work: Work) -> None:
+        require_known_level(progress)
         body = progress.body
         if isinstance(body, SnapshotCaptured):
             self._lifecycle.snapshot_captured(progress, body, log_time_ms, work)

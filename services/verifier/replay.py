@@ -55,6 +55,7 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.StopClaims: ("snapshots", _PERSON),
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
+    records.SetFeatureLevel: (_PERSON,),
 }
 """What steers the shard, and who may send it."""
 

@@ -11,6 +11,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
+from schemas.build_info import report_build
 from schemas.http_token import UNAUTHORIZED, is_authorized
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
@@ -24,6 +25,7 @@ class ReclaimMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        report_build(registry)
         self._judged = Counter(
             "deepclean_streaming_entries_judged_total",
             "Deleted entries judged, by verdict.",

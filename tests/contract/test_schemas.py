@@ -161,10 +161,10 @@ def test_without_a_fingerprint_a_message_has_version_1_also_when_there_is_a_late
 
 def test_a_later_version_may_add_fields_with_defaults_and_what_is_written_from_a_later_level_on() -> None:
     (first,) = released_schemas("MetadataProgress")
-    txn, body = first["fields"]
+    txn, body, level = first["fields"]
 
     def later(*fields: Any) -> dict[str, Any]:
-        return {**first, "fields": list(fields)}
+        return {**first, "fields": [*fields, level]}
 
     def with_branch(**more: Any) -> dict[str, Any]:
         branch = {"type": "record", "name": "Later", "namespace": "deepclean", "fields": [], **more}

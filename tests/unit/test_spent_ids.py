@@ -108,7 +108,8 @@ def test_tables_hold_what_lives_and_what_was_dropped_in_two_days() -> None:
     assert count(shard, SNAPSHOT_COUNT_TABLE) == 1
     assert kept <= count(shard, DROPPED_ID_TABLE) <= kept + 2
     assert count(shard, SNAPSHOT_ID_TABLE) == 3 + count(shard, DROPPED_ID_TABLE)
-    live = shard.runner.service._snapshots.of(shard.runner.service._transaction.work, shard.bucket("flat").object_id)  # type: ignore[attr-defined]
+    transaction = shard.runner.service._transaction  # type: ignore[attr-defined]
+    live = transaction.snapshots.of(transaction.work, shard.bucket("flat").object_id)
     assert (len(live.rows), live.ever) == (3, 200)
     before = digest_shard(shard.store)
     shard.start()

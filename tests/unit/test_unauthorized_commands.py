@@ -60,6 +60,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.RequeueOrphans: PERSON,
     records.PublishFullChain: PERSON,
     records.AcceptLostTail: PERSON,
+    records.SetFeatureLevel: PERSON,
     records.StopClaims: PERSON | {"snapshots"},
     records.DeleteVolume: OWNERS,
     records.CreateBucket: OWNERS,

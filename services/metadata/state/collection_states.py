@@ -77,25 +77,26 @@ class CollectionStates:
         work.table(COLLECTION_TABLE).put(bucket_id_key(bucket_id), row)
         self._changed[bucket_id] = own_state(row, stopped_because)
 
-    def send_changed(self, work: Work, txn: int) -> None:
+    def send_changed(self, work: Work, txn: int, feature_level: int) -> None:
         """Tell what the command of a txn has changed, in one message: it is heard as a whole or not at all."""
         if self._changed:
-            self._send(work, CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn))
+            change = CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn)
+            _send(work, change, feature_level)
             self._changed.clear()
 
-    def send_all(self, work: Work, txn: int, stopped_because: str) -> None:
+    def send_all(self, work: Work, txn: int, stopped_because: str, feature_level: int) -> None:
         """Tell all that the collector does at a txn, for whoever has missed something."""
         rows = self.rows(work)
         states = {bucket_id: own_state(row) for bucket_id, row in rows.items()}
         states[WHOLE_SHARD] = own_state(rows.get(WHOLE_SHARD), stopped_because)
         suspended = {one: state for one, state in states.items() if state is not CollectionState.RUNNING}
         if len(suspended) <= MOST_SENT:
-            self._send(
-                work, CollectionChanged(_bucket_collections(suspended), txn, self.newest_txn(work), is_whole=True)
-            )
+            change = CollectionChanged(_bucket_collections(suspended), txn, self.newest_txn(work), is_whole=True)
+            _send(work, change, feature_level)
 
-    def _send(self, work: Work, change: CollectionChanged) -> None:
-        work.send(METADATA_PROGRESS, MetadataProgress(change.txn, change))
+
+def _send(work: Work, change: CollectionChanged, feature_level: int) -> None:
+    work.send(METADATA_PROGRESS, MetadataProgress(change.txn, change, feature_level))
 
 
 def _bucket_collections(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:

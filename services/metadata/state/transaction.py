@@ -40,6 +40,7 @@ class ShardCounters:
     stored_bytes: int = 0
     claims_stopped_ms: int = -1
     refused_rows: int = 0
+    feature_level: int = 1
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -57,6 +58,7 @@ class ShardCounters:
             state.stored_bytes,
             state.claims_stopped_ms,
             state.refused_rows,
+            state.feature_level,
         )
 
     def state(self) -> ShardState:
@@ -72,6 +74,7 @@ class ShardCounters:
             self.stored_bytes,
             self.claims_stopped_ms,
             self.refused_rows,
+            self.feature_level,
         )
 
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from confluent_kafka import Producer
-
-from schemas.codec import FINGERPRINT_HEADER, codec
-from schemas.records import MetadataCommand, PublishFullChain, SnapshotChainRecord
-from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.log.clock import SystemClock
-from services.log.kafka import KafkaLog, producer_configuration
+from schemas.codec import codec
+from schemas.records import PublishFullChain, SnapshotChainRecord
+from schemas.topics import SNAPSHOT_CHAIN, TOPICS
+from services.log.kafka import KafkaLog
 from services.log.reads import records_between
-from services.log.signing import person_command
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.secrets import administrator, person
 from services.plane.upkeep.backups import Backup
+from services.plane.upkeep.operator_commands import send_to_metadata
 from services.plane.upkeep.reader_positions import reader_positions
 from services.plane.upkeep.trimming import Trim, newest_start, plan_trims
-
-FLUSH_SECONDS = 30.0
 
 
 def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> list[Trim]:
@@ -51,15 +43,4 @@ def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
 
 def publish_full_chain(plane: PlaneFile) -> None:
     """Have metadata write a record of the whole chain of every shard."""
-    encoder = codec(MetadataCommand)
-    producer = Producer(
-        producer_configuration(plane.bootstrap_servers, "deepclean.trim", administrator(Path(plane.home)))
-    )
-    for shard in range(plane.shards):
-        command = MetadataCommand(shard, "", 0, PublishFullChain("the log is to be trimmed"), wants_reply=False)
-        body = person_command(command, person(Path(plane.home)), SystemClock().now_ms())
-        producer.produce(
-            METADATA_COMMANDS.name, body, partition=shard, headers=[(FINGERPRINT_HEADER, encoder.fingerprint)]
-        )
-    if producer.flush(FLUSH_SECONDS):
-        raise StackError(f"The broker on {plane.bootstrap_servers} did not take the command: see that it runs.")
+    send_to_metadata(plane, PublishFullChain("the log is to be trimmed"), range(plane.shards), "deepclean.trim")

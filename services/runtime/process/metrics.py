@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from schemas.build_info import report_build
 from schemas.topics import CHANGELOGS
 from services.log.clock import Clock
 from services.runtime.loop.runner import BatchSummary
@@ -31,6 +32,7 @@ class RuntimeMetrics:
 
     def __init__(self, registry: CollectorRegistry, service: str) -> None:
         self.service = service
+        report_build(registry)
         self.applied = Counter(
             "deepclean_messages_applied_total", "Messages taken in, dead letters too.", _TOPIC, registry=registry
         )

@@ -1,0 +1,64 @@
+"""``deepclean upgrade``: which programs a plane runs, and making an upgrade final."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from services.cli.output import print_json, print_table
+from services.cli.session import JsonOption, made_session
+from services.cli.terminal import say
+from services.plane.stack.plane_file import running_plane
+from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, upgrade_status
+
+app = typer.Typer(no_args_is_help=True, help="Show which programs a plane runs, and make an upgrade final.")
+
+
+@app.command()
+def status(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Show the program of each process, and the feature level of each shard."""
+    found = upgrade_status(running_plane(made_session(context).home))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["PROCESS", "VERSION", "KNOWS LEVEL"],
+        ((part.name, part.version, str(part.feature_level)) for part in found.parts),
+        numbers=["KNOWS LEVEL"],
+    )
+    say("", *_lines(found))
+
+
+@app.command()
+def finish(
+    context: typer.Context,
+    is_confirmed: Annotated[
+        bool, typer.Option("--yes", help="Do not ask: no part can be started with the older program afterwards.")
+    ] = False,
+) -> None:
+    """Raise the feature level of every shard to the newest one that all processes know."""
+    plane = running_plane(made_session(context).home)
+    found = upgrade_status(plane)
+    if not found.shards_below:
+        say(*_lines(found))
+        return
+    if not is_confirmed:
+        typer.confirm(
+            f"Feature level {found.known_level} is final: older programs can not go on with this plane. Go on?",
+            abort=True,
+        )
+    finish_upgrade(plane, found)
+    say(f"Every shard has feature level {found.known_level}.")
+
+
+def _lines(found: UpgradeStatus) -> list[str]:
+    levels = sorted(set(found.shard_levels.values()))
+    having = f"Every shard has feature level {levels[0]}." if len(levels) == 1 else "Shards have different levels."
+    if not found.shards_below:
+        return [having, "There is no upgrade to finish."]
+    shards = ", ".join(map(str, found.shards_below))
+    return [
+        having,
+        f"All processes know level {found.known_level}: deepclean upgrade finish raises shards {shards} to it.",
+    ]

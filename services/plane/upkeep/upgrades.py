@@ -1,0 +1,104 @@
+"""Which program each part of a running plane runs, and making an upgrade final."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from schemas.build_info import BUILD_INFO
+from schemas.feature_level import confirmation
+from schemas.records import SetFeatureLevel, ShardState
+from services.client.wire.http_reads import HttpShard
+from services.plane.machine.errors import StackError
+from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.secrets import token_header
+from services.plane.stack.settings import METADATA
+from services.plane.upkeep.operator_commands import send_to_metadata
+
+ASK_SECONDS = 10.0
+APPLY_SECONDS = 60.0
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of a plane, as it reports itself."""
+
+    name: str
+    version: str
+    feature_level: int
+    """The newest level that its program knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeStatus:
+    """How far an upgrade is."""
+
+    parts: tuple[Part, ...]
+    shard_levels: Mapping[int, int]
+    """Feature level of each shard."""
+
+    @property
+    def known_level(self) -> int:
+        """The newest level that every part knows."""
+        return min(part.feature_level for part in self.parts)
+
+    @property
+    def shards_below(self) -> tuple[int, ...]:
+        """Shards whose level can be raised."""
+        return tuple(shard for shard, level in sorted(self.shard_levels.items()) if level < self.known_level)
+
+
+def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
+    """Ask every process of a running plane.
+
+    Raises:
+        StackError: a process did not answer; an upgrade is final only when all of them do.
+    """
+    with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+        parts = [_part(http, name, process.url) for name, process in plane.processes.items() if process.url]
+        metadata = plane.processes[METADATA].url
+        levels = {shard: _state(http, metadata, shard).feature_level for shard in range(plane.shards)}
+    return UpgradeStatus(tuple(parts), levels)
+
+
+def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
+    """Raise the level of each shard to the newest one that every part knows, and wait until metadata has applied it.
+
+    Raises:
+        StackError: metadata has not applied it in time.
+    """
+    level, shards = status.known_level, status.shards_below
+    send_to_metadata(plane, SetFeatureLevel(level, confirmation(level)), shards, "deepclean.upgrade")
+    deadline = time.monotonic() + APPLY_SECONDS
+    with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+        for shard in shards:
+            while _state(http, plane.processes[METADATA].url, shard).feature_level < level:
+                if time.monotonic() > deadline:
+                    raise StackError(
+                        f"Shard {shard} has not reached feature level {level} within {APPLY_SECONDS:g} s: see its dead "
+                        f"letters (deepclean dead-letters list), and call deepclean upgrade finish again."
+                    )
+                time.sleep(POLL_SECONDS)  # between two questions to another process
+
+
+def _part(http: httpx.Client, name: str, url: str) -> Part:
+    try:
+        text = http.get(f"{url}/metrics").raise_for_status().text
+    except httpx.HTTPError as error:
+        raise StackError(f"{name} did not answer on {url}: see deepclean status, and ask again.") from error
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == BUILD_INFO:
+                return Part(name, sample.labels["version"], int(sample.labels["feature_level"]))
+    raise StackError(f"{name} on {url} does not report {BUILD_INFO}: it is not a deepclean of 0.2.0 or later.")
+
+
+def _state(http: httpx.Client, url: str, shard: int) -> ShardState:
+    state: ShardState = HttpShard(http, METADATA, url, shard).get("/state", ShardState)
+    return state
