@@ -199,6 +199,8 @@ class ShardModel:
     _is_sent_again: bool = False
     """Whether the present command comes once more in what is followed: a client that is forgotten by then is heard
     again, and both answers have the same name."""
+    _refused_with: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)
+    """By client and number the errors with which an undelete was refused."""
     _times: dict[Txn, int] = field(default_factory=dict)
     """By txn its log time."""
 
@@ -542,8 +544,12 @@ class ShardModel:
             errors = sorted({answer.error for answer in answers} - {"", "OLD_REQUEST"})
             if not errors:
                 raise AnswerError(f"shard {self.shard}: no answer to {command}")
+            sent_as = command.client_id, command.number
+            answered_before = self._refused_with.get(sent_as, frozenset())
+            self._refused_with[sent_as] = frozenset(errors)
             for error in errors:
-                if not self._is_sent_again:  # else it may be the later one that is refused so
+                # Else another one of the same name was refused so: a later one, or one that was forgotten since.
+                if not self._is_sent_again and error not in answered_before:
                     self._check_refusal(body, error)
                 self.expected.setdefault((command.client_id, command.number), []).append((0, error))
             raise OperationRefusedError(errors[0], body.path)

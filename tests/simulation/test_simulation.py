@@ -12,13 +12,16 @@ from dataclasses import asdict
 import pytest
 
 from schemas import records
-from schemas.records import BucketLayout
-from schemas.topics import SNAPSHOT_CHAIN
-from services.metadata.state.tables import DELETED_DIRECTORY_TABLE
+from schemas.records import BucketLayout, DeletedKind
+from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN
+from services.domain.durations import HOUR_MS
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE
+from services.storage.tables import TablesReader
 from tests.simulation.checks import rows
 from tests.simulation.faults import CHAIN_READERS, FaultMix
-from tests.simulation.scripts import BUCKET, Stage
+from tests.simulation.scripts import BUCKET, PLAIN, Stage
 from tests.simulation.simulator import Simulation, simulate
+from tests.simulation.undeletes import metadata_replies
 
 RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "300"))
 GROUPS = 10
@@ -106,6 +109,38 @@ def test_a_directory_waits_for_a_held_one_below_it_that_died_in_the_same_command
         simulation.state.waits = True
 
     Simulation(seed, mix=FaultMix()).run(script)
+
+
+def test_an_undelete_that_comes_again_an_hour_later_may_be_refused_for_another_reason(seed: int) -> None:
+    """Both answers have the name of one command: that of the first time is none of the second."""
+
+    def script(simulation: Simulation) -> None:
+        stage = Stage(simulation)
+        stage.put_in_snapshot("snap-1", "key")
+        stage.delete("key")
+        stage.run()
+        stage.request(records.CreateSnapshot, "snap-2")
+        stage.run()
+        log, topic = simulation.plane.log, METADATA_COMMANDS.name
+        ((_, row),) = TablesReader(simulation.plane.processes["metadata", 0].store).table(DELETED_TABLE).scan()
+        key = row.key
+        stage.submit(
+            records.Undelete(stage.volume, BUCKET, "key", DeletedKind.KEY, key.object_id, key.birth, row.death)
+        )
+        stage.run()
+        undelete = log.records(topic, 0)[-1]
+        stage.request(records.DeleteSnapshot, "snap-1")
+        stage.request(records.DeleteSnapshot, "snap-2")
+        stage.run()
+        simulation.plane.clock.advance(3 * HOUR_MS)
+        stage.shard.actor.control(records.PublishFullChain("the hour in which clients are forgotten"))
+        stage.run()
+        log.append(topic, 0, undelete.value, undelete.fingerprint)
+        stage.run()
+        errors = [reply.error for reply in metadata_replies(simulation.plane, 0) if reply.error]
+        assert (errors[0], set(errors[1:])) == ("SNAPSHOT_IN_BETWEEN", {"TOO_LATE"})
+
+    Simulation(seed, mix=FaultMix(), limits=PLAIN).run(script)
 
 
 def test_a_seed_gives_the_same_run_again(seed: int) -> None:
