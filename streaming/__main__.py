@@ -19,10 +19,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from schemas.credentials import CredentialsError, credentials_of, login_file_of, read_secret
-from schemas.formats import FormatError, check_directory
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
-from services.domain.errors import DeepcleanError, InvariantError, RetryableError
+from services.domain.errors import DeepcleanError, RetryableError
 from streaming.reclaiming.inputs import check_inputs
 from streaming.reclaiming.metrics import MetricsServer, ReclaimMetrics
 from streaming.reclaiming.reclaim import (
@@ -96,7 +95,6 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     if options.metrics_port is not None:
         server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port, token)
     try:
-        check_checkpoint(options.checkpoint)
         check_inputs(options.bootstrap_servers, options.shards, options.checkpoint, credentials)
         session_options = SessionOptions(
             options.jars_directory,
@@ -128,18 +126,6 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     finally:
         if server is not None:
             server.close()
-
-
-def check_checkpoint(directory: Path) -> None:
-    """Check that this program can go on from a Spark checkpoint; a new one is marked with its format.
-
-    Raises:
-        InvariantError: a newer program has written it, or one before release 0.2.0.
-    """
-    try:
-        check_directory(directory, f"Spark's checkpoint {directory}")
-    except FormatError as error:
-        raise InvariantError(str(error)) from error
 
 
 def _run_until(stop: threading.Event, job: ReclaimJob) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from schemas.credentials import KafkaCredentials
+from schemas.formats import FormatError, check_directory
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError, RetryableError
 
@@ -29,17 +30,20 @@ def check_inputs(
 
     Raises:
         PositionError: a person has to say what is to be done.
+        InvariantError: a newer program has written the checkpoint, or one before release 0.2.0, or the disk refuses.
         RetryableError: the broker did not answer.
     """
     ids = _topic_ids(bootstrap_servers, shards, credentials)
     try:
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        check_directory(checkpoint, f"Spark's checkpoint {checkpoint}")
         file = checkpoint / TOPIC_IDS_FILE
         if not file.is_file():
             fresh = file.with_suffix(".new")
             fresh.write_text(json.dumps(ids))
             fresh.replace(file)
         known = json.loads(file.read_text("utf-8"))
+    except FormatError as error:
+        raise InvariantError(str(error)) from error
     except (OSError, ValueError) as error:
         raise InvariantError(
             f"The checkpoint {checkpoint} cannot be used ({error}): mend it or name another one."

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from schemas import formats
 from schemas.codec import FINGERPRINT_HEADER, codec, released_schemas
 from schemas.records import (
     Barrier,
@@ -49,7 +50,7 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.chain_view import ChainView
-from services.domain.errors import PositionError, RetryableError
+from services.domain.errors import InvariantError, PositionError, RetryableError
 from services.domain.full_chain import in_parts
 from services.domain.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
@@ -525,6 +526,13 @@ def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tm
         check_inputs(broker, SHARDS, tmp_path)
     with pytest.raises(PositionError, match="has 2 partitions, but --shards says 4"):
         check_inputs(broker, 4, tmp_path / "other")
+
+
+def test_a_checkpoint_that_a_newer_program_has_written_is_refused(broker: str, tmp_path: Path) -> None:
+    check_inputs(broker, SHARDS, tmp_path)
+    (tmp_path / formats.FILE).write_text("2\n")
+    with pytest.raises(InvariantError, match="has format 2, this program reads up to 1"):
+        check_inputs(broker, SHARDS, tmp_path)
 
 
 @pytest.fixture
