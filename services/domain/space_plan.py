@@ -59,8 +59,8 @@ def plan_drops(
 ) -> DropPlan:
     """Return the smallest set of unprotected live snapshots that frees at least the wanted bytes.
 
-    Ties prefer older snapshots. When all unprotected snapshots do not free enough, return the smallest set that frees as
-    much as all of them.
+    Ties prefer older snapshots. When all unprotected snapshots do not free enough, return the smallest set that frees
+    as much as all of them.
 
     Raises:
         SpaceError: a cell names a snapshot that is not live.

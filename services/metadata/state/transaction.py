@@ -1,4 +1,4 @@
-"""One command being applied: its txn, its log time, its tables, and the ids that it hands out."""
+"""The command that is being applied: its txn, log time and tables, and the ids that it assigns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.runtime.parts.signers import Signers
 
 @dataclass(slots=True)
 class ShardCounters:
-    """The shard's counters, in memory between two batches."""
+    """The shard's counters, kept in memory between batches."""
 
     txn: int = 0
     log_time_ms: int = 0
@@ -38,7 +38,7 @@ class ShardCounters:
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
-        """The counters of a stored state."""
+        """Return the counters of a stored state."""
         if state is None:
             return cls()
         return cls(
@@ -55,7 +55,7 @@ class ShardCounters:
         )
 
     def state(self) -> ShardState:
-        """The counters as they are stored."""
+        """Return the counters as they are stored."""
         return ShardState(
             self.txn,
             self.log_time_ms,
@@ -72,9 +72,9 @@ class ShardCounters:
 
 @dataclass(slots=True)
 class Transaction:
-    """What every handler gets; the commands of a batch share it.
+    """The argument of every handler; the commands of a batch share it.
 
-    Nothing else may decide an outcome: no clock, no setting, no random number.
+    No other input may affect an outcome: no clock, no setting, no random number.
     """
 
     work: Work
@@ -86,19 +86,19 @@ class Transaction:
     entries: SentEntries
     directories: DirectoryPaths
     signers: Signers
-    """Not one of its own if it is forgotten: that would know nobody, or let everybody do everything."""
+    """Has no default on purpose: empty signers would deny every user, or permit everything."""
     collection_states: CollectionStates
     freed: FreedVersions
-    """What is measured of the versions that a unit of work finishes; nothing is decided by it."""
+    """Measurements of the versions that a unit of work finishes. No outcome depends on them."""
     orphans: OrphanSearch
     txn: int = 0
     log_time_ms: int = 0
     objects: int = 0
     user: str = ""
-    """Who has signed a client's command."""
+    """The user who signed the client's command."""
 
     def begin(self, counters: ShardCounters, log_time_ms: int) -> None:
-        """Take up the next command."""
+        """Start the next command."""
         self.counters = counters
         self.txn = counters.txn + 1
         self.log_time_ms = log_time_ms
@@ -110,11 +110,11 @@ class Transaction:
         return self.work.shard
 
     def new_object_id(self) -> int:
-        """The next objectID of this command."""
+        """Return the next objectID of this command. Raise CommandError (INVALID_PATH) when all are used."""
         if self.objects >= MAX_OBJECTS_PER_COMMAND:
             raise CommandError(
                 ErrorCode.INVALID_PATH,
-                f"one command makes at most {MAX_OBJECTS_PER_COMMAND} objects; make the directories in several steps",
+                f"a command creates at most {MAX_OBJECTS_PER_COMMAND} objects; create the directories in several steps",
             )
         self.objects += 1
         return object_id(self.counters.epoch, self.txn, self.objects)
