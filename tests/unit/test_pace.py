@@ -59,7 +59,7 @@ class TestHours:
         with pytest.raises(ValueError, match="is not a period of a day"):
             purge_hours(text)
         environment = {"DEEPCLEAN_KEY_DELETION_PURGE_HOURS": text}
-        with pytest.raises(InvalidSettingsError, match=r"DEEPCLEAN_KEY_DELETION_PURGE_HOURS is .* no period of a day"):
+        with pytest.raises(InvalidSettingsError, match=r"DEEPCLEAN_KEY_DELETION_PURGE_HOURS is .* not a period of a day"):
             read_limits(KeyDeletionSettings, "key_deletion", environment)
 
     def test_are_read_from_the_environment(self) -> None:
