@@ -3,8 +3,8 @@
 The numbers from 0 to the last one are divided into pages of equal width, a power of two. ``starts`` has a cell for each
 page: the index in ``ranks`` at which the page begins. Pages within which the rank is constant share one page for each
 rank. The width makes both arrays together about as short as possible: for k ordinals up to N they have at most
-4 * sqrt(N * (2k + 2)) + 4k + 4 cells. So a hundred live snapshots among a million dropped ones cost about as much as
-60,000 cells.
+4 * sqrt(N * (2k + 2)) + 4k + 4 cells. So a hundred live snapshots among a million dropped ones need less than 60,000
+cells.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _owner(transaction: Transaction, volume: str) -> str:
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:
     """Drop a snapshot from its list. A snapshot that was never captured, or is dropped already, needs no marker.
 
-    A snapshot that was never captured can not be captured afterwards: its capture may still be in progress, or may be
+    A snapshot that was never captured cannot be captured afterwards: its capture may still be in progress, or may be
     repeated, although its client was answered that there is no such snapshot.
     """
     work = transaction.work

@@ -44,7 +44,7 @@ def set_collection(transaction: Transaction, command: SetCollection) -> Committe
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
     if command.state not in _SET_BY_PEOPLE:
         raise CommandError(
-            ErrorCode.INVALID_REQUEST, f"a command cannot set {command.state.lower()}; use running, shadow or paused"
+            ErrorCode.INVALID_REQUEST, f"state {command.state} cannot be set by a command; use pause, shadow or resume"
         )
     if command.ends_stop and (command.volume or command.bucket):
         raise CommandError(ErrorCode.INVALID_REQUEST, "claims are stopped for the whole shard: name no bucket")
@@ -97,13 +97,13 @@ def named_buckets(
     for bucket_id in bucket_ids:
         why = why_not(transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET))
         if not _is_in_volume(transaction, bucket_id, command.volume):
-            why = "alone may, since its volume was deleted: another one has its name now"
+            why = "alone may change it, because its volume was deleted and another one has that name"
         if not why:
             allowed.append(bucket_id)
         elif bucket_id == bucket_ids[0]:
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED,
-                f"{command.volume}/{command.bucket} (id {bucket_id}): an administrator {why}; ask one",
+                f"{command.volume}/{command.bucket} (id {bucket_id}): an administrator {why}; ask an administrator",
             )
     return allowed
 

@@ -56,7 +56,7 @@ def require_manager(transaction: Transaction, user: str, volume: str) -> None:
     if row is not None and (role is None or not may_manage(role, user, row.owner)):
         raise CommandError(
             ErrorCode.PERMISSION_DENIED,
-            f"{user or 'nobody'} does not own the volume {volume}: its owner or an administrator may do this",
+            f"{user or 'an unknown user'} does not own the volume {volume}: its owner or an administrator may do this",
         )
 
 

@@ -278,7 +278,7 @@ class _Search:
         return None
 
     def _look_into_unheld(self) -> None:
-        """Add the versions that no snapshot holds. Most wait only briefly for a claim, so the newest rows come first."""
+        """Add the versions that no snapshot holds. Most wait only briefly, so the newest rows come first."""
         nobody = self.tables.table(SPACE_TABLE).get(cell_key(self.bucket.object_id, *NOBODY))
         left = cell_of(nobody).key_rows
         ids = self.bucket.volume_id, self.bucket.object_id

@@ -5,7 +5,7 @@ The entries of an undone command are removed, too, since it may have created tho
 the cache are looked up in directoryTable.
 
 Entries are in two halves. When the younger half is full, the older one is discarded as a whole; entries used since have
-moved to the younger half. So no command pays for more than half of the entries, and none for another command's refusal.
+moved to the younger half. So no command discards more than half of the entries, and a refused one costs others nothing.
 """
 
 from __future__ import annotations
