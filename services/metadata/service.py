@@ -359,8 +359,8 @@ class MetadataService:
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
         """Forward a barrier after all earlier messages: to streaming, or back to the service that it comes from.
 
-        The forwarded barrier has the txn of metadata's last collection change. If the sender knew only an older one, all
-        collection states are published again.
+        The forwarded barrier has the txn of metadata's last collection change. If the sender knew only an older one,
+        all collection states are published again.
         """
         work = transaction.work
         self._space.barrier()
