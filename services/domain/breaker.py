@@ -1,10 +1,11 @@
-"""When claiming has to stop until a person has looked: what may go within an hour, and how much has gone.
+"""The circuit breaker of claims: how much of a bucket may be claimed within an hour, and how much was claimed.
 
-An hour begins with a claim and ends an hour of log time later; what the bucket has is looked at as it begins. So
-within any sixty minutes no more than twice the limits can go, and each hour's sum is known, without a list of claims.
+An hour begins with a claim and ends one hour of log time later. The size of the bucket is read at the beginning. So
+at most twice the limits are claimed within any sixty minutes, and each hour's sum is known without a list of claims.
 
-What a person has let go by a reset goes beside the limits: so much as waited then, of what had died by then. What was
-below a deleted tree that was not taken apart yet is added as it comes out of it.
+A reset by an operator adds an allowance beside the limits. It equals the amount that waited at the reset, and it
+covers only versions that had died by then. Files below a deleted tree that was not expanded yet are added to the
+allowance when the expansion finds them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PERCENT = 100
 
 
 class LimitsError(ValueError):
-    """Limits that nobody can mean."""
+    """Limits out of range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +36,24 @@ NOTHING = Amount(0, 0)
 
 
 def check_limits(limits: BreakerLimits) -> None:
-    """Refuse limits that nobody can mean.
+    """Refuse limits that are out of range.
 
     Raises:
-        LimitsError: a share beyond 0 to 100 percent, or a floor below 0.
+        LimitsError: the share is not 0 to 100 percent, or a floor is below 0.
     """
     if not 0 <= limits.share_percent <= MAX_SHARE_PERCENT:
-        raise LimitsError(f"{limits.share_percent} percent is no share: 1 to {MAX_SHARE_PERCENT}, or 0 for no limit")
+        raise LimitsError(
+            f"the share is {limits.share_percent} percent: use 1 to {MAX_SHARE_PERCENT}, or 0 for no limit"
+        )
     if limits.floor_bytes < 0 or limits.floor_versions < 0:
-        raise LimitsError("a floor is at least 0")
+        raise LimitsError("a floor is negative: use 0 or more")
 
 
 def most(limits: Sequence[BreakerLimits], had: Amount) -> Amount:
-    """What may go within an hour of a bucket that had so much as it began: the least that any of the limits allows."""
+    """Return the maximum that may be claimed within an hour, given the bucket's size at the hour's beginning.
+
+    The lowest of the limits applies.
+    """
     return Amount(
         min(max(one.floor_bytes, had.size_bytes * one.share_percent // _PERCENT) for one in limits),
         min(max(one.floor_versions, had.versions * one.share_percent // _PERCENT) for one in limits),
@@ -55,14 +61,14 @@ def most(limits: Sequence[BreakerLimits], had: Amount) -> Amount:
 
 
 def is_over(hour: ClaimHourRow, now_ms: int) -> bool:
-    """Whether the next claim begins another hour."""
+    """Return whether the hour has ended, so that the next claim begins another one."""
     return now_ms - hour.began_ms >= HOUR_MS
 
 
 def new_hour(
     now_ms: int, limits: Sequence[BreakerLimits], had: Amount, before: ClaimHourRow | None = None
 ) -> ClaimHourRow:
-    """An hour in which nothing has gone yet; what is left of what a person has let go is taken over."""
+    """Return an hour without claims. It takes over the rest of the allowance of the hour before."""
     may_go = most(limits, had)
     hour = ClaimHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0)
     if before is None:
@@ -76,12 +82,12 @@ def new_hour(
 
 
 def release(hour: ClaimHourRow, txn: int, seen: Amount) -> ClaimHourRow:
-    """An hour in which what had died up to a txn, and waited, may go beside the limits."""
+    """Return the hour with an allowance beside the limits for versions that died up to a txn."""
     return replace(hour, released_txn=txn, released_bytes=seen.size_bytes, released_versions=seen.versions)
 
 
 def release_more(hour: ClaimHourRow, found: Amount) -> ClaimHourRow:
-    """An hour in which more of what was let go has come to light."""
+    """Return the hour with a larger allowance: an expansion has found more versions that the reset covers."""
     return replace(
         hour,
         released_bytes=hour.released_bytes + found.size_bytes,
@@ -90,7 +96,7 @@ def release_more(hour: ClaimHourRow, found: Amount) -> ClaimHourRow:
 
 
 class HourCount:
-    """An hour, while versions are claimed in it."""
+    """Counts the versions that are claimed in one hour."""
 
     __slots__ = ("_hour", "_left_bytes", "_left_versions", "_released_bytes", "_released_versions")
 
@@ -101,7 +107,7 @@ class HourCount:
         self._released_bytes, self._released_versions = hour.released_bytes, hour.released_versions
 
     def admit(self, size_bytes: int, death: int) -> bool:
-        """Count one version more, and say whether it may go; if not, nothing is counted."""
+        """Return whether one more version may be claimed, and count it if so."""
         if death <= self._hour.released_txn and size_bytes <= self._released_bytes and self._released_versions:
             self._released_bytes -= size_bytes
             self._released_versions -= 1
@@ -113,7 +119,7 @@ class HourCount:
         return True
 
     def hour(self) -> ClaimHourRow:
-        """The hour with all that was counted."""
+        """Return the hour with all counted versions."""
         return replace(
             self._hour,
             claimed_bytes=self._hour.most_bytes - self._left_bytes,

@@ -1,14 +1,14 @@
-"""The complete, versioned view of one shard's snapshot chain: what every judge holds, and the premise of its verdicts.
+"""The complete, versioned view of one shard's snapshot chain. Every judge keeps one; its verdicts rest on it.
 
-Of a bucket stay its live snapshots, how many it ever had, and the txn of the newest one that it ever had. A run of
-dropped ordinals is nothing but the gap between two live ones: for every n within it the newest live snapshot among the
-first n is the one before the gap, so a verdict is one search among live ordinals. What a view costs follows from what
-lives, and not from what was ever taken.
+For each bucket the view keeps the live snapshots, the number of snapshots that the bucket ever had, and the txn of the
+newest of them. A run of dropped ordinals is the gap between two live ones. For every n within the gap, the newest live
+snapshot among the first n is the one before the gap, so a verdict is one search among live ordinals. The memory of a
+view grows with the live snapshots, not with all that were ever captured.
 
-Nothing that a verdict needs is lost with a dropped snapshot. A death is checked against the live snapshots around n:
-one that lies between them has, by the txns, the very snapshot before it that n names.
+A dropped snapshot takes nothing away that a verdict needs. A death is checked against the live snapshots around n: if
+its txn lies between theirs, the live snapshot before the death is the one that n names.
 
-Any error here means that nothing may be judged reclaimable.
+After any error of this module nothing may be judged reclaimable.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_wi
 
 
 class ChainViewError(Exception):
-    """The view cannot answer or follow: whoever asked keeps the row."""
+    """The view cannot judge a row or apply a marker: the caller keeps the row."""
 
 
 class ChainGapError(ChainViewError):
-    """A marker names another predecessor than the version at hand: at least one marker is missing."""
+    """A marker names a predecessor other than the view's version: at least one marker is missing."""
 
     def __init__(self, have: int, got: int) -> None:
         super().__init__(
@@ -39,38 +39,38 @@ class ChainGapError(ChainViewError):
 
 
 class ChainOrderError(ChainViewError):
-    """A marker contradicts the bucket's list: the list or the marker is wrong, and a person has to say which."""
+    """A marker contradicts the bucket's list: one of them is wrong, and an operator has to decide which."""
 
 
 class UnknownDeathError(ChainViewError):
-    """A death after a snapshot that a complete view has not got: a dead letter, and the row is kept."""
+    """A death names a snapshot that a complete view does not have: the entry is dead-lettered and the row is kept."""
 
 
 Bounds = tuple[Txn, Txn, Txn, Txn]
-"""txn of the live snapshot before the previous one and of the previous one, 0 when there is none; and between which
-txns the death lies."""
+"""txns of the live snapshot before the previous one and of the previous one (0: there is none), then the two txns
+between which the death lies."""
 _BEYOND_ALL: Txn = 1 << 63
-"""After every txn."""
+"""Higher than every txn."""
 _NO_DEATH: Bounds = (0, 0, 0, 0)
 
 
 @dataclass(slots=True)
 class _BucketChain:
-    """What one bucket's verdicts follow from."""
+    """The snapshots of one bucket, from which its verdicts follow."""
 
     ever: int = 0
-    """How many snapshots the bucket ever had: the ordinal of the newest one, live or dropped."""
+    """Number of snapshots that the bucket ever had: the ordinal of the newest one, live or dropped."""
     newest_txn: Txn = 0
-    """When that one was taken."""
+    """txn at which the newest snapshot, live or dropped, was captured."""
     snapshots: list[ChainedSnapshot] = field(default_factory=list)
-    """Those that live, in the order of their ordinals."""
+    """The live snapshots, in the order of their ordinals."""
     ordinals: list[int] = field(default_factory=lambda: [0])
     txns: list[Txn] = field(default_factory=lambda: [0])
-    """Cell i is that of the i-th live snapshot; cell 0 is before all."""
+    """Item i belongs to the i-th live snapshot; item 0 comes before all of them."""
     by_id: dict[str, int] = field(default_factory=dict)
 
     def append(self, snapshot: ChainedSnapshot) -> None:
-        """The bucket's next snapshot."""
+        """Add the bucket's next snapshot."""
         if snapshot.ordinal != self.ever + 1:
             raise ChainOrderError(
                 f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal}, expected {self.ever + 1}; "
@@ -79,15 +79,15 @@ class _BucketChain:
         self.add(snapshot)
 
     def add(self, snapshot: ChainedSnapshot) -> None:
-        """A later snapshot of the bucket: ordinals that are left out are of dropped ones."""
+        """Add a later snapshot of the bucket. Skipped ordinals belong to dropped snapshots."""
         if snapshot.ordinal <= self.ever or snapshot.txn <= self.newest_txn:
             raise ChainOrderError(
-                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal} and was taken at txn {snapshot.txn}, "
-                f"which is not after ordinal {self.ever} at txn {self.newest_txn}; "
+                f"snapshot {snapshot.snapshot_id} has ordinal {snapshot.ordinal} and was captured at txn "
+                f"{snapshot.txn}, which is not after ordinal {self.ever} at txn {self.newest_txn}; "
                 f"compare the bucket's markers on gc.snapshot-chain with metadata's list"
             )
         if snapshot.snapshot_id in self.by_id:
-            raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was taken before: an id is never used twice")
+            raise ChainOrderError(f"snapshot {snapshot.snapshot_id} was captured before: an id is never used twice")
         self.ever, self.newest_txn = snapshot.ordinal, snapshot.txn
         if snapshot.is_live:
             self.snapshots.append(snapshot)
@@ -96,23 +96,23 @@ class _BucketChain:
             self.by_id[snapshot.snapshot_id] = snapshot.ordinal
 
     def end(self, ever: int, newest_txn: Txn) -> None:
-        """Account for the dropped snapshots behind the last one that was added."""
+        """Set the bucket's totals, which also count the dropped snapshots after the last added one."""
         dropped, later = ever - self.ever, newest_txn - self.newest_txn
         if min(dropped, later) < 0 or (dropped == 0) != (later == 0):
             raise ChainOrderError(
-                f"a bucket is said to have had {ever} snapshots up to txn {newest_txn}, but has ordinal {self.ever} at "
+                f"a full chain gives a bucket {ever} snapshots up to txn {newest_txn}, but also ordinal {self.ever} at "
                 f"txn {self.newest_txn}; compare the full chain on gc.snapshot-chain with metadata's list"
             )
         self.ever, self.newest_txn = ever, newest_txn
 
     def drop(self, ordinal: int) -> None:
-        """Let go of a live snapshot: its ordinal joins the gap."""
+        """Remove a live snapshot: its ordinal joins the gap."""
         place = bisect_left(self.ordinals, ordinal)
         del self.ordinals[place], self.txns[place]
         del self.by_id[self.snapshots.pop(place - 1).snapshot_id]
 
     def place(self, snapshots_before_death: int) -> int:
-        """Place of the newest live snapshot among the first ``snapshots_before_death``; 0 when there is none."""
+        """Return the place of the newest live snapshot among the first ``snapshots_before_death``; 0 for none."""
         return bisect_right(self.ordinals, snapshots_before_death) - 1
 
 
@@ -121,17 +121,17 @@ _NO_SNAPSHOTS = _BucketChain()
 
 @dataclass
 class ChainView:
-    """The snapshots of all buckets of the shard, as of one chain version; buckets that are deleted, too."""
+    """The snapshots of all buckets of the shard at one chain version. Deleted buckets are included."""
 
     version: int = 0
     _buckets: dict[int, _BucketChain] = field(default_factory=dict, repr=False)
     _parts: FullChainParts = field(default_factory=FullChainParts, repr=False, compare=False)
-    """What has come of a full chain that is not complete: it does not count yet."""
+    """Parts of a full chain that is not complete. They do not count yet."""
 
     def follow(self, marker: SnapshotChainRecord) -> tuple[int, ...] | None:
-        """Take in a marker as it comes from the log; says which buckets changed, or None when it told nothing new.
+        """Apply a marker of the log. Return the ids of the changed buckets, or None when the marker was not new.
 
-        A full chain counts once its last part has come.
+        A full chain is applied with its last part.
 
         Raises:
             ChainGapError: a marker before this one is missing.
@@ -153,7 +153,7 @@ class ChainView:
     def capture(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn
     ) -> bool:
-        """Follow the marker of a take; says whether it was new.
+        """Apply the marker of a captured snapshot. Return whether it was new.
 
         Raises:
             ChainGapError: a marker before this one is missing.
@@ -168,7 +168,7 @@ class ChainView:
         return True
 
     def drop(self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str) -> bool:
-        """Follow the marker of a drop; says whether it was new.
+        """Apply the marker of a dropped snapshot. Return whether it was new.
 
         Raises:
             ChainGapError: a marker before this one is missing.
@@ -188,7 +188,9 @@ class ChainView:
         return True
 
     def full(self, version: int, buckets: Iterable[ChainedBucket]) -> bool:
-        """Follow a full-chain record: it replaces an older view, and has to agree with one of its own version.
+        """Apply a full chain. It replaces an older view, and must agree with a view of its own version.
+
+        Return whether the view changed.
 
         Raises:
             ChainOrderError: the record's lists have gaps, or contradict the view at the same version.
@@ -199,7 +201,7 @@ class ChainView:
         for bucket in buckets:
             if bucket.bucket_id in chains:
                 raise ChainOrderError(
-                    f"the full chain {version} names bucket {bucket.bucket_id} twice; have metadata write another one"
+                    f"the full chain {version} names bucket {bucket.bucket_id} twice; have metadata publish another one"
                 )
             chain = chains[bucket.bucket_id] = _BucketChain()
             for snapshot in bucket.snapshots:
@@ -214,22 +216,22 @@ class ChainView:
         return True
 
     def is_confirmed_by_full_chain(self, marker: SnapshotChainRecord) -> bool:
-        """Whether a marker that comes now says, with the parts before it, the whole chain up to this view's version."""
+        """Return whether this marker completes a full chain of this view's version."""
         if not isinstance(marker.body, FullChain) or marker.version != self.version:
             return False
         return self._parts.is_completed_by(marker.version, marker.body)
 
     @property
     def pending_parts(self) -> int:
-        """How many parts have come of a full chain that is not complete."""
+        """Number of received parts of a full chain that is not complete."""
         return len(self._parts)
 
     def judge(self, bucket_id: int, birth: Txn, death: Txn, snapshots_before_death: int) -> Verdict:
-        """Say who holds a version.
+        """Return the verdict about a version.
 
         Raises:
-            UnknownDeathError: the bucket never had that many snapshots before the death.
-            LifetimeError: birth, death and n contradict one another or the chain.
+            UnknownDeathError: the bucket never had that many snapshots.
+            LifetimeError: birth, death and ``snapshots_before_death`` contradict one another or the chain.
         """
         before_previous, previous, last_captured, next_captured = self.bounds(bucket_id, snapshots_before_death)
         if not last_captured < death < next_captured:
@@ -247,10 +249,10 @@ class ChainView:
         deaths: Sequence[Txn],
         snapshots_before_death: Sequence[int],
     ) -> list[Verdict | None]:
-        """``judge`` for the rows of a message; None where it raises an error, which it then tells.
+        """Return the verdict of ``judge`` for each row of a message, or None where ``judge`` raises an error.
 
-        What follows from bucket and n alone is asked for once, and the rule itself stands here in full: a call for each
-        row costs several times what the row does. A row between the bounds has 0 <= previous <= last_captured < death.
+        The bounds are looked up once for each run of equal bucket and n, and the rule is repeated here: one call for
+        each row would cost several times as much. A row between the bounds has 0 <= previous <= last_captured < death.
         """
         reclaimable, exclusive, shared = Verdict.RECLAIMABLE, Verdict.EXCLUSIVE_TO_PREVIOUS, Verdict.SHARED
         verdicts: list[Verdict | None] = []
@@ -271,7 +273,7 @@ class ChainView:
         return verdicts
 
     def bounds(self, bucket_id: int, snapshots_before_death: int) -> Bounds:
-        """What the rule asks of a bucket and n, by one search; no death lies between the last two for an unknown n."""
+        """Return the bounds of a bucket and n, by one search. For an unknown n no death lies between the last two."""
         chain = self._buckets.get(bucket_id, _NO_SNAPSHOTS)
         if not 0 <= snapshots_before_death <= chain.ever:
             return _NO_DEATH
@@ -284,46 +286,46 @@ class ChainView:
         return before_previous, previous, previous, txns[place] if place < len(txns) else chain.newest_txn
 
     def ever(self, bucket_id: int) -> int:
-        """How many snapshots the bucket ever had."""
+        """Return the number of snapshots that the bucket ever had."""
         return self._chain(bucket_id).ever
 
     def newest_txn(self, bucket_id: int) -> Txn:
-        """When the newest snapshot was taken that the bucket ever had, live or dropped; 0 when it never had one."""
+        """Return the txn of the newest snapshot that the bucket ever had, live or dropped; 0 if it never had one."""
         return self._chain(bucket_id).newest_txn
 
     def live(self, bucket_id: int) -> tuple[ChainedSnapshot, ...]:
-        """The bucket's live snapshots, ascending."""
+        """Return the bucket's live snapshots, ascending."""
         return tuple(self._chain(bucket_id).snapshots)
 
     def bucket_ids(self) -> tuple[int, ...]:
-        """Every bucket that ever had a snapshot, deleted buckets too."""
+        """Return the ids of all buckets that ever had a snapshot, deleted buckets included."""
         return tuple(self._buckets)
 
     def knows(self, bucket_id: int) -> bool:
-        """Whether the bucket ever had a snapshot."""
+        """Return whether the bucket ever had a snapshot."""
         return bucket_id in self._buckets
 
     def find(self, bucket_id: int, snapshot_id: str) -> ChainedSnapshot | None:
-        """A live snapshot of the bucket; None for any other."""
+        """Return a live snapshot of the bucket, or None when no live one has the id."""
         chain = self._chain(bucket_id)
         ordinal = chain.by_id.get(snapshot_id)
         return None if ordinal is None else chain.snapshots[chain.place(ordinal) - 1]
 
     def buckets(self) -> list[ChainedBucket]:
-        """All that the view says, as a full chain says it."""
+        """Return all buckets as a full chain contains them."""
         return [
             ChainedBucket(bucket_id, tuple(chain.snapshots), chain.ever, chain.newest_txn)
             for bucket_id, chain in sorted(self._buckets.items())
         ]
 
     def previous_live(self, bucket_id: int, txn: Txn) -> ChainedSnapshot | None:
-        """The newest live snapshot that was taken before a txn; None when there is none."""
+        """Return the newest live snapshot captured before a txn, or None."""
         chain = self._chain(bucket_id)
         before = bisect_left(chain.txns, txn, lo=1) - 1
         return chain.snapshots[before - 1] if before else None
 
     def next_live(self, bucket_id: int, txn: Txn) -> ChainedSnapshot | None:
-        """The oldest live snapshot that was taken after a txn; None when there is none."""
+        """Return the oldest live snapshot captured after a txn, or None."""
         chain = self._chain(bucket_id)
         after = bisect_right(chain.txns, txn, lo=1) - 1
         return chain.snapshots[after] if after < len(chain.snapshots) else None

@@ -1,11 +1,11 @@
-"""Whether something deleted can come back, and as what: the rule behind undelete.
+"""The rule behind undelete: whether a deleted key or directory can be restored, and as which object.
 
-A version lives for one interval, from its birth until its death, and a snapshot in that interval sees it. So a dead
-version can simply lose its death, unless a live snapshot was taken since: that one would suddenly see what it never
-listed. Then it can only come back as a new object, born now; and only if no snapshot holds it, since blocks are never
-shared by two versions whose lifetimes differ.
+A version lives from its birth until its death, and every snapshot in that interval sees it. A restore can remove the
+death, unless a live snapshot was captured after it: that snapshot would then show a version that it never listed. In
+this case the version is restored as a new object that is born now. This requires that no snapshot holds the version,
+since two versions with different lifetimes never share blocks.
 
-A directory comes back as a whole, with the one row that its delete has moved, or not at all.
+A directory is restored as a whole, with the one row that its delete has moved, or not at all.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from services.domain.table_keys import object_txn
 
 
 class Return(Enum):
-    """As what a deleted thing can come back."""
+    """How a deleted key or directory can be restored, or why it cannot."""
 
     ITSELF = "itself"
-    """It loses its death: same object, same birth."""
+    """Its death is removed: same object, same birth."""
     NEW_OBJECT = "new_object"
-    """With the same blocks, but a new objectID and born now."""
+    """It keeps its blocks, gets a new objectID and is born now."""
     SNAPSHOT_IN_BETWEEN = "snapshot_in_between"
-    """Not at all: a snapshot holds it, and a later one was taken since it died."""
+    """Not restorable: a snapshot holds it, and another one was captured after its death."""
     HELD = "held"
-    """Not at all: a snapshot holds it, and its object may be live as another version."""
+    """Not restorable: a snapshot holds it, and its object may be live as another version."""
     EXPANDED = "expanded"
-    """Of a directory, not as a whole: what was in it has begun to move to the garbage tables, and comes back by itself.
-    """
+    """A directory that cannot be restored as a whole: its children have begun to move to the garbage tables, and are
+    restored one by one."""
 
 
 def return_of(birth: Txn, death: Txn, live_snapshots: Sequence[Txn], *, may_object_be_live: bool) -> Return:
-    """Say as what a version that lived from ``birth`` until ``death`` can come back.
+    """Return how a version that lived from ``birth`` until ``death`` can be restored.
 
-    ``live_snapshots`` are the bucket's, ascending and all of them; ``may_object_be_live`` says that another version
-    of the same object may be in the namespace, where an objectID is at most once.
+    ``live_snapshots`` are all of the bucket's, ascending. ``may_object_be_live`` is true when another version of the
+    same object may be in the namespace, which contains each objectID at most once.
     """
     is_snapshot_in_between = bool(live_snapshots) and live_snapshots[-1] >= death
     if not is_snapshot_in_between and not may_object_be_live:
@@ -49,11 +49,11 @@ def return_of(birth: Txn, death: Txn, live_snapshots: Sequence[Txn], *, may_obje
 
 
 def return_of_key(row: DeletedKeyRow, rolled_back_txn: Txn, live_snapshots: Sequence[Txn]) -> Return:
-    """Say as what a deleted version can come back to its bucket.
+    """Return how a deleted version can be restored to its bucket.
 
-    The object of an overwritten version lives on in its successor. And a rollback may have brought another version of
-    the object back to life that the row does not know of, if the row died before it: ``rolled_back_txn`` is the
-    bucket's last one, 0 for none.
+    The object of an overwritten version is live in its successor. If the row died before the bucket's last rollback,
+    the rollback may have restored another version of the object, of which the row has no note. ``rolled_back_txn`` is
+    the txn of that rollback, 0 for none.
     """
     may_object_be_live = row.is_overwritten or row.death <= rolled_back_txn
     return return_of(row.key.birth, row.death, live_snapshots, may_object_be_live=may_object_be_live)
@@ -62,10 +62,10 @@ def return_of_key(row: DeletedKeyRow, rolled_back_txn: Txn, live_snapshots: Sequ
 def return_of_directory(
     row: DeletedDirectoryRow, live_snapshots: Sequence[Txn], *, has_parent_in_garbage: bool
 ) -> Return:
-    """Say as what a deleted directory can come back: itself, or not as a whole.
+    """Return how a deleted directory can be restored: ITSELF, or a reason why not as a whole.
 
-    One whose parent died with it was found by its parent's expansion. A new object would need all below it to be new
-    as well, so a snapshot in between is in its way whether it is held or not.
+    A directory whose parent is in the garbage table was found by the expansion of that parent. A new object would
+    require new objects for everything below it, so a snapshot in between prevents the restore, held or not.
     """
     if row.is_expansion_begun or has_parent_in_garbage:
         return Return.EXPANDED

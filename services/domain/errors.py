@@ -12,19 +12,19 @@ class RetryableError(DeepcleanError):
 
 
 class PrematureError(DeepcleanError):
-    """A deleted entry was sent at a later chain version than the view that should judge it has reached."""
+    """A deleted entry was sent at a chain version that the judging view has not reached yet."""
 
 
 class InvalidMessageError(DeepcleanError):
-    """The same input will never succeed: it goes to the dead letters, and its blocks are kept."""
+    """The same input will never succeed: it is dead-lettered, and its blocks are kept."""
 
 
 class InvariantError(DeepcleanError):
-    """Our own state is wrong: the process stops, since going on could free live blocks."""
+    """The service's own state is wrong: the process stops, because continuing could free live blocks."""
 
 
 class PositionError(InvariantError):
-    """A topic is missing or recreated, or ends before the stored position: an operator has to decide what is right."""
+    """A topic is missing or recreated, or ends before the stored position: an operator has to decide what to do."""
 
 
 class ChainBrokenError(InvariantError):

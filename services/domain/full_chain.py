@@ -1,9 +1,9 @@
-"""The whole chain as messages of bounded size, and how a reader puts them together again.
+"""The full chain as messages of bounded size, and the reader that assembles them.
 
-What a part holds follows from the chain at its version alone. So parts of one version and count are the same whenever
-they come, and it makes no difference which publication each is of. They are sent in order, and sent again from any of
-them on: part 1 always begins anew, a part that is here already says nothing, and behind a missing one the rest is
-passed over until the next part 1.
+The contents of a part depend only on the chain at its version. So parts of one version and count are the same in every
+publication, and a reader may combine parts of several publications. Parts are sent in order, and a repeat may begin
+with any of them. Part 1 always starts over, a repeated part is ignored, and after a missing part the rest is skipped
+until the next part 1.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from schemas.records import ChainedBucket, FullChain
 
 PART_CELLS = 8_000
-"""Cells of one part at most, a live snapshot or a bucket each: with ids of the greatest length under 1 MiB."""
+"""Maximum cells of one part, where a cell is a live snapshot or a bucket. With ids of the maximum length a part stays
+under 1 MiB."""
 _SMALLEST = 2
-"""Cells that a part must have room for: a bucket and one of its snapshots."""
+"""Minimum free cells to add to a part: a bucket and one of its snapshots."""
 
 
 def in_parts(buckets: Iterable[ChainedBucket], max_cells: int = PART_CELLS) -> list[FullChain]:
-    """A chain, whose buckets come in the order of their ids, cut into parts; a bucket may lie in several."""
+    """Return a chain as parts. ``buckets`` are in the order of their ids; a bucket may span several parts."""
     cut = list(_cut(buckets, max_cells)) or [()]
     return [FullChain(part, number, len(cut)) for number, part in enumerate(cut, start=1)]
 
@@ -43,24 +44,24 @@ def _cut(buckets: Iterable[ChainedBucket], max_cells: int) -> Iterator[tuple[Cha
 
 @dataclass(slots=True)
 class FullChainParts:
-    """The parts of one full chain that have come so far: from part 1 on, without gaps."""
+    """The parts of one full chain received so far: from part 1 on, without gaps."""
 
     version: int = 0
     """Its chain version."""
     count: int = 0
-    """How many parts it has."""
+    """Number of parts of the full chain."""
     _parts: list[FullChain] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def is_completed_by(self, version: int, part: FullChain) -> bool:
-        """Whether a full chain is complete with a part that comes now."""
+        """Return whether this part would complete a full chain."""
         is_next = (version, part.parts, part.part) == (self.version, self.count, len(self._parts) + 1)
         return part.part == part.parts and (part.part == 1 or is_next)
 
     def follow(self, version: int, part: FullChain) -> bool:
-        """Take in a part; says whether the full chain is complete with it."""
+        """Add a part. Return whether the full chain is complete with it."""
         if part.part == 1:
             self.version, self.count, self._parts = version, part.parts, [part]
         elif (version, part.parts) != (self.version, self.count) or part.part > len(self._parts) + 1:
@@ -72,12 +73,12 @@ class FullChainParts:
         return bool(self._parts) and len(self._parts) == self.count
 
     def pop(self) -> list[ChainedBucket]:
-        """The buckets of a complete full chain, which are let go of here."""
+        """Return the buckets of a complete full chain and clear the parts."""
         buckets: list[ChainedBucket] = []
         for part in self._parts:
             first, *others = part.buckets or (None,)
             if first is not None and buckets and buckets[-1].bucket_id == first.bucket_id:
-                before = buckets.pop()  # it goes on in this part
+                before = buckets.pop()  # the bucket continues in this part
                 first = replace(first, snapshots=before.snapshots + first.snapshots)
             buckets += [first, *others] if first is not None else []
         self.clear()

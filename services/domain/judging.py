@@ -1,6 +1,6 @@
-"""Judges a list of deleted entries with the pure rule: what the Spark job says of a batch, in plain Python.
+"""Judges a list of deleted entries with the pure rule: the Spark job's judgement of a batch, in plain Python.
 
-It serves the plane in one process and the simulator, and holds the Spark job to the same answers in its tests.
+The plane in one process and the simulator use it, and tests compare the Spark job with it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.row_columns import DeletedEntry, Row, names_of_kind
 
 ROWS_PER_MESSAGE = 1_000
-"""Rows that one message of a purge topic carries at most."""
+"""Maximum rows in one message of a purge topic."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEntry:
-    """A deleted entry and where the message that holds it lies in its partition."""
+    """A deleted entry with the offset of its message in the partition."""
 
     offset: int
     entry: DeletedEntry
@@ -49,7 +49,7 @@ class RefusedEntry:
 
 @dataclass(slots=True)
 class JudgedBatch:
-    """All that is to be sent about a list of entries."""
+    """The messages to send about a list of entries, and the refused entries."""
 
     purge_keys: list[PurgeKeys] = field(default_factory=list)
     directory_verdicts: list[DirectoryVerdict] = field(default_factory=list)
@@ -59,19 +59,19 @@ class JudgedBatch:
 
 @dataclass(slots=True)
 class _SweepPart:
-    """What was found about the part of a sweep's page that lies in this batch."""
+    """The counts of one sweep page, as far as its entries are in this batch."""
 
     reclaimable_rows: int = 0
     reclaimable_directories: int = 0
     rows: Counter[tuple[int, int, int]] = field(default_factory=Counter)
-    """Of each message its txn, its number and its offset: when it came twice it is counted at one offset."""
+    """Rows by txn, number and offset of the message: a message that came twice is counted at one offset only."""
 
 
 def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
-    """Judge some entries of one shard with a view that knows the chain at least as far as each of them.
+    """Judge entries of one shard with a view whose chain version is at least that of each entry.
 
     Raises:
-        PrematureError: an entry knows of more chain than the view.
+        PrematureError: an entry has a higher chain version than the view.
     """
     batch = JudgedBatch()
     rows: dict[tuple[DeletedKind, bool], list[tuple[Row, int]]] = {}
@@ -102,12 +102,12 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
 
 
 def _judge(logged: LoggedEntry, view: ChainView, batch: JudgedBatch) -> bool | None:
-    """Whether nobody holds the row; None, and a refusal, when that cannot be said."""
+    """Return whether no snapshot holds the row; add a refusal and return None when that cannot be decided."""
     entry = logged.entry
     if entry.chain_version > view.version:
         raise PrematureError(
             f"The entry at offset {logged.offset} was sent at chain version {entry.chain_version}, but the view is at "
-            f"{view.version}: read gc.snapshot-chain on, then judge it again."
+            f"{view.version}: read gc.snapshot-chain further, then judge the entry again."
         )
     try:
         verdict = view.judge(entry.bucket_id, entry.birth, entry.death, entry.snapshots_before_death)
@@ -142,7 +142,7 @@ def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_versio
     return SweepResult(
         sweep_id=sweep_id,
         sweep_page=sweep_page,
-        first_offset=0,  # nobody reads these two: the parts name what was judged
+        first_offset=0,  # no service reads these two: the parts name the judged messages
         judged_rows=0,
         reclaimable_rows=part.reclaimable_rows,
         reclaimable_directories=part.reclaimable_directories,
@@ -152,7 +152,7 @@ def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_versio
 
 
 def _swept_parts(part: _SweepPart) -> SweptParts:
-    """The messages of a part, each once."""
+    """Return the messages of a part, each once."""
     rows = {(txn, number): count for (txn, number, _), count in part.rows.items()}
     txns, numbers = zip(*rows, strict=True)
     return SweptParts(txns, numbers, tuple(rows.values()))

@@ -1,4 +1,4 @@
-"""Rows of the ledger one by one: a version that was freed, and why that was safe."""
+"""Rows of the ledger one by one: a freed version, and the facts of its claim that show why freeing it was safe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.records import ClaimFacts, LedgerRows
 
 
 class LedgerError(ValueError):
-    """A message of the ledger whose lists do not belong together."""
+    """A message of the ledger whose lists differ in length, or that names a missing claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class LedgerRow:
 
 
 def ledger_rows(message: LedgerRows) -> Iterator[LedgerRow]:
-    """The rows of a message.
+    """Yield the rows of a message.
 
     Raises:
-        LedgerError: not every row has its place in all lists, or a claim is missing.
+        LedgerError: the lists differ in length, or a claim is missing.
     """
     groups, claims = message.groups, message.claims
     columns = (
@@ -42,8 +42,8 @@ def ledger_rows(message: LedgerRows) -> Iterator[LedgerRow]:
         *(groups.first_local_ids, groups.block_counts, groups.block_sizes_bytes, groups.sizes_bytes),
     )
     if {len(column) for column in columns} != {len(message.claim_places)}:
-        raise LedgerError(f"finish {message.finish_txn}: the lists of the message are not as long as each other")
+        raise LedgerError(f"finish {message.finish_txn}: the lists of the message differ in length")
     if not all(0 <= place < len(claims) for place in message.claim_places):
-        raise LedgerError(f"finish {message.finish_txn}: a row names a claim that is not there")
+        raise LedgerError(f"finish {message.finish_txn}: a row names a claim that is missing")
     for place, *fields in zip(message.claim_places, *columns, strict=True):
         yield LedgerRow(message.finish_txn, message.finish_time_ms, claims[place], *fields)

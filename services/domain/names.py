@@ -1,4 +1,4 @@
-"""Names that Ozone accepts, and the code with which any other is refused."""
+"""Checks of names by Ozone's rules, with the error code for each refused name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 MIN_NAME_LENGTH = 3
 MAX_NAME_LENGTH = 63
 MAX_KEY_BYTES = 4_096
-"""Bytes of a path in a command. Moving a directory below another makes longer paths, which listings show."""
+"""Maximum bytes of a path in a command. Moving a directory below another can make longer paths, which listings show."""
 MAX_LABEL_LENGTH = 128
 MAX_SNAPSHOT_ID_LENGTH = 64
-"""Printable ASCII characters of a snapshot's id: it names a directory on every disk."""
+"""Maximum characters of a snapshot's id, all printable ASCII: the id names a directory on disk."""
 MAX_CLIENT_ID_LENGTH = 128
 MAX_OWNER_LENGTH = 255
 MAX_REASON_LENGTH = 1_024
@@ -64,12 +64,12 @@ def check_snapshot_name(name: str) -> None:
 
 
 def is_snapshot_id(snapshot_id: str) -> bool:
-    """Whether a text can be a snapshot's id, which names a directory of files on every disk."""
+    """Return whether a text can be a snapshot's id, which names a directory on disk."""
     return 1 <= len(snapshot_id) <= MAX_SNAPSHOT_ID_LENGTH and snapshot_id.isascii() and snapshot_id.isprintable()
 
 
 def check_length(what: str, text: str, max_length: int) -> None:
-    """Refuse a text that is kept with every row, listed with thousands of others, and longer than anybody needs."""
+    """Refuse a text that is longer than its limit. Such texts are stored with every row and listed by the thousands."""
     if len(text) > max_length:
         raise InvalidNameError(
             "INVALID_REQUEST", f"{what} has {len(text)} characters; at most {max_length} are allowed"
@@ -77,13 +77,13 @@ def check_length(what: str, text: str, max_length: int) -> None:
 
 
 def check_label(kind: str, name: str) -> None:
-    """Refuse the name of a tag or a consumer that has a slash, or what cannot be printed; else it is free."""
+    """Refuse a name of a tag or consumer that is empty, too long, or has a slash or an unprintable character."""
     if not 1 <= len(name) <= MAX_LABEL_LENGTH:
         raise InvalidNameError(
             "INVALID_REQUEST", f"{kind} name {name!r} has {len(name)} characters; 1 to {MAX_LABEL_LENGTH} are allowed"
         )
     if "/" in name or not name.isprintable():
-        raise InvalidNameError("INVALID_REQUEST", f"{kind} name {name!r} has a slash or what cannot be printed")
+        raise InvalidNameError("INVALID_REQUEST", f"{kind} name {name!r} has a slash or an unprintable character")
 
 
 def check_key_path(path: str, *, is_tree: bool) -> None:
@@ -97,7 +97,9 @@ def check_key_path(path: str, *, is_tree: bool) -> None:
     except UnicodeEncodeError:
         raise InvalidNameError("INVALID_KEY_NAME", "a key's path must be encodable as UTF-8") from None
     if size > MAX_KEY_BYTES:
-        raise InvalidNameError("INVALID_KEY_NAME", f"a key's path of {size} bytes; at most {MAX_KEY_BYTES} are allowed")
+        raise InvalidNameError(
+            "INVALID_KEY_NAME", f"a key's path has {size} bytes; at most {MAX_KEY_BYTES} are allowed"
+        )
     if path == SNAPSHOT_INDICATOR or path.startswith(f"{SNAPSHOT_INDICATOR}/"):
         raise InvalidNameError("INVALID_KEY_NAME", f"paths below {SNAPSHOT_INDICATOR} are read-only")
     if is_tree and not _NO_COMPONENTS.isdisjoint(path.split("/")):

@@ -1,4 +1,4 @@
-"""The hours of the day in which claims may be made, in UTC, as a person writes them: ``22-6``, ``12-13,22:30-5:15``."""
+"""The hours of the day, in UTC, in which claims may be made; written as ``22-6`` or ``12-13,22:30-5:15``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class PurgeHours:
     periods: tuple[tuple[int, int], ...]
 
     def open_ms(self, start_ms: int, end_ms: int) -> int:
-        """How much of the time from one moment to another lies in them; all of it without any."""
+        """Return the milliseconds between two moments that lie in the periods; all of them without periods."""
         if not self.periods:
             return max(0, end_ms - start_ms)
         return max(0, self._open_until(end_ms) - self._open_until(start_ms))
 
     def _open_until(self, moment_ms: int) -> int:
-        """How much of the time since 1970 lies in them."""
+        """Return the milliseconds since 1970 that lie in the periods."""
         before = _open_minutes_before(self)
         days, minute = divmod(moment_ms // _MS_PER_MINUTE, MINUTES_PER_DAY)
         begun_ms = moment_ms % _MS_PER_MINUTE if self.are_open(moment_ms) else 0
         return (days * before[-1] + before[minute]) * _MS_PER_MINUTE + begun_ms
 
     def are_open(self, now_ms: int) -> bool:
-        """Whether a moment, in milliseconds since 1970 in UTC, lies in one of them; always without any."""
+        """Return whether a moment, in milliseconds since 1970 in UTC, lies in a period; always true without periods."""
         if not self.periods:
             return True
         minute = now_ms // _MS_PER_MINUTE % MINUTES_PER_DAY
@@ -44,29 +44,29 @@ class PurgeHours:
 
 @lru_cache
 def _open_minutes_before(hours: PurgeHours) -> tuple[int, ...]:
-    """How many open minutes of a day lie before each of its minutes, and before its end."""
+    """Return the number of open minutes before each minute of a day, and before its end."""
     return tuple(accumulate(map(hours.are_open, range(0, MS_PER_DAY, _MS_PER_MINUTE)), initial=0))
 
 
 @lru_cache
 def purge_hours(text: str) -> PurgeHours:
-    """Read periods; one that ends before it begins goes over midnight, and no text means the whole day.
+    """Parse periods. A period whose end is before its start spans midnight; an empty text means the whole day.
 
     Raises:
-        ValueError: that is not how they are written; the message says how.
+        ValueError: the text is malformed; the message shows the format.
     """
     periods = []
     for part in filter(None, text.replace(" ", "").split(",")):
         found = _PERIOD.fullmatch(part)
         start, end = (_minute(*found.group(1, 2)), _minute(*found.group(3, 4))) if found else (0, 0)
         if not found or start >= MINUTES_PER_DAY or end > MINUTES_PER_DAY or start == end:
-            raise ValueError(f"{part} is no period of a day: write 22-6, or 12-13,22:30-5:15, in UTC")
+            raise ValueError(f"{part} is not a period of a day: write 22-6, or 12-13,22:30-5:15, in UTC")
         periods.append((start, end))
     return PurgeHours(tuple(periods))
 
 
 def checked_hours(text: str) -> str:
-    """The text, if it can be read."""
+    """Return the text. Raise ValueError when ``purge_hours`` cannot parse it."""
     purge_hours(text)
     return text
 

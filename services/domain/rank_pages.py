@@ -1,9 +1,10 @@
-"""How many of some ordinals lie among the first n, as two look-ups in arrays: a search for who cannot search.
+"""The rank of n among some ordinals by two array look-ups, for code that cannot do a binary search.
 
 The numbers from 0 to the last one are divided into pages of equal width, a power of two. ``starts`` has a cell for each
-page, which says where in ``ranks`` the page begins; pages within which nothing changes share one for each rank. The
-width is chosen so that both arrays together are about as short as they can be: for k ordinals up to N there are no more
-than 4 * sqrt(N * (2k + 2)) + 4k + 4 cells, and so a million dropped snapshots around a hundred cost what 60,000 do.
+page: the index in ``ranks`` at which the page begins. Pages within which the rank is constant share one page for each
+rank. The width makes both arrays together about as short as possible: for k ordinals up to N they have at most
+4 * sqrt(N * (2k + 2)) + 4k + 4 cells. So a hundred live snapshots among a million dropped ones need less than 60,000
+cells.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class RankPages:
     ranks: list[int]
 
     def rank(self, n: int) -> int:
-        """How many of the ordinals are at most n."""
+        """Return the number of ordinals that are at most n."""
         return self.ranks[self.starts[n >> self.shift] + (n & self.mask)]
 
 
 def rank_pages(ordinals: Sequence[int], last: int) -> RankPages:
-    """Pages for every n from 0 to ``last``, of ascending ordinals from 1 on."""
+    """Return pages for every n from 0 to ``last``. ``ordinals`` are ascending and at least 1."""
     shift = min(range(_MOST_SHIFT), key=lambda one: (last >> one) + ((2 * len(ordinals) + 2) << one))
     width = 1 << shift
     starts: list[int] = []
@@ -38,7 +39,7 @@ def rank_pages(ordinals: Sequence[int], last: int) -> RankPages:
     of_rank: dict[int, int] = {}
 
     def add_even(rank: int, until_page: int) -> None:
-        """Pages up to one in which nothing changes."""
+        """Add pages of one constant rank, up to a page."""
         if until_page > len(starts):
             if rank not in of_rank:
                 of_rank[rank] = len(ranks)

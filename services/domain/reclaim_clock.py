@@ -1,6 +1,6 @@
-"""Since when a version may be claimed: from the moment when nobody holds it any more and nothing holds it back.
+"""The moment from which a version can be claimed: no snapshot holds it and its claims are not suspended.
 
-It measures how long versions take until they are freed. Nothing is decided by it.
+It serves to measure how long freeing takes. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import replace
 from schemas.records import ReclaimClockRow
 
 MAX_DROPS = 256
-"""Drops of a bucket whose times are kept. What an older one has let go, and is still there, counts from the newest of
-those: it has waited for so many drops, and for longer than is said."""
+"""Maximum drops of a bucket whose times are kept. Versions that an older drop released count from the newest forgotten
+drop, so their reported wait is too short."""
 DEATHS_APART_MS = 1_000
-"""Deaths between two that are closer than this count as the older one of them."""
+"""Deaths between two that are closer than this get the time of the older one."""
 NEVER = ReclaimClockRow((), (), 0, 0, 0)
 
 
 def with_drop(row: ReclaimClockRow, snapshot_txn: int, time_ms: int) -> ReclaimClockRow:
-    """A snapshot of the bucket, taken at a txn, is dropped."""
+    """Return the row after the drop of the snapshot that was captured at a txn."""
     txns, times = (*row.drop_txns, snapshot_txn), (*row.drop_times_ms, time_ms)
     if len(txns) <= MAX_DROPS:
         return replace(row, drop_txns=txns, drop_times_ms=times)
@@ -30,7 +30,7 @@ def with_drop(row: ReclaimClockRow, snapshot_txn: int, time_ms: int) -> ReclaimC
 
 
 class Held:
-    """When the last snapshot that had held a version was dropped; one bucket's, for many versions."""
+    """Finds when the last snapshot that held a version was dropped, for many versions of one bucket."""
 
     def __init__(self, row: ReclaimClockRow) -> None:
         self._newest_first = list(zip(reversed(row.drop_txns), reversed(row.drop_times_ms), strict=True))
@@ -38,7 +38,7 @@ class Held:
         self._highest_txn = max((*row.drop_txns, row.forgotten_txn))
 
     def until_ms(self, birth: int, death: int) -> int:
-        """The log time of that drop; 0 when no snapshot ever held it."""
+        """Return the log time of the drop that released a version; 0 when no snapshot ever held it."""
         if birth > self._highest_txn:
             return 0
         for txn, time_ms in self._newest_first:
@@ -49,7 +49,7 @@ class Held:
 
 
 def death_times(deaths: Iterable[int], time_of: Callable[[int], int]) -> Mapping[int, int]:
-    """The log times of some deaths, of which only few are looked up: they rise together."""
+    """Return the log times of some deaths. Times rise with txns, so only a few are looked up."""
     ordered = sorted(set(deaths))
     times: dict[int, int] = {}
     spans = [(0, len(ordered) - 1)] if ordered else []

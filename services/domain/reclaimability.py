@@ -1,4 +1,4 @@
-"""The one rule of the plane: who holds a version that lived from its birth until its death."""
+"""The plane's central rule: which snapshots hold a version that lived from its birth until its death."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Txn = int
 
 
 class Verdict(Enum):
-    """Who holds a deleted version."""
+    """Which snapshots hold a deleted version: none, only the previous one, or several."""
 
     RECLAIMABLE = "reclaimable"
     EXCLUSIVE_TO_PREVIOUS = "exclusive_to_previous"
@@ -18,20 +18,20 @@ class Verdict(Enum):
 
 
 class LifetimeError(ValueError):
-    """Numbers that no real lifetime has: a defect, and the row is kept."""
+    """A birth, death or snapshot that no real lifetime has: a defect. The row is kept."""
 
 
 def is_reclaimable_after(birth: Txn, previous: Txn) -> bool:
-    """Whether nobody holds a version, given the newest live snapshot before its death (0: there is none).
+    """Return whether no snapshot holds a version, given the newest live snapshot before its death (0: there is none).
 
-    A snapshot taken at txn s sees a version if and only if birth <= s < death. Older snapshots than the newest one
-    before the death need no look: what they hold, that one holds too.
+    A snapshot captured at txn s sees a version if and only if birth <= s < death. Only the newest live snapshot before
+    the death matters: a version that an older one holds is held by the newest one, too.
     """
     return birth > previous
 
 
 def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: Txn) -> Verdict:
-    """Say who holds a version, given the two newest live snapshots before its death (0: there is none).
+    """Return the verdict about a version, given the two newest live snapshots before its death (0: there is none).
 
     ==========================  ===========================  =====================
     born after the previous?    born after the one before?   verdict
@@ -42,7 +42,7 @@ def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: 
     ==========================  ===========================  =====================
 
     Raises:
-        LifetimeError: the version died before it was born, or a snapshot is not where it has to be.
+        LifetimeError: the version died before its birth, or the snapshots are not in order before the death.
     """
     if not 0 < birth < death:
         raise LifetimeError(f"a version born at {birth} cannot die at {death}; keep the row")
@@ -58,7 +58,7 @@ def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: 
 
 
 def judge(birth: Txn, death: Txn, live_snapshots: Sequence[Txn]) -> Verdict:
-    """Say who holds a version, given the bucket's live snapshots, ascending and complete up to its death.
+    """Return the verdict about a version, given the bucket's live snapshots, ascending and complete up to its death.
 
     Raises:
         LifetimeError: as ``judge_with_previous``.

@@ -1,4 +1,4 @@
-"""Refusals of a command or a read: a code, and a sentence for the client."""
+"""Refusals of a command or a read: an error code and a sentence for the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.domain.errors import DeepcleanError
 
 
 class CommandError(DeepcleanError):
-    """A command that is refused: nothing changes, and the client is told why."""
+    """A refused command or read: nothing changes, and the client gets the reason."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -18,16 +18,16 @@ class CommandError(DeepcleanError):
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """A command that changed something without finishing what it asks for: how far it is."""
+    """The answer to a command that made progress without finishing: an error code and the progress."""
 
     code: ErrorCode
     message: str
 
 
 class SnapshotExpiredError(CommandError):
-    """A snapshot was dropped; ``next_snapshot`` names the one at which its reader can continue, if there is one.
+    """A snapshot was dropped; ``next_snapshot`` is the one at which its reader can continue, or empty.
 
-    ``named`` says which snapshot, in words; ``next_snapshot`` is a name or an id, as the reader asked.
+    ``named`` describes the dropped snapshot in words; ``next_snapshot`` is a name or an id, as in the request.
     """
 
     def __init__(self, named: str, next_snapshot: str) -> None:

@@ -1,8 +1,8 @@
-"""Which snapshots of a bucket expire, and why each other one stays: the expiry rules of Apache Paimon.
+"""Decides which snapshots of a bucket expire, and why each other one stays, by the expiry rules of Apache Paimon.
 
-What counts is a snapshot's position among those that exist, oldest first, not a number in its name: so a minimum is a
-number of snapshots that really stay, however many were deleted by hand in between. Deciding changes nothing; whoever
-carries a decision out does so in the same unit of work, and a preview is the decision alone.
+The rules count a snapshot's position among the existing ones, oldest first, and not its ordinal. So at least
+``num_retained_min`` snapshots remain, however many users deleted in between. A decision changes nothing: the caller
+applies it in the same unit of work, and a preview only decides.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ UNLIMITED = 0
 NEVER_MS = -1
 SHORTEST_PERIOD_MS = 60_000
 LATEST_TIME_MS = 253_402_300_799_999
-"""The end of the year 9999: times and times to live beyond it could not be written down."""
+"""The end of the year 9999: later times cannot be formatted."""
 MOST_EXPIRED_AT_ONCE = 5_000
-"""One run looks at no more, whatever its limit: what expired is told in one message, which brokers bound to 1 MB."""
+"""Maximum snapshots that one run considers, whatever its limit: all that expire are published in one message, which
+brokers limit to 1 MB."""
 
 
 class InvalidPolicyError(ValueError):
@@ -30,18 +31,18 @@ class InvalidPolicyError(ValueError):
 
 
 class KeepReason(StrEnum):
-    """Why a snapshot stays. Each reason is enough by itself; a snapshot expires exactly if none applies."""
+    """Why a snapshot stays. One reason is enough; a snapshot expires exactly if no reason applies."""
 
     MINIMUM = "MINIMUM"
-    """It is one of the newest that always stay."""
+    """It is one of the newest ``num_retained_min`` snapshots."""
     CONSUMER = "CONSUMER"
-    """A consumer has still to read it."""
+    """A consumer has not read it yet."""
     TAG = "TAG"
-    """A tag holds it."""
+    """A tag protects it."""
     LIMIT = "LIMIT"
-    """There are so many older ones that it is left for a later run."""
+    """The run's limit is reached by older ones; a later run considers it."""
     AGE = "AGE"
-    """The snapshot after it, or after one that is older still, is not old enough."""
+    """The snapshot after it, or after an older one, is not old enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,9 @@ class ReasonWithFacts:
     bound: int = 0
     """MINIMUM and LIMIT: the figure of the policy."""
     names: tuple[str, ...] = ()
-    """CONSUMER and TAG: who holds it, by name."""
+    """CONSUMER and TAG: names of the consumers or tags."""
     until_ms: int = NEVER_MS
-    """AGE: when age alone will not hold it any more; -1 when that depends on snapshots that are not there yet."""
+    """AGE: the time at which this reason ends; -1 when that depends on snapshots that do not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +77,33 @@ class KeptSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryDecision:
-    """What one run does."""
+    """The result of one run."""
 
     expired: tuple[str, ...]
-    """Ids of the snapshots that go, in the order of the chain."""
+    """Ids of the snapshots that expire, in the order of the chain."""
     kept: tuple[KeptSnapshot, ...]
     """All others, in the order of the chain."""
     dropped_consumers: tuple[str, ...]
-    """Consumers that were not heard of for too long: they go first and hold nothing."""
+    """Consumers that reported nothing for too long: they are removed first and protect nothing."""
     dropped_tags: tuple[str, ...]
-    """Tags whose time is over: they go first and hold nothing."""
+    """Tags whose time to live has ended: they are removed first and protect nothing."""
 
 
 def check_policy(policy: RetentionPolicy) -> None:
     """Refuse a policy that contradicts itself.
 
     Raises:
-        InvalidPolicyError: with the figure and what is allowed.
+        InvalidPolicyError: a value is out of range; the message has the value and the allowed range.
     """
     if policy.num_retained_min < 1:
-        raise InvalidPolicyError(f"num_retained_min is {policy.num_retained_min}; at least 1 snapshot stays")
+        raise InvalidPolicyError(f"num_retained_min is {policy.num_retained_min}; it must be at least 1")
     if policy.num_retained_max != UNLIMITED and policy.num_retained_max < policy.num_retained_min:
         raise InvalidPolicyError(
-            f"num_retained_max is {policy.num_retained_max}; it is at least num_retained_min, "
-            f"{policy.num_retained_min}, or 0 for no such bound"
+            f"num_retained_max is {policy.num_retained_max}; it must be at least num_retained_min, "
+            f"{policy.num_retained_min}, or 0 for no maximum"
         )
     if policy.expire_limit < 1:
-        raise InvalidPolicyError(f"expire_limit is {policy.expire_limit}; at least 1 snapshot is looked at in a run")
+        raise InvalidPolicyError(f"expire_limit is {policy.expire_limit}; it must be at least 1")
     not_negative = {
         "time_retained_ms": policy.time_retained_ms,
         "consumer_expiration_ms": policy.consumer_expiration_ms,
@@ -126,19 +127,19 @@ def decide_expiry(
     tags: Iterable[TagRow],
     now_ms: int,
 ) -> ExpiryDecision:
-    """Say which snapshots expire at a moment, and why each other one stays.
+    """Return which snapshots expire at a moment, and why each other one stays.
 
-    ``snapshots`` are all that exist in the bucket, in the order of its chain. With positions 0, 1, … n - 1 in it,
-    what may expire is all before the lowest of these bounds:
+    ``snapshots`` are all existing ones of the bucket, in the order of its chain, at positions 0, 1, … n - 1. A snapshot
+    may expire if its position is below the lowest of these bounds:
 
     ========  ===================================================================================================
     MINIMUM   n - num_retained_min
-    CONSUMER  the first snapshot that a consumer has still to read
-    LIMIT     expire_limit, or ``MOST_EXPIRED_AT_ONCE``: it counts from the oldest, tagged ones too
+    CONSUMER  the first snapshot that a consumer has not read yet
+    LIMIT     expire_limit, at most ``MOST_EXPIRED_AT_ONCE``: counted from the oldest, tagged ones included
     AGE       the first, from n - num_retained_max on, whose *next* one is not older than time_retained
     ========  ===================================================================================================
 
-    A tagged snapshot before the bound is passed over: it stays, and counts as one that exists.
+    A tagged snapshot below the bound stays and counts as an existing one.
     """
     consumers, tags = list(consumers), list(tags)
     awake = [consumer for consumer in consumers if not is_forgotten(consumer, policy, now_ms)]
@@ -178,17 +179,17 @@ def decide_expiry(
 
 
 def is_forgotten(consumer: ConsumerRow, policy: RetentionPolicy, now_ms: int) -> bool:
-    """Whether a consumer was not heard of for longer than the policy waits."""
+    """Return whether a consumer reported nothing for longer than the policy's consumer expiration."""
     return policy.consumer_expiration_ms > 0 and now_ms - consumer.seen_time_ms > policy.consumer_expiration_ms
 
 
 def is_over(tag: TagRow, now_ms: int) -> bool:
-    """Whether a tag's time to live has ended."""
+    """Return whether a tag's time to live has ended."""
     return tag.expiry_time_ms != NEVER_MS and tag.expiry_time_ms <= now_ms
 
 
 def _position(snapshots: Sequence[ExistingSnapshot], consumer: ConsumerRow) -> int:
-    """Position of the snapshot that a consumer reads next; behind the last when it has read all."""
+    """Return the position of the snapshot that a consumer reads next; behind the last one if it has read all."""
     return bisect_left(snapshots, consumer.next_txn, key=lambda snapshot: snapshot.txn)
 
 
@@ -197,12 +198,12 @@ def _is_old(policy: RetentionPolicy, snapshot: ExistingSnapshot, now_ms: int) ->
 
 
 def _first_aged(policy: RetentionPolicy, count: int) -> int:
-    """The first position at which age is asked for: those before it are above the maximum."""
+    """Return the first position to which the age rule applies: snapshots before it exceed the maximum."""
     return 0 if policy.num_retained_max == UNLIMITED else max(0, count - policy.num_retained_max)
 
 
 def _age_bound(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], now_ms: int) -> int:
-    """The first position whose next snapshot is missing or too young."""
+    """Return the first position whose next snapshot is missing or too young."""
     start = _first_aged(policy, len(snapshots))
     return next(
         (
@@ -215,7 +216,7 @@ def _age_bound(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], n
 
 
 def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot]) -> list[int]:
-    """For each position the first moment at which age does not hold it: that of the slowest up to it."""
+    """Return for each position the first moment at which age does not keep it: the latest one of all up to it."""
     due_times_ms = [0] * len(snapshots)
     slowest_ms = 0
     for position in range(_first_aged(policy, len(snapshots)), len(snapshots)):
@@ -229,7 +230,7 @@ def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot]
 
 @dataclass(frozen=True, slots=True)
 class DueTag:
-    """An automatic tag that is to be made."""
+    """An automatic tag that is due."""
 
     snapshot_id: str
     period: int
@@ -237,7 +238,7 @@ class DueTag:
 
 
 def due_tags(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], last_period: int) -> list[DueTag]:
-    """For each period after the last one that has its tag: the first snapshot that was made in it."""
+    """Return for each period after the last tagged one the first snapshot created in it."""
     if not policy.tag_every_ms:
         return []
     first: dict[int, str] = {}
@@ -249,7 +250,7 @@ def due_tags(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], las
 
 
 def surplus_tags(policy: RetentionPolicy, tags: Iterable[TagRow]) -> list[str]:
-    """Automatic tags beyond the number that stays, oldest first; tags of people are not counted."""
+    """Return the automatic tags beyond the maximum, oldest first. Tags created by users are not counted."""
     if policy.tag_num_retained_max == UNLIMITED:
         return []
     automatic = sorted((tag.creation_time_ms, tag.tag) for tag in tags if tag.is_automatic)

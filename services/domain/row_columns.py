@@ -1,7 +1,7 @@
-"""Rows of garbage tables by columns, as messages carry them, and one by one, as rules look at them.
+"""Conversions of garbage table rows between columns, as in messages, and single rows, as rules use them.
 
-A message about a thousand rows is a few long lists rather than a thousand small records: to write and to read a
-record takes several times as long as to write and to read its numbers.
+A message about a thousand rows has a few long lists instead of a thousand small records: encoding and decoding a
+record takes several times as long as its numbers alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Row = tuple[int, int, int, int]
 
 
 class ColumnsError(ValueError):
-    """Lists that belong together are not as long as each other: nothing of the message may be used."""
+    """The lists of a message differ in length: nothing of the message may be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockGroup:
-    """One claimed row and its blocks: deleted by SCM as a whole or not at all."""
+    """One claimed row and its blocks, which SCM deletes as a whole or not at all."""
 
     bucket_id: int
     object_id: int
@@ -35,7 +35,7 @@ class BlockGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeletedEntry:
-    """Something left a bucket's active namespace, or a sweep looks at it again: one row of a ``DeletedEntries``."""
+    """One row of a ``DeletedEntries``: a deletion from a bucket's active namespace, or its repeat by a sweep."""
 
     bucket_id: int
     object_id: int
@@ -51,21 +51,21 @@ class DeletedEntry:
 
 
 def check_lengths(*columns: Sequence[int]) -> None:
-    """Refuse columns that do not have a place for each row.
+    """Refuse columns of different lengths.
 
     Raises:
-        ColumnsError: they are not as long as each other.
+        ColumnsError: the columns differ in length.
     """
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
-        raise ColumnsError(f"lists of {sorted(lengths)} items belong together: each row needs its place in all of them")
+        raise ColumnsError(f"the lists of a message have {sorted(lengths)} items; they must have the same length")
 
 
 def rows(names: RowNames) -> Iterator[Row]:
-    """The rows of one kind.
+    """Return the rows of one kind.
 
     Raises:
-        ColumnsError: not every row has its place in all lists.
+        ColumnsError: the lists differ in length.
     """
     four = columns(names)
     check_lengths(*four)
@@ -73,36 +73,36 @@ def rows(names: RowNames) -> Iterator[Row]:
 
 
 def columns(names: RowNames) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The columns in the order of a ``Row``."""
+    """Return the columns in the order of a ``Row``."""
     return names.bucket_ids, names.object_ids, names.births, names.deaths
 
 
 def names_between(names: RowNames, first: int, beyond: int) -> RowNames:
-    """Rows from one place up to another."""
+    """Return the rows from the place ``first`` up to, not including, ``beyond``."""
     return RowNames(names.kind, *(column[first:beyond] for column in columns(names)))
 
 
 def row_count(names: Iterable[RowNames]) -> int:
-    """How many rows are named."""
+    """Return the number of rows."""
     return sum(len(one.object_ids) for one in names)
 
 
 def row_names(names: Iterable[RowNames]) -> list[RowName]:
-    """The rows one by one.
+    """Return the rows one by one.
 
     Raises:
-        ColumnsError: not every row has its place in all lists.
+        ColumnsError: the lists differ in length.
     """
     return [RowName(one.kind, *row) for one in names for row in rows(one)]
 
 
 def names_of_kind(kind: DeletedKind, found: Sequence[Row]) -> RowNames:
-    """Rows of one kind by columns."""
+    """Return rows of one kind by columns."""
     return RowNames(kind, *zip(*found, strict=True)) if found else RowNames(kind, (), (), (), ())
 
 
 def by_columns(named: Iterable[RowName]) -> tuple[RowNames, ...]:
-    """Rows by columns, those of each kind together."""
+    """Return rows by columns, grouped by kind."""
     kinds: dict[DeletedKind, list[Row]] = {}
     for name in named:
         kinds.setdefault(name.kind, []).append((name.bucket_id, name.object_id, name.birth, name.death))
@@ -110,7 +110,7 @@ def by_columns(named: Iterable[RowName]) -> tuple[RowNames, ...]:
 
 
 def each_once(names: Iterable[RowNames]) -> tuple[RowNames, ...]:
-    """The same rows, those of each kind together, and none of them twice."""
+    """Return the rows grouped by kind, without duplicates."""
     kinds: dict[DeletedKind, dict[Row, None]] = {}
     for one in names:
         kinds.setdefault(one.kind, {}).update(dict.fromkeys(rows(one)))
@@ -118,10 +118,10 @@ def each_once(names: Iterable[RowNames]) -> tuple[RowNames, ...]:
 
 
 def group_rows(groups: BlockGroups) -> Iterator[tuple[int, ...]]:
-    """The fields of each group: a ``Row``, then a ``BlockRun``.
+    """Return the fields of each group: a ``Row``, then a ``BlockRun``.
 
     Raises:
-        ColumnsError: not every group has its place in all lists.
+        ColumnsError: the lists differ in length.
     """
     nine = group_columns(groups)
     check_lengths(*nine)
@@ -129,7 +129,7 @@ def group_rows(groups: BlockGroups) -> Iterator[tuple[int, ...]]:
 
 
 def group_columns(groups: BlockGroups) -> tuple[tuple[int, ...], ...]:
-    """The columns in their order."""
+    """Return the columns in the order of their fields."""
     return (
         *(groups.bucket_ids, groups.object_ids, groups.births, groups.deaths),
         *(groups.container_ids, groups.first_local_ids, groups.block_counts),
@@ -138,10 +138,10 @@ def group_columns(groups: BlockGroups) -> tuple[tuple[int, ...], ...]:
 
 
 def block_groups(groups: BlockGroups) -> list[BlockGroup]:
-    """The groups one by one.
+    """Return the groups one by one.
 
     Raises:
-        ColumnsError: not every group has its place in all lists.
+        ColumnsError: the lists differ in length.
     """
     return [
         BlockGroup(bucket_id, object_id, birth, death, BlockRun(*blocks))
@@ -150,7 +150,7 @@ def block_groups(groups: BlockGroups) -> list[BlockGroup]:
 
 
 def groups_by_columns(found: Iterable[BlockGroup]) -> BlockGroups:
-    """Groups by columns."""
+    """Return groups by columns."""
     fields = [
         (
             *(group.bucket_id, group.object_id, group.birth, group.death, group.blocks.container_id),
@@ -163,20 +163,20 @@ def groups_by_columns(found: Iterable[BlockGroup]) -> BlockGroups:
 
 
 def groups_at(groups: BlockGroups, places: Sequence[int]) -> BlockGroups:
-    """Some of the groups, by their places."""
+    """Return the groups at some places."""
     return BlockGroups(*(tuple([column[place] for place in places]) for column in group_columns(groups)))
 
 
 def names_of_groups(groups: BlockGroups) -> RowNames:
-    """The rows of the groups."""
+    """Return the rows of the groups."""
     return RowNames(DeletedKind.KEY, groups.bucket_ids, groups.object_ids, groups.births, groups.deaths)
 
 
 def deleted_entries(message: DeletedEntries) -> list[DeletedEntry]:
-    """The entries of a message one by one.
+    """Return the entries of a message one by one.
 
     Raises:
-        ColumnsError: not every entry has its place in all lists.
+        ColumnsError: the lists differ in length.
     """
     names, befores = message.rows, message.snapshots_before_death
     check_lengths(names.object_ids, befores)
@@ -188,7 +188,7 @@ def deleted_entries(message: DeletedEntries) -> list[DeletedEntry]:
 
 
 def entries_by_columns(entries: Sequence[DeletedEntry]) -> DeletedEntries:
-    """Entries of one kind, one chain version and one part of a sweep's page, as a message."""
+    """Return a message of entries that share kind, chain version and part of a sweep's page."""
     first = entries[0]
     found = [(one.bucket_id, one.object_id, one.birth, one.death) for one in entries]
     return DeletedEntries(

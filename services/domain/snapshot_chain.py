@@ -1,7 +1,7 @@
-"""The two chains of snapshots, linked by ids: one over the whole shard, and one for each path.
+"""The chains of snapshots, linked by ids: one over the whole shard, and one for each path.
 
-The order is that of the links, never that of creation times. An empty id means that there is no such neighbour, as in
-the rows of snapshotInfoTable; asking about a snapshot that the chain has not got is an error.
+The links define the order, not the creation times. An empty id means that there is no such neighbour, as in the rows
+of snapshotInfoTable. Looking up a snapshot that is not in the chain is an error.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 NO_SNAPSHOT = ""
-"""Stands where a neighbour would: there is none."""
+"""The id in place of a missing neighbour."""
 _MAX_NAMED = 5
 
 
 class NoSuchSnapshotError(LookupError):
-    """The chain has no such snapshot: it was never added, or is deleted."""
+    """The chain has no such snapshot: it was never added, or it was deleted."""
 
 
 class ChainLinkError(ValueError):
-    """A snapshot cannot be added where it says; the chain is as it was. Ask for the latest ids, and add it there."""
+    """A snapshot cannot be added after the ids that it names; the chain is unchanged. Read the latest ids and retry."""
 
 
 class ChainCorruptedError(ValueError):
-    """The rows do not make one chain: nothing may be added or deleted until a person has mended their previous ids."""
+    """The rows do not form one chain: nothing may be added or deleted until an operator repairs the previous ids."""
 
 
 class LinkedRow(Protocol):
-    """What a row of snapshotInfoTable says of its place."""
+    """The links in a row of snapshotInfoTable."""
 
     @property
     def snapshot_id(self) -> str:
@@ -36,7 +36,7 @@ class LinkedRow(Protocol):
 
     @property
     def global_previous_snapshot_id(self) -> str:
-        """The one before it in the shard."""
+        """Id of the snapshot before it in the shard."""
 
     @property
     def snapshot_path(self) -> str:
@@ -44,7 +44,7 @@ class LinkedRow(Protocol):
 
     @property
     def path_previous_snapshot_id(self) -> str:
-        """The one before it on its path."""
+        """Id of the snapshot before it on its path."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class _Chain:
 
 
 class SnapshotChain:
-    """The chain over the shard, and those of its paths; neither is ever changed without the other."""
+    """The chain over the shard and the chains of its paths, which change together."""
 
     def __init__(self) -> None:
         self._global = _Chain("global chain")
@@ -127,16 +127,16 @@ class SnapshotChain:
 
     @classmethod
     def load(cls, rows: Iterable[LinkedRow]) -> SnapshotChain:
-        """Make the chains of rows that come in any order.
+        """Build the chains from rows in any order.
 
         Raises:
-            ChainCorruptedError: they do not make one chain over the shard and one for each path.
+            ChainCorruptedError: the rows do not form one chain over the shard and one for each path.
         """
         by_id: dict[str, LinkedRow] = {}
         for row in rows:
             if row.snapshot_id in by_id:
                 raise ChainCorruptedError(
-                    f"two rows have the id {row.snapshot_id}: find out which one is left over, and remove it"
+                    f"two rows have the id {row.snapshot_id}: find out which one is wrong, and remove it"
                 )
             by_id[row.snapshot_id] = row
         _check_links("global chain", {row.snapshot_id: row.global_previous_snapshot_id for row in by_id.values()})
@@ -166,10 +166,10 @@ class SnapshotChain:
         return chain
 
     def add(self, snapshot_id: str, global_previous: str, path: str, path_previous: str) -> None:
-        """Add a snapshot behind the latest of both chains; both previous ids are checked before either is changed.
+        """Add a snapshot after the latest of both chains. Both previous ids are checked before either chain changes.
 
         Raises:
-            ChainLinkError: it is there already, or a previous id is not that of the latest.
+            ChainLinkError: the snapshot exists already, or a previous id is not the latest one.
         """
         path_chain = self._paths.get(path) or _Chain(_path_chain_name(path))
         self._global.check_can_add(snapshot_id, global_previous)
@@ -180,7 +180,7 @@ class SnapshotChain:
         self._path_of[snapshot_id] = path
 
     def delete(self, snapshot_id: str) -> bool:
-        """Take a snapshot out, and link its neighbours to one another; says whether it was there."""
+        """Remove a snapshot and link its neighbours. Return whether it was in the chain."""
         path = self._path_of.pop(snapshot_id, None)
         if path is None:
             return False
@@ -192,51 +192,51 @@ class SnapshotChain:
 
     @property
     def latest_global(self) -> str:
-        """The newest snapshot of the shard; empty when there is none."""
+        """Id of the newest snapshot of the shard, or an empty string."""
         return self._global.latest
 
     @property
     def oldest_global(self) -> str:
-        """The first snapshot of the shard; empty when there is none."""
+        """Id of the oldest snapshot of the shard, or an empty string."""
         return self._global.oldest
 
     def latest(self, path: str) -> str:
-        """The newest snapshot of a path; empty when there is none."""
+        """Return the id of the newest snapshot of a path, or an empty string."""
         return self._paths[path].latest if path in self._paths else NO_SNAPSHOT
 
     def oldest(self, path: str) -> str:
-        """The first snapshot of a path; empty when there is none."""
+        """Return the id of the oldest snapshot of a path, or an empty string."""
         return self._paths[path].oldest if path in self._paths else NO_SNAPSHOT
 
     def previous_global(self, snapshot_id: str) -> str:
-        """The one before a snapshot in the shard, empty for the first. Raises NoSuchSnapshotError."""
+        """Return the id before a snapshot in the shard, empty for the first. Raise NoSuchSnapshotError."""
         return self._global.of(snapshot_id).previous
 
     def next_global(self, snapshot_id: str) -> str:
-        """The one after a snapshot in the shard, empty for the latest. Raises NoSuchSnapshotError."""
+        """Return the id after a snapshot in the shard, empty for the latest. Raise NoSuchSnapshotError."""
         return self._global.of(snapshot_id).next
 
     def previous_in_path(self, snapshot_id: str) -> str:
-        """The one before a snapshot on its path, empty for the first. Raises NoSuchSnapshotError."""
+        """Return the id before a snapshot on its path, empty for the first. Raise NoSuchSnapshotError."""
         return self._paths[self.path_of(snapshot_id)].of(snapshot_id).previous
 
     def next_in_path(self, snapshot_id: str) -> str:
-        """The one after a snapshot on its path, empty for the latest. Raises NoSuchSnapshotError."""
+        """Return the id after a snapshot on its path, empty for the latest. Raise NoSuchSnapshotError."""
         return self._paths[self.path_of(snapshot_id)].of(snapshot_id).next
 
     def path_of(self, snapshot_id: str) -> str:
-        """The path of a snapshot. Raises NoSuchSnapshotError."""
+        """Return the path of a snapshot. Raise NoSuchSnapshotError."""
         path = self._path_of.get(snapshot_id)
         if path is None:
             raise NoSuchSnapshotError(f"snapshot {snapshot_id} is not in the {self._global.name}")
         return path
 
     def paths(self) -> list[str]:
-        """Every path that has a snapshot."""
+        """Return every path that has a snapshot, sorted."""
         return sorted(self._paths)
 
     def of_path(self, path: str, *, latest_first: bool = False) -> Iterator[str]:
-        """The snapshots of a path, oldest first unless told otherwise."""
+        """Return the ids of a path's snapshots, oldest first unless ``latest_first``."""
         chain = self._paths.get(path) or _Chain(_path_chain_name(path))
         return chain.latest_first() if latest_first else chain.oldest_first()
 
@@ -258,13 +258,13 @@ def _path_chain_name(path: str) -> str:
 
 
 def _check_links(name: str, previous_ids: Mapping[str, str]) -> None:
-    """Refuse previous ids that do not make exactly one chain."""
+    """Refuse previous ids that do not form exactly one chain."""
     following: dict[str, list[str]] = {}
     for snapshot_id, previous in previous_ids.items():
         if previous and previous not in previous_ids:
             raise ChainCorruptedError(
-                f"gap in the {name}: {snapshot_id} names {previous} before it, which is not there; "
-                f"set its previous id to the one that comes before it now"
+                f"gap in the {name}: {snapshot_id} names {previous} before it, which is missing; "
+                f"set its previous id to the snapshot that comes before it now"
             )
         following.setdefault(previous, []).append(snapshot_id)
     if previous_ids and NO_SNAPSHOT not in following:

@@ -1,12 +1,12 @@
-"""What differs between two states of a bucket: created, deleted, renamed and modified keys and directories.
+"""Differences between two states of a bucket: created, deleted, renamed and modified keys and directories.
 
-Objects are known by their objectID, which neither a rename nor an overwrite changes. So deleting and creating again
-is two entries, an overwrite is a modification, and an object that moved away and came back is none. Only what can be
-reached from the bucket's root counts, and each path is that of the state that it is told about.
+Objects are identified by their objectID, which neither a rename nor an overwrite changes. So deleting a key and
+creating it again makes two entries, an overwrite is a modification, and an object that moved away and back has no
+entry. Only objects that can be reached from the bucket's root count.
 
-A renamed directory is one entry: what is in it comes along. What left it, or came into it, is an entry of its own,
-even when its whole path reads the same in both states (``a/f`` stays ``a/f`` while ``a`` becomes ``b`` and another
-``a`` is made: the directory took everything with it but that).
+A renamed directory is one entry that includes its contents. An object that moved out of it or into it has an entry of
+its own, even when its whole path is the same in both states (``a/f`` stays ``a/f`` while ``a`` becomes ``b`` and
+another ``a`` is created: the file was moved out of the renamed directory).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class DiffKind(StrEnum):
-    """What happened to an object, in the order in which a diff lists it (Ozone's)."""
+    """The kind of a difference, in the order in which a diff lists them (Ozone's)."""
 
     DELETED = "-"
     RENAMED = "R"
@@ -31,22 +31,22 @@ class DiffEntry:
 
     kind: DiffKind
     path: str
-    """Of what was deleted as the older side has it, of everything else as the newer side has it."""
+    """Path on the older side for DELETED, on the newer side for all other kinds."""
     old_path: str = ""
-    """Of what was renamed: its path on the older side."""
+    """Path on the older side for RENAMED, otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceObject:
-    """A key or directory as one row of the namespace has it."""
+    """A key or directory from one row of the namespace."""
 
     object_id: int
     parent_id: int
-    """objectID of the directory that it is in; that of the root for what has no directory, as in a flat bucket."""
+    """objectID of its directory, or of the root if it has no directory, as in a flat bucket."""
     name: str
     is_directory: bool
     version: int
-    """Differs exactly if its content or its own attributes do: a key's birth; nothing of a directory changes so far."""
+    """Changes exactly when its contents or attributes change: a key's birth. For a directory it is constant so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,23 @@ class PlacedObject:
 
 
 DirectoryOf = Callable[[int], NamespaceObject | None]
-"""Finds a directory by its objectID; None when there is none in this state."""
+"""Returns a directory of this state by its objectID, or None."""
 
 
 class Paths:
-    """Paths in one state of a bucket; each directory's is worked out once."""
+    """Paths in one state of a bucket. Each directory's path is computed once."""
 
     def __init__(self, root_id: int, directory_of: DirectoryOf) -> None:
         self._directory_of = directory_of
         self._paths: dict[int, str | None] = {root_id: ""}
 
     def of(self, found: NamespaceObject) -> str | None:
-        """The path of an object; None when it cannot be reached from the root."""
+        """Return the path of an object, or None if it cannot be reached from the root."""
         base = self._of_directory(found.parent_id)
         return None if base is None else base + found.name
 
     def _of_directory(self, directory_id: int) -> str | None:
-        """The path with a slash behind it, empty for the root. Climbs no further than a directory that is known."""
+        """Return the path with a trailing slash, empty for the root. Climb no further than to a known directory."""
         climbed: dict[int, NamespaceObject] = {}
         above = directory_id
         while above not in self._paths and above not in climbed:
@@ -84,7 +84,7 @@ class Paths:
                 break
             climbed[above] = directory
             above = directory.parent_id
-        base = self._paths.get(above)  # nothing for a circle, which no root is above of
+        base = self._paths.get(above)  # None for a circle, which does not lead to the root
         for climbed_id, directory in reversed(climbed.items()):
             base = None if base is None else f"{base}{directory.name}/"
             self._paths[climbed_id] = base
@@ -92,7 +92,7 @@ class Paths:
 
 
 def place(objects: Iterable[NamespaceObject], paths: Paths) -> Iterator[PlacedObject]:
-    """Those objects that can be reached, with their paths."""
+    """Yield the objects that can be reached from the root, with their paths."""
     for found in objects:
         path = paths.of(found)
         if path is not None:
@@ -100,16 +100,16 @@ def place(objects: Iterable[NamespaceObject], paths: Paths) -> Iterator[PlacedOb
 
 
 def reachable(objects: Iterable[NamespaceObject], root_id: int) -> Iterator[PlacedObject]:
-    """What can be reached of all objects of one state."""
+    """Return the reachable ones of all objects of one state."""
     rows = list(objects)
     directories = {row.object_id: row for row in rows if row.is_directory}
     return place(rows, Paths(root_id, directories.get))
 
 
 def difference(before: Iterable[PlacedObject], after: Iterable[PlacedObject]) -> list[DiffEntry]:
-    """How one state becomes another: ``-``, ``R``, ``+``, ``M``, by path within each kind.
+    """Return the differences from one state to another: ``-``, ``R``, ``+``, ``M``, by path within each kind.
 
-    Objects that are the same in both states may be left out on both sides: they are in no entry.
+    Objects that are the same in both states have no entry and may be left out on both sides.
     """
     old = {one.row.object_id: one for one in before}
     new = {one.row.object_id: one for one in after}

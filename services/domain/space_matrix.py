@@ -1,8 +1,8 @@
 """The space matrix of a bucket: bytes, versions and rows by their first and last holder.
 
 A version that lived from birth until death is held by the live snapshots s with birth <= s < death: a run of the
-chain, named by its two ends. (0, 0) means that nobody holds it. From the cells alone follows what any set of
-snapshots holds that nobody else does.
+chain, named by its two ends. (0, 0) means that no snapshot holds it. The cells alone give the bytes that only a given
+set of snapshots holds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NOBODY: Holders = (0, 0)
 
 
 class SpaceError(ValueError):
-    """A cell would fall below zero: rows and matrix disagree."""
+    """A cell would fall below zero, or names a snapshot that is not live: rows and matrix disagree."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceCell:
-    """What one run of snapshots holds."""
+    """The bytes, versions and rows that one run of snapshots holds."""
 
     bytes: int
     versions: int
@@ -50,12 +50,12 @@ class SpaceCell:
             self.rename_rows - other.rename_rows,
         )
         if min(left.bytes, left.versions, left.key_rows, left.directory_rows, left.rename_rows) < 0:
-            raise SpaceError(f"{other} cannot be taken from {self}: compare the bucket's rows with its matrix")
+            raise SpaceError(f"{other} cannot be subtracted from {self}: compare the bucket's rows with its matrix")
         return left
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is counted here."""
+        """Whether all counts are 0."""
         return not (self.bytes or self.versions or self.key_rows or self.directory_rows or self.rename_rows)
 
     @property
@@ -68,7 +68,7 @@ EMPTY = SpaceCell(0, 0, 0, 0, 0)
 
 
 def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
-    """First and last live snapshot that holds a version; (0, 0) when nobody does."""
+    """Return the first and last live snapshot that holds a version; (0, 0) if there is none."""
     first, beyond = bisect_left(live, birth), bisect_left(live, death)
     return (live[first], live[beyond - 1]) if first < beyond else NOBODY
 
@@ -76,7 +76,7 @@ def holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
 def merged_into_after_drop(
     touched: Iterable[Holders], dropped: Txn, live_before: Sequence[Txn]
 ) -> dict[Holders, Holders]:
-    """Of runs that begin or end with a snapshot, by whom what they hold is held when that one is dropped.
+    """Return the run into which each run that begins or ends with a dropped snapshot is merged.
 
     Raises:
         SpaceError: the snapshot is not live, or a run names one that is not.
@@ -100,9 +100,9 @@ def merged_into_after_drop(
 def merged_after_drop(
     cells: Mapping[Holders, SpaceCell], dropped: Txn, live_before: Sequence[Txn]
 ) -> dict[Holders, SpaceCell]:
-    """The cells that change when a snapshot is dropped, with their new values; an emptied one is the empty cell.
+    """Return the cells that change when a snapshot is dropped, with their new values; an emptied one is ``EMPTY``.
 
-    Of all cells only those count that begin or end with the snapshot, and those that they are merged into.
+    ``cells`` needs only the cells that begin or end with the snapshot, and the cells into which they are merged.
 
     Raises:
         SpaceError: the snapshot is not live, or a cell names one that is not.
@@ -116,20 +116,23 @@ def merged_after_drop(
 
 
 def exclusive(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> SpaceCell:
-    """What one snapshot alone holds."""
+    """Return the cell of the versions that one snapshot alone holds."""
     return cells.get((snapshot, snapshot), EMPTY)
 
 
 def rows_held_alone(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> int:
-    """How many garbage rows of all three tables one snapshot alone holds: 0 means that its drop frees nothing."""
+    """Return the number of garbage rows, of all three tables, that one snapshot alone holds.
+
+    0 means that its drop frees nothing.
+    """
     return exclusive(cells, snapshot).rows
 
 
 def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]) -> SpaceCell:
-    """What dropping a set of snapshots would free: the runs that lie within the set as a whole.
+    """Return the sum that dropping a set of snapshots would free: the cells whose runs lie within the set.
 
-    What nobody holds already is not counted; nor is a snapshot of the set that is not live. Versions without bytes
-    have no blocks and no row: they are in no cell.
+    Versions that no snapshot holds are not counted; snapshots of the set that are not live are ignored. Versions
+    without bytes have no blocks, no row and no cell.
 
     Raises:
         SpaceError: a cell names a snapshot that is not live.
@@ -149,15 +152,15 @@ def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Tx
 
 
 def total(cells: Iterable[SpaceCell]) -> SpaceCell:
-    """The sum of many cells, column by column: half a million of them take a tenth of a second."""
+    """Return the sum of many cells, column by column: half a million of them take a tenth of a second."""
     columns = [(cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows) for cell in cells]
     return SpaceCell(*map(sum, zip(*columns, strict=True))) if columns else EMPTY
 
 
 def runs_of(dropped: Collection[Txn], live: Sequence[Txn]) -> list[Holders]:
-    """A set of live snapshots as maximal runs of neighbours, each by its first and last; oldest first.
+    """Return a set of live snapshots as maximal runs of neighbours, each by its first and last; oldest first.
 
-    What a set frees is what its runs free, one by one: a cell lies within one run, or is held by a snapshot that stays.
+    A set frees the sum of what its runs free: each cell lies within one run, or a remaining snapshot holds it.
     """
     dropped_set = set(dropped)
     runs: list[Holders] = []
@@ -176,7 +179,7 @@ def runs_of(dropped: Collection[Txn], live: Sequence[Txn]) -> list[Holders]:
 def after_dropping(
     cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]
 ) -> tuple[dict[Holders, SpaceCell], list[Txn]]:
-    """The matrix and the live snapshots as they will be when a whole set has been dropped, in one pass.
+    """Return the matrix and the live snapshots after the drop of a whole set, computed in one pass.
 
     Raises:
         SpaceError: a cell names a snapshot that is not live.

@@ -1,23 +1,24 @@
-"""The least that has to be dropped to free so many bytes.
+"""Finds the smallest set of snapshots whose drop frees at least the wanted bytes.
 
-What a set of snapshots frees is not the sum of what each of them frees: a version that two neighbours hold goes only
-with both. But holders are runs of the chain, so a set falls apart into maximal runs of neighbours, and frees what lies
-within each run (the sum of the cells inside it). That makes the best set of each size a matter of runs alone:
+A set of snapshots frees more than the sum of what each of them frees alone: a version that two neighbours hold is freed
+only when both are dropped. But holders are runs of the chain. So a set splits into maximal runs of neighbours, and each
+run frees the sum of the cells inside it. The best set of each size follows from the runs alone:
 
     best(i, j) = the most that at most j drops among the snapshots from place i on can free
                = max( best(i + 1, j),                                               i stays
-                      max over n of within(i, i + n - 1) + best(i + n + 1, j - n) )  the n from i on go, the next stays
+                      max over n of within(i, i + n - 1) + best(i + n + 1, j - n) )  drop n from i on, keep the next
 
-*The optimum.* Fewest snapshots first: the smallest j with ``best(0, j) >= wanted``. Among all sets of that size which
-free enough, the oldest: the one whose list of places in the chain is smallest in the order of a dictionary. It is
-found by going forward from the oldest snapshot and dropping whatever still leaves a way to the wanted bytes.
+*The optimum.* The plan has the fewest snapshots: the smallest j with ``best(0, j) >= wanted``. Among all sets of that
+size which free enough it is the oldest: the one whose list of places in the chain comes first in lexicographic order.
+The search goes forward from the oldest snapshot and drops each run after which the wanted bytes can still be reached.
 
 *Cost.* A table of runs, n² / 2 sums for n snapshots, then n · k² / 2 steps for a plan of k; a step is one addition
-and one comparison, 0.1 µs. Protected snapshots bound the runs, and so both. A search is given up after ``MAX_STEPS``
-(1 s; reached by plans of more than 140 out of 1,000), and never looks at more than ``MAX_SNAPSHOTS_AT_ONCE``: then
-the chain is looked at window by window, the oldest first. Where all of a window together do not free enough, all of
-it goes and the next one is looked at. Such a plan frees what is wanted but may not be the smallest, and says so.
-To free all that can be freed, however long the chain, is one pass: each cell that may go needs all of its holders.
+and one comparison, 0.1 µs. Protected snapshots bound the runs, and so both. A search stops after ``MAX_STEPS``
+(1 s; reached by plans of more than 140 out of 1,000), and never covers more than ``MAX_SNAPSHOTS_AT_ONCE``. In both
+cases the chain is searched window by window, the oldest first. If all of a window does not free enough, all of it is
+dropped and the next window is searched. Such a plan frees the wanted bytes but may not be the smallest, and
+``is_smallest`` is false. Freeing all that can be freed takes one pass for a chain of any length: each droppable cell
+needs all of its holders.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ MAX_STEPS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """Which snapshots to drop, and what that frees."""
+    """Which snapshots to drop, and how much that frees."""
 
     snapshots: tuple[Txn, ...]
     """In the order of the chain."""
     freed: SpaceCell
     is_enough: bool
-    """Whether it frees as much as was wanted; otherwise it frees all that can be freed."""
+    """Whether it frees the wanted bytes; otherwise it frees all that can be freed."""
     is_smallest: bool
-    """Whether no smaller set frees as much: so whenever the chain was looked at as a whole."""
+    """Whether it is proven that no smaller set frees as much: true when the chain was searched as a whole."""
 
 
 def plan_drops(
@@ -56,9 +57,10 @@ def plan_drops(
     max_snapshots_at_once: int = MAX_SNAPSHOTS_AT_ONCE,
     max_steps: int = MAX_STEPS,
 ) -> DropPlan:
-    """The fewest live snapshots, then the oldest, that free at least so many bytes; none of them is protected.
+    """Return the smallest set of unprotected live snapshots that frees at least the wanted bytes.
 
-    When all that may go does not free enough, the fewest that free as much as all of them.
+    Ties prefer older snapshots. When all unprotected snapshots do not free enough, return the smallest set that frees
+    as much as all of them.
 
     Raises:
         SpaceError: a cell names a snapshot that is not live.
@@ -81,7 +83,7 @@ def plan_drops(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Looks for a set that frees enough, when all that may go does."""
+    """Searches a set that frees enough, given that all candidates together do."""
 
     cells: Mapping[Holders, SpaceCell]
     live: Sequence[Txn]
@@ -89,14 +91,14 @@ class _Search:
     max_steps: int
 
     def window_by_window(self, wanted_bytes: int, window: int) -> list[Txn] | None:
-        """All of the oldest windows but the last one needed, and of that one the fewest; None if it is too much."""
+        """Return all snapshots of the oldest windows and the fewest of the last one; None after too many steps."""
         cells, live = self.cells, self.live
         dropped: list[Txn] = []
         for start in range(0, len(self.candidates), window):
             among = self.candidates[start : start + window]
             droppable = _Droppable(cells, live, among)
             if droppable.most_bytes >= wanted_bytes:
-                # A window of one snapshot is searched before the first step is counted: so a search comes to an end.
+                # A window of one snapshot is searched before the first step is counted, so every search ends.
                 chosen = _smallest(droppable, wanted_bytes, self.max_steps)
                 return None if chosen is None else dropped + chosen
             dropped += among
@@ -106,18 +108,18 @@ class _Search:
 
 
 class _Droppable:
-    """The runs of neighbours that may go, and the cells within them."""
+    """The runs of droppable neighbours, and the cells within them."""
 
     def __init__(self, cells: Mapping[Holders, SpaceCell], live: Sequence[Txn], candidates: Collection[Txn]) -> None:
         self.live = live
         may_go, count = frozenset(candidates), len(live)
         place = {snapshot: index for index, snapshot in enumerate(live)}
         self.beyond = [count] * (count + 1)
-        """For each place the first one from there on that has to stay: a run ends before it."""
+        """For each place the first one from there on that must be kept: a run ends before it."""
         for index in reversed(range(count)):
             self.beyond[index] = self.beyond[index + 1] if live[index] in may_go else index
         self.cells: dict[int, list[tuple[int, int]]] = {}
-        """By the place of its first holder, each cell that may go: the place of its last one, and its bytes."""
+        """Droppable cells by the place of their first holder: the place of the last holder, and the bytes."""
         for (first, last), cell in cells.items():
             if (first, last) == NOBODY or not cell.bytes:
                 continue
@@ -128,7 +130,7 @@ class _Droppable:
         self.most_bytes = sum(size_bytes for ends in self.cells.values() for _, size_bytes in ends)
 
     def needed_for_all(self) -> list[Txn]:
-        """The snapshots that have to go to free all that can be freed: every holder of every cell that may go."""
+        """Return the snapshots to drop to free all that can be freed: every holder of every droppable cell."""
         covered = [0] * (len(self.live) + 1)
         for first, ends in self.cells.items():
             covered[first] += 1
@@ -136,7 +138,7 @@ class _Droppable:
         return [snapshot for snapshot, depth in zip(self.live, accumulate(covered), strict=False) if depth]
 
     def within(self) -> list[list[int]]:
-        """By its first place, and its length less one, what each run frees."""
+        """Return the bytes that each run frees, by its first place and its length less one."""
         table: list[list[int]] = [[] for _ in range(len(self.live) + 1)]
         for index in reversed(range(len(self.live))):
             length = self.beyond[index] - index
@@ -150,31 +152,31 @@ class _Droppable:
 
 
 class _Best:
-    """best(i, j) of the module's docstring, made for one j after the other.
+    """best(i, j) of the module's docstring, computed for one j after the other.
 
-    What one value is made of lies on one diagonal, (i + n + 1) + (j - n) being the same for every n. So the values are
-    kept by their diagonal i + j, and on it by j.
+    All inputs of one value lie on one diagonal, because (i + n + 1) + (j - n) is the same for every n. So the values
+    are stored by their diagonal i + j, and on it by j.
     """
 
     def __init__(self, within: list[list[int]]) -> None:
         self._within = within
         self._beyond = len(within)
-        """A place behind the one behind the chain: where what follows a run to the chain's end begins."""
+        """The chain's length plus one: the place after a run to the chain's end and the snapshot kept behind it."""
         self._diagonals: list[list[int]] = []
         self.drops = -1
         self.steps = 0
         self.add_drop()
 
     def of(self, place: int, drops: int) -> int:
-        """The most that so many drops from a place on can free."""
+        """Return the maximum bytes that a number of drops from a place on can free."""
         return self._diagonals[place + drops][drops]
 
     def add_drop(self) -> None:
-        """Make the values for one drop more."""
+        """Compute the values for one more drop."""
         self.drops += 1
         drops = self.drops
         while len(self._diagonals) <= self._beyond + drops:
-            # Behind the chain nothing is freed, by however many drops.
+            # Behind the chain any number of drops frees nothing.
             self._diagonals.append([0] * max(0, len(self._diagonals) - self._beyond))
         self._diagonals[self._beyond + drops].append(0)
         most = 0
@@ -190,7 +192,10 @@ class _Best:
 
 
 def _smallest(droppable: _Droppable, wanted_bytes: int, max_steps: int) -> list[Txn] | None:
-    """The fewest snapshots, then the oldest, that free so many bytes, as all do; None after too many steps."""
+    """Return the smallest, then oldest, set that frees the wanted bytes; None after too many steps.
+
+    All droppable snapshots together free enough.
+    """
     within = droppable.within()
     best = _Best(within)
     while best.of(0, best.drops) < wanted_bytes:

@@ -1,8 +1,9 @@
-"""What each live snapshot of a bucket refers to, and how much of it it has in common with its neighbours.
+"""The bytes that each live snapshot of a bucket references, and how many of them it shares with its neighbours.
 
-A snapshot's bytes fall in two: versions that are live still, and versions that have died since, which the space matrix
-counts. What a snapshot holds and the next one does not has died between the two, so it lies in the cells that end
-at the snapshot; all else that it refers to it shares with the next one. The newest one's next is the active namespace.
+A snapshot references versions that are still live and versions that have died since; the space matrix counts the
+latter. Versions that a snapshot holds and the next one does not have died between the two, so they are in the cells
+that end at the snapshot. The snapshot shares all other referenced versions with the next one. For the newest snapshot
+the next one is the active namespace.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ from services.domain.space_matrix import EMPTY, NOBODY, Holders, SpaceCell, Spac
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one live snapshot refers to, and with whom. Exact when no deleted directory is unexpanded."""
+    """The referenced bytes of one live snapshot and their sharers. Exact when no deleted directory is unexpanded."""
 
     snapshot: Txn
     referenced_bytes: int
     held_bytes: int
-    """Of the referenced bytes those that are not live any more: snapshots alone hold them."""
+    """Referenced bytes that are not live any more: only snapshots hold them."""
     exclusive_bytes: int
     exclusive_versions: int
-    """What this snapshot alone holds."""
+    """Versions that only this snapshot holds; ``exclusive_bytes`` are their bytes."""
     shared_with_previous_bytes: int
-    """What the live snapshot before it shows too; 0 for the oldest."""
+    """Bytes that the previous live snapshot references, too; 0 for the oldest."""
     shared_with_next_bytes: int
-    """What the next live snapshot shows too; for the newest what the active namespace shows too."""
+    """Bytes that the next live snapshot references, too; for the newest, bytes that are in the active namespace."""
     oldest_sharer: Txn
     newest_sharer: Txn
-    """All live snapshots from the one to the other show something that this one shows, itself among them."""
+    """Every live snapshot from ``oldest_sharer`` to ``newest_sharer`` shares a version with this one, which is in the
+range."""
 
 
 def shares(cells: Mapping[Holders, SpaceCell], referenced_bytes: Mapping[Txn, int]) -> list[Share]:
-    """The share of every live snapshot; ``referenced_bytes`` has each of them, oldest first.
+    """Return the share of every live snapshot. ``referenced_bytes`` has each of them, oldest first.
 
     Cost: one pass over the cells, and one over the snapshots.
 
@@ -83,7 +85,10 @@ def shares(cells: Mapping[Holders, SpaceCell], referenced_bytes: Mapping[Txn, in
 
 
 def _first_within(reach: list[int]) -> list[int]:
-    """For each place the first one whose run reaches it. A run that ended before one place ended before all later."""
+    """Return for each place the first one whose run reaches it.
+
+    A run that ends before one place ends before all later ones.
+    """
     found, first = [], 0
     for place in range(len(reach)):
         while reach[first] < place:
@@ -93,7 +98,7 @@ def _first_within(reach: list[int]) -> list[int]:
 
 
 def _last_within(origin: list[int]) -> list[int]:
-    """For each place the last one whose run begins at or before it."""
+    """Return for each place the last one whose run begins at or before it."""
     found, last = [], len(origin) - 1
     for place in reversed(range(len(origin))):
         while origin[last] > place:

@@ -1,47 +1,47 @@
-"""Keys of the tables, in Ozone's formats, and the ids that they are made of.
+"""Keys of the tables in Ozone's formats, and the ids in them.
 
-Names and ids are separated by ``/``; a prefix always ends in ``/``, so that bucket ``b1`` never takes in ``b10``.
-Garbage rows are ordered by death: the rows of a snapshot's store are one range.
+Names and ids are separated by ``/``. A prefix always ends in ``/``, so that a scan of bucket ``b1`` never includes
+``b10``. Garbage rows are ordered by death, so a snapshot's garbage range is one range of keys.
 """
 
 from __future__ import annotations
 
 MAX_OBJECTS_PER_COMMAND = 255
-"""New directories and keys of one command: Ozone's object ids have 8 bits for them."""
+"""Maximum new directories and keys of one command: Ozone's object ids have 8 bits for them."""
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_KEYS_PER_COMMAND = 1_000
-"""Keys of one DeleteKeys command, as in S3's DeleteObjects: the answer stays small."""
+"""Maximum keys of one DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
 _TXN_BITS = 37
 _INDEX_BITS = 16
 HIGHEST_TXN = (1 << _TXN_BITS) - 1
-"""A block's id has no room for a higher one."""
+"""The highest txn that fits into a block's id."""
 
 
 def object_id(epoch: int, txn: int, index: int) -> int:
-    """An object's id: epoch (2 bits), txn, index within the txn (8 bits); signed, as it is stored and printed."""
+    """Return an object's id: epoch (2 bits), txn, index within the txn (8 bits); signed, as stored and printed."""
     unsigned = epoch << 62 | (txn << 8 | index) & _LOW_62_BITS
     return unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
 
 def object_txn(object_id: int) -> int:
-    """txn that made an object."""
+    """Return the txn that created an object."""
     return (object_id & _LOW_62_BITS) >> 8
 
 
 def local_id(shard: int, txn: int, index: int) -> int:
-    """A block's id: shard (10 bits), txn (37), index (16); never negative."""
+    """Return a block's id: shard (10 bits), txn (37), index (16); never negative."""
     return shard << (_TXN_BITS + _INDEX_BITS) | txn << _INDEX_BITS | index
 
 
 def local_id_txn(local_id: int) -> int:
-    """txn that wrote a block."""
+    """Return the txn that wrote a block."""
     return local_id >> _INDEX_BITS & (1 << _TXN_BITS) - 1
 
 
 def local_id_shard(local_id: int) -> int:
-    """Shard that wrote a block."""
+    """Return the shard that wrote a block."""
     return local_id >> (_TXN_BITS + _INDEX_BITS)
 
 
@@ -88,9 +88,9 @@ def identity_of_garbage_key(key: bytes) -> tuple[int, int, int]:
 
 
 def name_prefix(bucket_id: int, parent_id: int, name: str) -> bytes:
-    """deletedNameTable: all that died under a name; ``parent_id`` is 0 in a flat bucket.
+    """deletedNameTable: prefix of all deaths under a name; ``parent_id`` is 0 in a flat bucket.
 
-    No name holds a NUL, so none is the beginning of another.
+    The NUL after the name ends the prefix: no name contains one, so no name is a prefix of another.
     """
     return b"/%d/n/%d/%b\0" % (bucket_id, parent_id, name.encode())
 
@@ -106,7 +106,7 @@ def deleted_object_key(bucket_id: int, object_id: int, death: int) -> bytes:
 
 
 def end_of_name_key(key: bytes) -> tuple[int, int]:
-    """Death and objectID in a key of deletedNameTable: its last 33 bytes, which a name cannot hold."""
+    """Death and objectID in a key of deletedNameTable: its last 33 bytes, after the name."""
     unsigned = int(key[-16:], 16)
     return int(key[-33:-17], 16), unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
@@ -117,9 +117,9 @@ def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
 
 
 def changed_key(bucket_id: int, ordinal: int, table: bytes = b"", key: bytes = b"") -> bytes:
-    """changedTable: what changed after a bucket's snapshot of this ordinal; without a table the first of them all.
+    """changedTable: a row that changed after a bucket's snapshot of this ordinal; without a table the first such key.
 
-    ``table`` is one letter; ``key`` is that of the row without the bucket at its beginning.
+    ``table`` is one letter; ``key`` is the row's key without the leading bucket.
     """
     return b"/%d/%016x/%b%b" % (bucket_id, ordinal, table, key)
 
@@ -141,12 +141,12 @@ def bucket_id_of_cell(key: bytes) -> int:
 
 
 def bucket_id_key(bucket_id: int) -> bytes:
-    """Tables with one row a bucket id; also the first part of keys by bucket id."""
+    """Tables with one row for each bucket id; also the first part of keys by bucket id."""
     return b"/%d" % bucket_id
 
 
 def bucket_id_of_key(key: bytes) -> int:
-    """Bucket id in the key of a table with one row a bucket id."""
+    """Bucket id in the key of a table with one row for each bucket id."""
     return int(key[1:])
 
 
@@ -161,7 +161,7 @@ def hour_of_shadow_key(key: bytes) -> int:
 
 
 def bucket_id_prefix(bucket_id: int) -> bytes:
-    """All rows of a bucket in the tables that go by bucket id."""
+    """Prefix of all rows of a bucket in the tables whose keys begin with the bucket id."""
     return b"/%d/" % bucket_id
 
 

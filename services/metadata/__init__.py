@@ -1,1 +1,1 @@
-"""Owns the namespace: applies commands in the order of its log and is the last judge of every claim."""
+"""The metadata service: owns the namespace, applies commands in log order and judges each claim last."""

@@ -27,7 +27,7 @@ from services.storage.store import Store
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
-    """The parts of this service."""
+    """Return the parts of this service."""
     metrics = MetadataMetrics(registry)
     limits = read_limits(MetadataSettings, "metadata")
     diffs = DiffJobsOfShards(limits, SnapshotDiffMetrics(registry))

@@ -1,6 +1,6 @@
-"""What metadata reports beside its loop: where the bytes of its shards are, and its diffs. Labels are closed sets.
+"""Metadata's metrics beside those of the loop: the bytes of its shards by state, and its diffs. Labels are closed sets.
 
-Buckets and snapshots are no labels: there is no bound on them. Their figures are read over HTTP.
+Buckets and snapshots are not labels, because their number has no bound. Their figures are read over HTTP.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RECLAIMABLE: dict[str, Callable[[ShardBacklog], int]] = {
     "freed": lambda sums: sums.freed_versions,
 }
 FREED_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 21_600.0, 86_400.0)
-"""One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
+"""Bucket bounds. One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0)
 _ENDS = [status for status in DiffStatus if status.is_end]
 
@@ -49,7 +49,7 @@ class MetadataMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.space_bytes = Gauge(
             "deepclean_metadata_space_bytes",
-            "Bytes of all versions by where they are; at rest the sum is what the block store has.",
+            "Bytes of all versions by state; at rest the sum equals the bytes in the block store.",
             ["shard", "state"],
             registry=registry,
         )
@@ -74,60 +74,60 @@ class MetadataMetrics:
         )
         self.shadow_bytes = Gauge(
             "deepclean_metadata_shadow_bytes",
-            "Bytes that would have been claimed, as counted in the shadow.",
+            "Bytes that would have been claimed, counted in shadow mode.",
             ["shard"],
             registry=registry,
         )
         self.shadow_versions = Gauge(
             "deepclean_metadata_shadow_versions",
-            "Versions that would have been claimed, as counted in the shadow.",
+            "Versions that would have been claimed, counted in shadow mode.",
             ["shard"],
             registry=registry,
         )
         self.collection_states = Gauge(
             "deepclean_metadata_collection_states",
-            "Buckets, and the shard as one more, for which a collection state or limits were set, by state.",
+            "Buckets with a collection state or limits, by state; the shard itself counts as one more.",
             ["shard", "state"],
             registry=registry,
         )
         self.breaker_trips = Gauge(
             "deepclean_metadata_breaker_trips",
-            "Buckets whose breaker has tripped, by why: limits of an hour, or figures that disagree with rows.",
+            "Buckets whose breaker has tripped, by cause: limits of an hour, or figures that disagree with rows.",
             ["shard", "cause"],
             registry=registry,
         )
         self.reclaimable_versions = Gauge(
             "deepclean_metadata_reclaimable_versions",
-            "Versions that nobody holds: that wait and are not held back, that are claimed, and that were freed, ever.",
+            "Versions that no snapshot holds, by state: waiting and not suspended, claimed, or freed (total).",
             ["shard", "state"],
             registry=registry,
         )
         self.refused_rows = Gauge(
             "deepclean_metadata_refused_rows",
-            "Rows that two judges had passed and that metadata kept, ever, restarts included: must stay 0.",
+            "Rows that metadata kept although two judges had passed them, since the shard began: must stay 0.",
             ["shard"],
             registry=registry,
         )
         self.freed_seconds = Histogram(
             "deepclean_metadata_freed_seconds",
-            "Of each freed version the time since nothing held it: no snapshot, undo window, pause or purge hours.",
+            "For each freed version the time since no snapshot, undo window, pause or purge hours delayed it.",
             ["shard"],
             buckets=FREED_SECONDS,
             registry=registry,
         )
 
     def freed(self, freed: Mapping[Freed, int], settings: MetadataSettings) -> None:
-        """Versions were finished by a unit of work that is durable."""
+        """Observe the versions that a durable unit of work has finished."""
         hours = purge_hours(settings.purge_hours)
         for one, versions in freed.items():
-            if one.deletion_ms:  # not of rows that were written before it was noted
+            if one.deletion_ms:  # 0 for rows that were written before it was noted
                 free_ms = max(one.deletion_ms + settings.undo_window_ms, one.since_ms)
                 _observe(
                     self.freed_seconds.labels(str(one.shard)), hours.open_ms(free_ms, one.finished_ms) / 1_000, versions
                 )
 
     def watch(self, stores: Stores, shards: Sequence[int]) -> None:
-        """Have the gauges show the figures of these shards whenever they are asked for."""
+        """Make the gauges read the figures of these shards at each scrape."""
         for shard in shards:
             sums = _ShardSums(stores, shard)
             for state, bytes_of in _BYTES.items():
@@ -146,7 +146,7 @@ class MetadataMetrics:
             for name, versions_of in _RECLAIMABLE.items():
                 versions = self.reclaimable_versions.labels(str(shard), name)
                 versions.set_function(partial(sums.value, versions_of))
-            self.freed_seconds.labels(str(shard))  # so that the first version that comes late is an increase
+            self.freed_seconds.labels(str(shard))  # so that the first late version shows as an increase
             for cause in BreakerCause:
                 count = self.breaker_trips.labels(str(shard), cause.value.lower())
                 count.set_function(partial(sums.value, partial(_trips, cause)))
@@ -154,7 +154,7 @@ class MetadataMetrics:
 
 
 def _observe(histogram: Histogram, seconds: float, count: int) -> None:
-    """Observe the same value many times at once: thousands of versions go with one command."""
+    """Observe the same value many times at once: one command can finish thousands of versions."""
     place = bisect_left(histogram._upper_bounds, seconds)
     histogram._sum.inc(seconds * count)
     histogram._buckets[place].inc(count)
@@ -170,7 +170,7 @@ def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:
 
 @dataclass(slots=True)
 class _ShardSums:
-    """The sums of one shard, added up when they are asked for and no more often than every few seconds."""
+    """The sums of one shard, read at a scrape, at most every ``FRESH_SECONDS``."""
 
     stores: Stores
     shard: int
@@ -179,7 +179,7 @@ class _ShardSums:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def value(self, figure: Callable[[ShardBacklog], int]) -> float:
-        """One of the figures; not a number until the database is open."""
+        """Return one of the figures; NaN until the database is open."""
         with self._lock:
             now_seconds = time.monotonic()
             if self._sums is None or now_seconds - self._read_seconds >= FRESH_SECONDS:
@@ -194,28 +194,28 @@ class _ShardSums:
             with closing_reader(store.reading()) as tables:
                 self._sums = shard_backlog(tables)
         except DeepcleanError:
-            return  # the disk or the process is on its way out, and says so elsewhere: the last figures stay
+            return  # the disk fails or the process ends, which is reported elsewhere: keep the last figures
         self._read_seconds = now_seconds
 
 
 class SnapshotDiffMetrics:
-    """The diffs of a process."""
+    """Metrics of the diffs of a process."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         self.ended_jobs = Counter(
-            "deepclean_metadata_diffs_total", "Diffs that have ended, by how.", ["status"], registry=registry
+            "deepclean_metadata_diffs_total", "Diffs that have ended, by status.", ["status"], registry=registry
         )
         self.seconds = Histogram(
             "deepclean_metadata_diff_seconds",
-            "From asking for a diff until it was done.",
+            "Time from the request of a diff until it was done.",
             buckets=_SECONDS,
             registry=registry,
         )
-        for status in _ENDS:  # so that one never reached reads 0 instead of being absent
+        for status in _ENDS:  # so that a status never reached reads 0 instead of being absent
             self.ended_jobs.labels(status.value)
 
     def ended(self, job: DiffJob) -> None:
-        """A diff has come to its end."""
+        """Count an ended diff."""
         self.ended_jobs.labels(job.status.value).inc()
         if job.status is DiffStatus.DONE:
             self.seconds.observe(max(0, job.ended_ms - job.created_ms) / 1000)

@@ -1,6 +1,6 @@
 """The metadata service of one shard: applies each command of its log at the next txn and answers it.
 
-The outcome of a command follows from the state and the log alone, so that a shard can be rebuilt from its log.
+The outcome of a command depends only on the state and the log, so that a shard can be rebuilt from its log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
     records.ResetBreaker: breaker.reset_breaker,
 }
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
-"""Commands that are answered as a client's are, and yet come from one sender alone."""
+"""Commands that are answered like a client's, but are accepted from one sender only."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.CaptureSnapshot: ("snapshots", capture_drop.capture_snapshot),
     records.DropSnapshot: ("snapshots", capture_drop.drop_snapshot),
@@ -70,7 +70,7 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
 _ALWAYS_ANSWERED = frozenset(
     {records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans}
 )
-"""Whoever reads the log again cannot tell without the answer what came of it."""
+"""Commands that are always answered: a replay of the log needs the answer to know their outcome."""
 _PERSON = ""
 _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     Barrier: ("snapshots", "key_deletion", "directory_deletion"),
@@ -100,11 +100,11 @@ class MetadataService:
 
     @property
     def freed(self) -> FreedVersions:
-        """What the last unit of work has finished, for metrics."""
+        """Versions that the last unit of work has finished, for metrics."""
         return self._transaction.freed
 
     def restore(self, tables: TablesReader) -> None:
-        """Read everything that is kept in memory again."""
+        """Load the state that is kept in memory from the tables."""
         self._transaction.restore(tables)
         check_known(self._transaction.counters)
         self._batch = None
@@ -113,7 +113,10 @@ class MetadataService:
         self.unneeded_changes = UnneededChanges(unneeded_changes(tables))
 
     def stands_alone(self, message: Message) -> bool:
-        """A checkpoint holds all that was written before it, so its take is alone in its batch; so is a drop."""
+        """Return whether a message must be alone in its batch.
+
+        A snapshot checkpoint contains all rows written before it, so a capture is alone in its batch. So is a drop.
+        """
         return type(message.record.body) in _ALONE
 
     def apply(self, message: Message, work: Work) -> None:
@@ -141,7 +144,7 @@ class MetadataService:
             self._time_has_passed(transaction, log_time_ms)
 
     def _time_has_passed(self, transaction: Transaction, log_time_ms: int) -> None:
-        """The log's time moves on; once an hour do what is due then."""
+        """Advance the log time, and do the hourly work when an hour has passed."""
         work, counters = transaction.work, transaction.counters
         if log_time_ms // HOUR_MS != counters.log_time_ms // HOUR_MS:
             transaction.clients.forget(work, log_time_ms)
@@ -152,19 +155,19 @@ class MetadataService:
 
     def _begin_batch(self, work: Work) -> None:
         self._batch = work
-        self._transaction.freed.clear()  # what nobody has asked for, as while a shard is rebuilt
+        self._transaction.freed.clear()  # nothing reads it during a rebuild
         keys.read_versions_ahead([message.record.body for message in work.inputs], work)
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
         work, command = transaction.work, message.record
         kind = type(command.body)
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
-            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: use a UUID")
         expected = _NAMED_SENDERS.get(kind)
         if expected is not None and command.sender != expected:
             raise InvalidMessageError(f"{kind.__name__} comes from {expected}, not from {command.sender!r}")
         if transaction.signers.is_on and (denial := self._denial(message, transaction)):
-            # Not remembered: otherwise a stranger could use up a client's numbers.
+            # Do not remember the number: an unauthorized sender could use up a client's numbers.
             if command.wants_reply:
                 work.send(METADATA_REPLIES, _reply(command, 0, denial))
             return
@@ -183,7 +186,7 @@ class MetadataService:
             transaction.clients.applied(client, command.number, transaction.log_time_ms, encoded)
 
     def _denial(self, message: Message, transaction: Transaction) -> CommandError | None:
-        """Why a client's command is not even looked at, if so."""
+        """Return the error if the client has no right to the command, else None."""
         try:
             access.check_client(transaction, message, message.record)
         except CommandError as error:
@@ -202,18 +205,18 @@ class MetadataService:
             command.number,
             0,
             ErrorCode.OLD_REQUEST,
-            f"number {last} was applied already; number commands in rising order",
+            f"number {last} was applied already; number the commands in rising order",
         )
         work.send(METADATA_REPLIES, reply)
 
     def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | NotDone | _Refusal:
-        """Apply a client's command as a whole or not at all."""
+        """Apply a client's command as a whole or not at all. Return its outcome."""
         transaction.user = command.user
         try:
             if command.shard != transaction.shard:
                 raise CommandError(
                     ErrorCode.WRONG_SHARD,
-                    f"the command means shard {command.shard} but is in partition {transaction.shard}; "
+                    f"the command is for shard {command.shard} but is in partition {transaction.shard}; "
                     f"set the partition explicitly",
                 )
             outcome = _CLIENT_HANDLERS[type(command.body)](transaction, command.body)
@@ -225,13 +228,13 @@ class MetadataService:
         return outcome
 
     def _applied(self, transaction: Transaction) -> None:
-        """The present command has done what it does to the tables."""
+        """Finish the present command after its changes to the tables."""
         transaction.counters.txn = transaction.txn
         self._send_changes(transaction)
         transaction.orphans.look_at_message(transaction.work)
 
     def _send_changes(self, transaction: Transaction) -> None:
-        """Tell the services that claim and purge what the present command has changed for them."""
+        """Publish the present command's changes of collection states to the services that claim and purge."""
         breaker.trip_where_figures_disagree(transaction)
         self._send_changed_states(transaction)
 
@@ -249,7 +252,7 @@ class MetadataService:
             else:
                 self._apply_control_command(command, transaction)
         except Exception:
-            # The loop undoes the tables; what is in memory must not stay ahead of them.
+            # The loop rolls back the tables; the state in memory must not stay ahead of them.
             transaction.counters = counters_before
             transaction.snapshots.clear()
             transaction.collection_states.clear()
@@ -276,7 +279,7 @@ class MetadataService:
             self.unneeded_changes.add(dropped.bucket_id, oldest_live, snapshots.ever)
 
     def _apply_control_command(self, command: MetadataCommand, transaction: Transaction) -> None:
-        """What steers the shard itself rather than what it stores."""
+        """Apply a command that controls the shard itself, not its namespace."""
         body = command.body
         if command.sender not in _CONTROL_SENDERS.get(type(body), ()):
             raise InvalidMessageError(f"{type(body).__name__} does not come from {command.sender or 'a client'}")
@@ -298,16 +301,17 @@ class MetadataService:
             capture_drop.publish_full_chain(transaction)
 
     def _count_once(self, command: MetadataCommand, transaction: Transaction) -> None:
-        """A person's signed command is carried out once, whoever sends it again."""
+        """Refuse a repeat of an operator's signed command, whoever sends it again."""
         client = command.client_id.encode()
         if command.number <= transaction.clients.last(transaction.work, client)[0]:
             raise InvalidMessageError(f"number {command.number} of {command.user} was applied already")
         transaction.clients.applied(client, command.number, transaction.log_time_ms, b"")
 
     def _pass_barrier(self, barrier: Barrier, transaction: Transaction) -> None:
-        """Send a barrier on behind everything before it: out to streaming, or back to snapshots.
+        """Forward a barrier after all earlier messages: to streaming, or back to the service that it comes from.
 
-        It says how much of the collector's changes is known where it comes from.
+        The forwarded barrier has the txn of metadata's last collection change. If the sender knew only an older one,
+        all collection states are published again.
         """
         work = transaction.work
         transaction.space.barrier()
@@ -326,19 +330,19 @@ class MetadataService:
         states = self._transaction.collection_states
         states.send_all(work, counters.txn, counters.claims_stopped, counters.feature_level)
 
-    def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 what time does is a command in the log
-        """After a start all that the collector does is told again."""
+    def tick(self, now_ms: int, work: Work) -> None:  # noqa: ARG002 time affects the state only through commands in the log
+        """Publish all collection states once after a start."""
         if self._must_send_collection_states:
             self._must_send_collection_states = False
-            if self._transaction.collection_states.newest_txn(work):  # nobody can have missed anything otherwise
+            if self._transaction.collection_states.newest_txn(work):  # otherwise no service can have missed a change
                 self._send_collection_states(work)
 
     def end_batch(self, work: Work) -> None:
-        """Write and send what the batch has changed."""
+        """Write and publish the changes of the batch."""
         self._transaction.end(work)
 
     def pop_dropped_checkpoints(self) -> list[str]:
-        """Checkpoints that may be removed, now that their drop is written."""
+        """Return the snapshot checkpoints that may be removed, because their drops are written."""
         dropped, self._dropped = self._dropped, []
         return dropped
 

@@ -1,4 +1,4 @@
-"""Limits of metadata's diffs, and what listings say. Nothing that a command does depends on them."""
+"""Limits of metadata's diffs, and settings of listings and metrics. No command's outcome depends on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.domain.purge_hours import checked_hours
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """How much is spent on diffs, for each shard, and what reads tell. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
+    """Limits of diffs for each shard, and settings of reads. Set by ``DEEPCLEAN_METADATA_<FIELD>``."""
 
     diff_threads: int = 1
     """Diffs of a shard that are computed at the same time. Each takes processor time from the shard's writer."""

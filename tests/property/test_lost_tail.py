@@ -163,6 +163,6 @@ def test_one_at_its_place_that_cannot_be_carried_out_stops_the_shard(changes: di
     before = digest_shard(lost.store)
     runner = lost.runner()
     lost.append(lost.command(**changes))
-    with pytest.raises(InvariantError, match="it only goes forward"):
+    with pytest.raises(InvariantError, match="these numbers only rise"):
         runner.step()
     assert digest_shard(lost.store) == before

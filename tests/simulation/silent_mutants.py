@@ -317,7 +317,7 @@ SILENT = {
         a_finish_believes_its_sender, FaultMix(forgeries=0.3), "accounts", "space matrix"
     ),
     "a forged take is taken": Mutant(
-        a_capture_forgets_earlier_ones, FaultMix(forgeries=0.3), "services", "was taken before"
+        a_capture_forgets_earlier_ones, FaultMix(forgeries=0.3), "services", "was captured before"
     ),
     "a trim takes what was read last": scripted(
         trims_forget_what_was_read_last, scripts.a_trim_amid_a_start, "services", _TRIMMED

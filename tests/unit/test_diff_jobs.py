@@ -127,7 +127,7 @@ def test_one_more_than_may_wait_is_rejected(bucket: Bucket, gate: Gate) -> None:
     asked += [jobs.ask("vol", "bucket", bucket.first, "") for _ in range(3)]
     expected = [DiffStatus.IN_PROGRESS, DiffStatus.QUEUED, DiffStatus.QUEUED, DiffStatus.REJECTED]
     assert [jobs.job(job.job_id).status for job in asked] == expected
-    assert "ask again in 60 seconds" in asked[-1].message
+    assert "try again in 60 seconds" in asked[-1].message
     gate.opened.set()
     assert [jobs.job(job.job_id, END_SECONDS).status for job in asked[:3]] == 3 * [DiffStatus.DONE]
 

@@ -56,10 +56,12 @@ class TestHours:
 
     @pytest.mark.parametrize("text", ["night", "6", "22-25", "24-3", "5-5", "1:60-2", "1-2;3-4"])
     def test_that_nobody_can_read_end_the_start_with_one_sentence(self, text: str) -> None:
-        with pytest.raises(ValueError, match="is no period of a day"):
+        with pytest.raises(ValueError, match="is not a period of a day"):
             purge_hours(text)
         environment = {"DEEPCLEAN_KEY_DELETION_PURGE_HOURS": text}
-        with pytest.raises(InvalidSettingsError, match=r"DEEPCLEAN_KEY_DELETION_PURGE_HOURS is .* no period of a day"):
+        with pytest.raises(
+            InvalidSettingsError, match=r"DEEPCLEAN_KEY_DELETION_PURGE_HOURS is .* not a period of a day"
+        ):
             read_limits(KeyDeletionSettings, "key_deletion", environment)
 
     def test_are_read_from_the_environment(self) -> None:

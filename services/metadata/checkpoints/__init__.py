@@ -1,1 +1,1 @@
-"""Taking, dropping and rolling back to snapshots."""
+"""Capturing and dropping snapshots, and rolling back to them."""

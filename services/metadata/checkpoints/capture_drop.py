@@ -1,4 +1,4 @@
-"""Taking and dropping snapshots: a checkpoint, a row in the bucket's list, a marker in the chain, at one txn."""
+"""Capturing and dropping snapshots: a snapshot checkpoint, a row in the bucket's list and a chain marker at one txn."""
 
 from __future__ import annotations
 
@@ -42,26 +42,27 @@ _ALL = (b"/", b"0")
 
 
 def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> SnapshotCaptured:
-    """Take the checkpoint of a snapshot. An id that is in a list gets its first answer again."""
+    """Capture a snapshot. A known id gets its first answer again."""
     work = transaction.work
     if not is_snapshot_id(command.snapshot_id):
-        raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: take a UUID")
+        raise InvalidMessageError(f"{command.snapshot_id[:100]!r} cannot be the id of a snapshot: use a UUID")
     spent_ids.forget_some(transaction)
     before = transaction.snapshots.find(work, command.snapshot_id)
     if before is not None:
         return _captured(transaction, before)
     if spent_ids.is_uncaptured(transaction, command.snapshot_id):
-        return _refused(command, "was dropped before this came")
+        return _refused(command, "was dropped before its capture")
     if spent_ids.is_too_late(transaction, command):
-        return _refused(command, f"was asked for at {command.requested_ms} ms, which is more than a day away")
+        return _refused(command, f"was requested at {command.requested_ms} ms, more than a day away")
     try:
         if transaction.signers.is_on and command.user:
             require_manager(transaction, command.user, command.volume)
         bucket = find_bucket(work, command.volume, command.bucket)
     except CommandError as error:
         return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
-    # All commands before this one are written: a take is alone in its batch. One that is there without a row is of a
-    # take that was not written, and may be of another state: that take may have been put aside, and sent again by hand.
+    # All commands before this one are written: a capture is alone in its batch. An existing checkpoint without a row
+    # comes from a capture that was not written, and may contain another state: that capture may have been dead-lettered
+    # and sent again.
     work.store.remove_checkpoint(command.snapshot_id)
     work.store.checkpoint(command.snapshot_id)
     row = SnapshotListRow(
@@ -85,7 +86,7 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
 
 
 def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
-    message = f"snapshot {command.snapshot_id} {reason}: ask for another one"
+    message = f"snapshot {command.snapshot_id} {reason}: create another one"
     return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, ErrorCode.INVALID_REQUEST, message)
 
 
@@ -110,10 +111,10 @@ def _owner(transaction: Transaction, volume: str) -> str:
 
 
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:
-    """Drop a snapshot from its list; one that was never taken, or is dropped, needs no marker.
+    """Drop a snapshot from its list. A snapshot that was never captured, or is dropped already, needs no marker.
 
-    One that was never taken cannot be from then on: its take may still be on its way, or come a second time, when
-    whoever asked for it was told that there is none.
+    A snapshot that was never captured cannot be captured afterwards: its capture may still be in progress, or may be
+    repeated, although its client was answered that there is no such snapshot.
     """
     work = transaction.work
     spent_ids.forget_some(transaction)
@@ -124,7 +125,7 @@ def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDr
             spent_ids.note_uncaptured(transaction, command.snapshot_id)
         return SnapshotDropped(command.snapshot_id, version)
     if is_rolled_back_to(transaction, row.bucket_id, row.snapshot_id):
-        raise InvalidMessageError(f"snapshot {row.snapshot_id} is being rolled back to: drop it when that is done")
+        raise InvalidMessageError(f"a rollback to snapshot {row.snapshot_id} is in progress: drop it afterwards")
     live_before = transaction.snapshots.of(work, row.bucket_id).live_txns
     alone = transaction.space.drop(work, row.bucket_id, row.txn, live_before)
     transaction.snapshots.drop(work, row, transaction.counters.chain_version + 1)
@@ -141,7 +142,7 @@ def _mark(transaction: Transaction, marker: ChainCapture | ChainDrop) -> None:
 
 
 def publish_full_chain(transaction: Transaction) -> None:
-    """Write the whole chain, in parts: a reader may start here, and older markers may then be trimmed."""
+    """Publish the full chain in parts. A reader may start with it, and older markers may be trimmed afterwards."""
     live: dict[int, list[ChainedSnapshot]] = {}
     for _, row in transaction.work.table(SNAPSHOT_LIST_TABLE).scan(*_ALL):
         live.setdefault(row.bucket_id, []).append(ChainedSnapshot(row.snapshot_id, row.ordinal, row.txn, row.is_live))
@@ -156,7 +157,10 @@ def publish_full_chain(transaction: Transaction) -> None:
 
 
 def remove_unused_checkpoints(store: Store) -> list[str]:
-    """Remove, at the start, every checkpoint without a live snapshot: its take or its removal was cut short."""
+    """Remove every snapshot checkpoint without a live snapshot: a crash interrupted its capture or removal.
+
+    Return the names of the removed checkpoints.
+    """
     tables = TablesReader(store)
     unused = [name for name in store.checkpoints() if not _is_live(tables, name)]
     for name in unused:

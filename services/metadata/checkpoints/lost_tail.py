@@ -1,8 +1,8 @@
-"""Going on after the log has lost its tail: a person accepts it, and nothing that was named before is named again.
+"""Resuming after the log has lost its newest commands: an operator accepts the loss, and no number is used twice.
 
-The lost commands were applied here and seen elsewhere: txns, block ids and chain versions that come from them are in
-databases, in the block store and with clients. So the shard leaps over all of them. The database keeps what the lost
-commands did; the log cannot tell it any more, so that from here on a shard is made again from a later backup only.
+The lost commands were applied here and published: their txns, block ids and chain versions are in databases, in the
+block store and with clients. So the shard skips all of these numbers. The database keeps the effects of the lost
+commands, but the log does not contain them any more: from here on the shard can be rebuilt only from a later backup.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ from services.metadata.checkpoints.capture_drop import publish_full_chain
 from services.metadata.state.transaction import Transaction
 
 HIGHEST_EPOCH = 3
-"""An objectID has two bits for it."""
+"""An objectID has two bits for the epoch."""
 
 
 def check_place(command: AcceptLostTail, offset: int) -> None:
-    """Refuse one that is not where it was meant to be: sent again, or by somebody who does not know the log."""
+    """Refuse a command that is not at the offset that it names: it was sent again, or for another log."""
     if command.offset != offset:
-        raise InvalidMessageError(f"a lost tail is accepted at offset {command.offset}, not at {offset}")
+        raise InvalidMessageError(
+            f"this command accepts a lost tail at offset {command.offset}, but is at offset {offset}"
+        )
 
 
 def accept(transaction: Transaction, command: AcceptLostTail) -> None:
-    """Leap to another epoch, and over every txn and chain version that anybody may have seen.
+    """Start another epoch, and skip every txn and chain version that may have been published.
 
-    It is where it was meant to be and from who may send it: were it put aside, the shard would go on as if nothing
-    had been lost.
+    The command has the right offset and sender. So an error here must stop the process: if the command were
+    dead-lettered, the shard would continue as if nothing had been lost.
 
     Raises:
-        InvariantError: it would go back, or this database was built without the commands that were lost.
+        InvariantError: the numbers would go back, or this database was built without the lost commands.
     """
     counters = transaction.counters
     is_forward = command.txn >= counters.txn and command.chain_version > counters.chain_version
     if not is_forward or not counters.epoch < command.epoch <= HIGHEST_EPOCH:
         raise InvariantError(
-            f"shard {transaction.shard}: at offset {command.offset} a lost tail is accepted with "
+            f"shard {transaction.shard}: the command at offset {command.offset} accepts a lost tail with "
             f"epoch {command.epoch}, txn {command.txn} and chain version "
             f"{command.chain_version}, but this shard is at {counters.epoch}, {counters.txn} and "
-            f"{counters.chain_version}: it only goes forward; put a "
-            f"backup in its place that was taken later (deepclean restore-backup), or report it"
+            f"{counters.chain_version}, and these numbers only rise; restore a later backup "
+            f"(deepclean restore-backup), or report it with the log"
         )
     if (counters.txn, counters.log_time_ms) != (command.expected_txn, command.expected_log_time_ms):
         raise InvariantError(
             f"shard {transaction.shard}: the log has lost commands before offset {command.offset}, and this database "
-            f"was built without them: put a backup in its place that was taken later (deepclean restore-backup)"
+            f"was built without them: restore a later backup (deepclean restore-backup)"
         )
     counters.skipped_txns = command.txn - 1 - command.offset  # the next command has the next txn and the next offset
     counters.epoch, counters.txn, counters.chain_version = command.epoch, command.txn, command.chain_version

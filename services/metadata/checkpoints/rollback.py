@@ -1,13 +1,13 @@
-"""Rolling a bucket back: its active namespace becomes a snapshot's, page by page, behind a fence.
+"""Rolling a bucket back: its active namespace becomes that of a snapshot, page by page, behind a fence.
 
-The snapshot is the newest live one of its bucket, so one interval still tells how long a version lives: what it holds
-comes back by losing its death, and no snapshot lies in the gap. Everything is compared by (objectID, birth), never by
-name. What was born since dies now; what died since, and is held, comes back; what was renamed since goes back to
-where the snapshot has it, with the snapshot's record. Versions of no bytes leave no garbage row behind: they are found
-in the checkpoint, below directories that are reachable there.
+The snapshot is the newest live one of its bucket, so a version still lives in one interval: a held version is restored
+by removing its death, and no snapshot lies in the gap. Versions are compared by (objectID, birth), never by name.
+Versions born since the snapshot die now. Held versions that died since are restored. Objects renamed since move back to
+their place in the snapshot, with the snapshot's row. Versions without bytes have no garbage row: they are restored from
+the snapshot checkpoint, if their directories can be reached there.
 
-Each page is one command and one txn. Its phases follow each other in the order of ``_PHASES``; where the next page
-goes on is in rollbackTable.
+Each page is one command and one txn. The phases run in the order of ``_PHASES``; rollbackTable has the position of the
+next page.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ from services.storage.tables import Table, TableReader, TablesReader
 
 _KEY_HEAD = codec(KeyHead)
 _HERE = RollbackNameRow("")
-"""A directory that is where it is to be: what is below it in the checkpoint can be reached there."""
+"""Marks a directory that is at its place in the snapshot: objects below it in the checkpoint can be reached."""
 
 
 def rollback_page(transaction: Transaction, command: RollbackPage) -> RollbackPageDone:
-    """Carry out one page; the first one sets the fence. A page that comes again is answered as it was."""
+    """Apply one page. The first page sets the fence. A repeated page gets the same answer again."""
     table = transaction.work.table(ROLLBACK_TABLE)
     key = rollback_key(command.bucket_id, command.rollback_id)
     row = table.get(key)
     if row is None:
         if command.page != 1:
-            return _refused(command, "this rollback was never begun")
+            return _refused(command, "this rollback was never started")
         started = _start(transaction, command)
         if isinstance(started, str):
             return _refused(command, started)
@@ -104,7 +104,7 @@ def _refused(command: RollbackPage, message: str) -> RollbackPageDone:
 
 
 def is_finished(row: RollbackRow) -> bool:
-    """Whether the last page of a rollback was carried out."""
+    """Return whether the last page of a rollback was applied."""
     return row.phase == len(_PHASES)
 
 
@@ -114,13 +114,13 @@ def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
 
 
 def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str:
-    """Set the fence; or say why not."""
+    """Set the fence and return the row of a new rollback, or return why it cannot start."""
     bucket = _bucket(transaction, command.bucket_id)
     snapshot = transaction.snapshots.find(transaction.work, command.snapshot_id)
     if bucket is None:
         return "the bucket was deleted"
     if bucket.rollback_snapshot_id:
-        return "another rollback of the bucket is under way: wait for its end"
+        return "another rollback of the bucket is in progress: wait for its end"
     live = transaction.snapshots.of(transaction.work, command.bucket_id).newest_live_txn
     if snapshot is None or snapshot.bucket_id != command.bucket_id or not snapshot.is_live or snapshot.txn != live:
         return "the snapshot is not the newest one of its bucket any more: drop the newer ones first"
@@ -136,7 +136,7 @@ def _bucket(transaction: Transaction, bucket_id: int) -> BucketRow | None:
 
 
 def is_rolled_back_to(transaction: Transaction, bucket_id: int, snapshot_id: str) -> bool:
-    """Whether a rollback to a snapshot is under way."""
+    """Return whether a rollback to a snapshot is in progress."""
     bucket = _bucket(transaction, bucket_id)
     return bucket is not None and bucket.rollback_snapshot_id == snapshot_id
 
@@ -147,12 +147,14 @@ def _set_fence(transaction: Transaction, bucket: BucketRow, snapshot_id: str) ->
 
 
 class _Page:
-    """One page of a rollback: goes on where the last one ended, as far as its limit allows."""
+    """One page of a rollback: resumes where the last page ended, up to the limit of its command."""
 
     def __init__(self, transaction: Transaction, row: RollbackRow, command: RollbackPage) -> None:
         bucket = _bucket(transaction, command.bucket_id)
         if bucket is None:
-            raise InvariantError(f"bucket {command.bucket_id} is fenced and is not there; stop and look at it")
+            raise InvariantError(
+                f"bucket {command.bucket_id} is being rolled back but is missing; report it with the log"
+            )
         self._transaction = transaction
         self._work = transaction.work
         self._bucket = bucket
@@ -177,7 +179,7 @@ class _Page:
         return self._saved.table(FILE_TABLE if self._is_tree else KEY_TABLE)
 
     def carry_out(self) -> RollbackRow:
-        """Do one phase after the other until the limit is reached; says how far it came."""
+        """Run one phase after the other up to the limit. Return the row with the progress."""
         phase, start = self._row.phase, self._row.next_key
         while phase < len(_PHASES):
             next_key = _PHASES[phase](self, start)
@@ -194,14 +196,14 @@ class _Page:
         return replace(self._row, phase=phase, next_key=next_key, died=died, restored=restored)
 
     def _has_room(self) -> bool:
-        """Whether the page has room for one more row."""
+        """Count one more row. Return whether the page has room for it."""
         self._left -= 1
         return self._left >= 0
 
-    # Where things are: a key to go on with ends a page, None a phase
+    # Phases. Each returns the key at which the next page resumes, or None at the phase's end.
 
     def expand(self, start: bytes) -> bytes | None:
-        """Expand every deleted directory of the bucket: then each row of the namespace can be reached from its root."""
+        """Expand every deleted directory of the bucket, so that the root reaches each row of the namespace."""
         ids = self._bucket.volume_id, self._bucket.object_id
         table = self._work.table(DELETED_DIRECTORY_TABLE)
         while unexpanded_bounds(self._work, self._bucket.object_id)[0]:
@@ -212,10 +214,10 @@ class _Page:
                 if not row.is_expanded:
                     self._expand(row)
                     expanded += 1
-            if not start and not expanded:  # none is there, whatever the figures say
+            if not start and not expanded:  # there is none, although the figures count some
                 self._transaction.space.disagrees(self._bucket.object_id, (0, 0, 0, -1, 0))
                 return None
-            start = b""  # what was made on the way may lie further forward
+            start = b""  # rows that the expansion has created may have lower keys
         return None
 
     def _expand(self, row: DeletedDirectoryRow) -> None:
@@ -226,7 +228,7 @@ class _Page:
         self._left -= page.moved_directories + page.moved_files
 
     def note_names(self, start: bytes) -> bytes | None:
-        """Note where the snapshot has each object that was renamed since: its first rename tells."""
+        """Note the place in the snapshot of each object renamed since: its first rename has it."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _, object_id, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
             if not self._has_room():
@@ -237,7 +239,7 @@ class _Page:
         return None
 
     def _garbage(self, definition: Any, start: bytes) -> Iterator[tuple[bytes, int, int, Any]]:
-        """Rows of a garbage table that died after the snapshot: key, death, objectID, row."""
+        """Yield the rows of a garbage table that died after the snapshot: key, death, objectID, row."""
         ids = self._bucket.volume_id, self._bucket.object_id
         first = max(start, garbage_from(*ids, self._row.snapshot_txn + 1))
         for key, row in self._work.table(definition).scan(first, garbage_end(*ids)):
@@ -245,7 +247,7 @@ class _Page:
             yield key, death, object_id, row
 
     def _saved_key(self, object_id: int, here: bytes) -> bytes:
-        """Where the snapshot has an object that is, or was last, at a key."""
+        """Return the key in the snapshot of an object whose present or last key is ``here``."""
         name = self._work.table(ROLLBACK_NAME_TABLE).get(object_key(self._bucket.object_id, object_id))
         return here if name is None or not name.db_key else name.db_key.encode()
 
@@ -261,10 +263,10 @@ class _Page:
             prefix = flat_key(self._bucket.volume, self._bucket.bucket, "")
         return max(start, prefix), prefix_end(prefix)
 
-    # What is live
+    # Phases over live rows
 
     def settle_keys(self, start: bytes) -> bytes | None:
-        """Bury keys that were born since, and bring renamed ones back to where they were."""
+        """Move keys born since the snapshot to deletedTable, and renamed keys back to their place."""
         for key, _ in self._keys.scan_encoded(*self._namespace(start)):
             if not self._has_room():
                 return key
@@ -274,7 +276,7 @@ class _Page:
         return None
 
     def _settle_key(self, key: bytes, row: bytes) -> None:
-        """Bury a key or move it, and then whatever was where it goes."""
+        """Move a key to deletedTable or to its place, and then the key that was at that place, and so on."""
         moving: bytes | None = row
         while moving is not None:
             head = _KEY_HEAD.decode_head(moving)
@@ -287,7 +289,7 @@ class _Page:
             saved_key = self._saved_key(head.object_id, key)
             saved = self._saved_keys.get_encoded(saved_key)
             if saved is None or _KEY_HEAD.decode_head(saved) != head:
-                raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; stop and look at it")
+                raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; report it")
             if moving == saved and saved_key == key:
                 return
             self._drop_if_there(key, moving)
@@ -296,12 +298,12 @@ class _Page:
             key = saved_key
 
     def _drop_if_there(self, key: bytes, row: bytes) -> None:
-        """Remove a row from its key, unless another one has just taken its place."""
+        """Remove a row from its key, unless another one has replaced it."""
         if self._keys.get_encoded(key) == row:
             self._keys.delete(key)
 
     def settle_directories(self, start: bytes) -> bytes | None:
-        """The same for directories: what they hold is settled by itself."""
+        """Do the same for directories. Their contents are settled on their own."""
         table = self._work.table(DIRECTORY_TABLE)
         for key, _ in table.scan(*self._namespace(start)) if self._is_tree else ():
             if not self._has_room():
@@ -333,11 +335,11 @@ class _Page:
     def _saved_directory(self, key: bytes, object_id: int) -> DirectoryRow:
         saved = self._saved.table(DIRECTORY_TABLE).get(key)
         if saved is None or saved.object_id != object_id:
-            raise InvariantError(f"the checkpoint has no directory {object_id} at {key!r}; stop and look at it")
+            raise InvariantError(f"the checkpoint has no directory {object_id} at {key!r}; report it")
         return saved
 
     def _move_directory_to_garbage(self, row: DirectoryRow) -> None:
-        """A directory dies alone: what was in it has its own fate; rows of one page count each other as children."""
+        """Move a directory without its contents, and count the child rows among the rows of this page."""
         bucket, transaction = self._bucket, self._transaction
         death = death_now(transaction, bucket.object_id)
         table = self._work.table(DELETED_DIRECTORY_TABLE)
@@ -351,10 +353,10 @@ class _Page:
         move_expanded_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death, children)
         self._died += 1
 
-    # What is dead
+    # Phases over garbage rows
 
     def restore_keys(self, start: bytes) -> bytes | None:
-        """Bring back the versions that the snapshot holds and that have died since."""
+        """Restore the versions that the snapshot holds and that died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
             if not self._has_room():
@@ -366,7 +368,7 @@ class _Page:
             saved = self._saved_keys.get_encoded(here)
             head = None if saved is None else _KEY_HEAD.decode_head(saved)
             if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
-                raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; look at it")
+                raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; report it")
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, row.key, death)
             self._put_back(here, saved)
@@ -378,12 +380,12 @@ class _Page:
 
     def _put_back(self, key: bytes, saved: bytes) -> None:
         if self._keys.get_encoded(key) is not None:
-            raise InvariantError(f"two versions of the snapshot are at {key!r}; stop and look at it")
+            raise InvariantError(f"two versions of the snapshot are at {key!r}; report it with the log")
         self._keys.put_encoded(key, saved)
         self._restored += 1
 
     def restore_directories(self, start: bytes) -> bytes | None:
-        """Bring back directories that have died since."""
+        """Restore the directories that died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
             if not self._has_room():
@@ -404,7 +406,7 @@ class _Page:
         return None
 
     def note_directories(self, start: bytes) -> bytes | None:
-        """Note the ids of the directories, which are the snapshot's by now."""
+        """Note the ids of the directories, which are now those of the snapshot."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, row in self._work.table(DIRECTORY_TABLE).scan(*self._namespace(start)) if self._is_tree else ():
             if not self._has_room():
@@ -413,7 +415,7 @@ class _Page:
         return None
 
     def restore_empty_keys(self, start: bytes) -> bytes | None:
-        """Bring back versions of no bytes: only the checkpoint still has them."""
+        """Restore versions without bytes, which only the checkpoint still has."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
             if not self._has_room():
                 return key
@@ -424,17 +426,17 @@ class _Page:
         return None
 
     def _is_reachable(self, saved: bytes) -> bool:
-        """Whether a key of the checkpoint can be reached from the root there: its directory can."""
+        """Return whether a key of the checkpoint can be reached from the root there."""
         parent_id = self._keys.decode(saved).parent_id
         if not self._is_tree or parent_id == self._bucket.object_id:
             return True
         names = self._work.table(ROLLBACK_NAME_TABLE)
         return names.get(object_key(self._bucket.object_id, parent_id)) == _HERE
 
-    # What is over
+    # Phases that clean up
 
     def forget_renames(self, start: bytes) -> bytes | None:
-        """Remove the renames that were undone."""
+        """Remove the rename rows whose renames were undone."""
         table = self._work.table(SNAPSHOT_RENAMED_TABLE)
         for key, death, _, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
             if not self._has_room():

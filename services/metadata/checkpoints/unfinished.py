@@ -1,4 +1,4 @@
-"""The oldest thing of a shard that is begun and not ended: the log is never trimmed beyond where it began.
+"""Finds the oldest unfinished operation of a shard: the log is never trimmed past its beginning.
 
 RocksDB keeps its write-ahead logs for prepared transactions by the same rule.
 """
@@ -22,7 +22,7 @@ from services.storage.tables import TablesReader
 
 
 def oldest_unfinished_txn(reader: Reader) -> int | None:
-    """txn of the oldest claim without a confirmation, rollback without an end, or directory without an expansion."""
+    """Return the txn of the oldest unconfirmed claim, unfinished rollback or unexpanded directory; None for none."""
     return min(_unfinished(TablesReader(reader)), default=None)
 
 
@@ -37,6 +37,9 @@ def _unfinished(tables: TablesReader) -> Iterator[int]:
 
 
 def first_offset_of_txn(reader: Reader, txn: int) -> int:
-    """An offset of metadata.commands that the command of a txn is not before: each raises the txn by one at most."""
+    """Return an offset of metadata.commands at or before the command of a txn.
+
+    Each command raises the txn by at most one.
+    """
     state = TablesReader(reader).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return max(0, txn - 1 - (state.skipped_txns if state else 0))

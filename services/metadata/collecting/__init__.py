@@ -1,1 +1,1 @@
-"""The third judge: claims, expansions, sweeps, and what operators may do to them."""
+"""The third judge: claims, expansions, sweeps, and the commands with which operators control them."""

@@ -1,7 +1,7 @@
-"""The breaker: a bucket of which too much is claimed, or more than the books say may go, is held back.
+"""The circuit breaker: suspends claims of a bucket if they exceed its limits or its figures.
 
-It is asked for each version that is about to be claimed, with sums that are read once for each command and bucket.
-It decides from state and log alone: its limits are set by command, its hours are of log time.
+It checks each version before the claim, with sums that are read once for each command and bucket. It decides from
+state and log alone: its limits are set by command, and its hours are hours of log time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from services.metadata.state.transaction import Transaction
 
 
 class Gate:
-    """What of one bucket one command may claim."""
+    """Limits the claims of one command on one bucket."""
 
     def __init__(self, transaction: Transaction, bucket_id: int) -> None:
         self._transaction = transaction
@@ -45,7 +45,7 @@ class Gate:
         self._bytes = self._versions = 0
 
     def admit(self, size_bytes: int, death: int) -> bool:
-        """Count one version more; False trips the breaker, and it is not to be claimed."""
+        """Count one more version and return True; or trip the breaker and return False: the version is not claimed."""
         waiting = self._forecast
         if self._bytes + size_bytes > waiting.size_bytes or self._versions >= waiting.versions:
             self._trip(BreakerCause.FORECAST, Amount(self._bytes, self._versions), waiting, size_bytes)
@@ -60,7 +60,7 @@ class Gate:
         return True
 
     def close(self) -> None:
-        """Keep what was claimed."""
+        """Store the hour with the claimed versions."""
         if self._hour is not None and self._versions:
             self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
 
@@ -81,8 +81,9 @@ class Gate:
 
 
 def trip_where_figures_disagree(transaction: Transaction) -> None:
-    """Hold back each bucket whose rows and figures disagree, as the present command has shown: nothing more of it is
-    claimed until an administrator has looked. Its reads and writes go on, and so do all other buckets.
+    """Trip the breaker of each bucket whose rows and figures disagree after the present command.
+
+    Its claims stop until an administrator has looked. Its reads and writes continue, and so do all other buckets.
     """
     for bucket_id, counts in transaction.space.disagreeing(transaction.work).items():
         row = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
@@ -95,7 +96,7 @@ def trip_where_figures_disagree(transaction: Transaction) -> None:
 
 
 class Below:
-    """What comes out of a deleted tree while it is taken apart: let go with it, if a reset has let it go."""
+    """Adds the files that an expansion finds to a reset's allowance, if the reset covers the deleted tree."""
 
     def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
         self._transaction = transaction
@@ -105,7 +106,7 @@ class Below:
         self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
 
     def count(self) -> None:
-        """Let go what nobody holds of all that has come out of it."""
+        """Add the found versions that no snapshot holds to the allowance."""
         if self._hour is None:
             return
         after = _waiting(self._transaction, self._bucket_id)
@@ -115,7 +116,7 @@ class Below:
 
 
 def _hour_of(transaction: Transaction, bucket_id: int) -> ClaimHourRow | None:
-    """The present hour of a bucket; None when nothing limits it."""
+    """Return the present hour of a bucket; None without limits."""
     limits = _limits_of(transaction, bucket_id)
     if not limits:
         return None
@@ -126,7 +127,9 @@ def _hour_of(transaction: Transaction, bucket_id: int) -> ClaimHourRow | None:
 
 
 def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
-    """All limits that count: a bucket's own in place of those for all, or beside them when they are its owner's."""
+    """Return the limits that apply. A bucket's own limits replace the shard's if an administrator has set them; limits
+    set by its owner apply beside the shard's.
+    """
     rows = transaction.collection_states.rows(transaction.work)
     own, everybodys = rows.get(bucket_id, NEVER_SET), rows.get(WHOLE_SHARD, NEVER_SET).limits
     counting = [own.limits] if own.limits and own.has_administrators_limits else [own.limits, everybodys]
@@ -134,19 +137,19 @@ def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
 
 
 def _had(transaction: Transaction, bucket_id: int) -> Amount:
-    """What a bucket has, live and deleted; of one that was itself deleted what waits: nothing else is left of it."""
+    """Return the live and deleted amount of a bucket; of a deleted bucket only the amount that waits."""
     had = transaction.figures.live_and_deleted(transaction.work, bucket_id)
     return _waiting(transaction, bucket_id) if had is None else Amount(*had)
 
 
 def _waiting(transaction: Transaction, bucket_id: int) -> Amount:
-    """What nobody holds and nobody has claimed, as the space matrix counts it."""
+    """Return the amount that no snapshot holds and that is not claimed, by the space matrix."""
     counts = transaction.space.counts(transaction.work, bucket_id, NOBODY)
     return Amount(counts[0], counts[1])
 
 
 def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
-    """Set the limits of one bucket, or of all that have none of their own; they count from the next hour on."""
+    """Set the limits of one bucket, or of all buckets without their own. They apply from the next hour on."""
     if command.limits is not None:
         try:
             breaker.check_limits(command.limits)
@@ -166,10 +169,11 @@ def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
 
 
 def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
-    """Let the collector go on where the breaker has tripped, with an hour that begins anew.
+    """Resume claims where the breaker has tripped, with a new hour.
 
-    Whoever resets it has seen how much waits, and that may go beside the limits, with what is below trees that were
-    deleted before: otherwise a version that is larger than they are would never go, and one tree want many resets.
+    The operator has seen how much waits. So that amount is allowed beside the limits, with the files below trees that
+    were deleted before. Otherwise a version larger than the limits could never be claimed, and a large tree would need
+    many resets.
     """
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
     rows = transaction.collection_states.rows(transaction.work)

@@ -1,7 +1,6 @@
-"""Claiming and finishing rows: the third judgement, in the one place where order is certain.
+"""Claiming and finishing rows: the third judgement, made in log order.
 
-A claimed row is out of reach of everything that could bring it back; only then may SCM delete its blocks, because
-after that nothing can be undone.
+No undelete or rollback can restore a claimed row. Only then may SCM delete its blocks, which cannot be undone.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _KEY_NAMES = codec(KeyNames)
 
 
 class _Claim:
-    """Collects what became of each row of one command."""
+    """Claims the rows of one command and collects the outcome of each."""
 
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
@@ -60,7 +59,7 @@ class _Claim:
         self.suspended: list[RowName] = []
         self._deleted = transaction.work.table(DELETED_TABLE)
         self._reclaim = transaction.work.table(RECLAIM_TABLE)
-        # Of the bucket at hand:
+        # State of the present bucket:
         self._is_suspended = self._was_in_shadow = False
         self._snapshots = SnapshotList.of(())
         self._gates: dict[int, Gate] = {}
@@ -84,25 +83,25 @@ class _Claim:
                 self._directory(RowName(names.kind, *row), identity)
 
     def _enter_bucket(self, bucket_id: int) -> None:
-        """Rows of this bucket follow."""
+        """Switch to a bucket: the next rows belong to it."""
         self._is_suspended = is_suspended(self._transaction, bucket_id)
         self._was_in_shadow = has_counted(self._transaction, bucket_id)
         self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
 
     def _is_held(self, birth: int, death: int) -> bool:
-        """Whether a live snapshot holds a row; birth and death are the row's own, never the message's."""
+        """Return whether a live snapshot holds a row. Birth and death must come from the row, not from the message."""
         return not is_reclaimable_after(birth, self._snapshots.previous(death))
 
     def _key(self, named: Row, key: bytes) -> None:
         bucket_id, _, birth, death = named
         row, snapshots = self._deleted.get_encoded(key), self._snapshots
-        # Its name is asked for only where a snapshot, dropped since, may have held it.
+        # The name is decoded only if a snapshot, dropped since, may have held the version.
         is_noted = birth <= snapshots.newest_txn
         version = None if row is None else (_KEY_NAMES if is_noted else _KEY_HEAD).decode_head(row)
         if row is None or version is None or version.birth != birth:
             self._claimed_before(named, key)
             return
-        # The row's key holds its death: it is the row's own.
+        # The death comes from the row's key, so it is the row's own.
         if self._is_held(version.birth, death):
             self.refused.append(RowName(DeletedKind.KEY, *named))
             return
@@ -138,7 +137,7 @@ class _Claim:
         return gate
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
-        """A row that is claimed already is answered with its blocks again; anything else is gone."""
+        """Answer a row that is claimed already with its blocks again, any other as missing."""
         row = self._reclaim.get_encoded(key)
         claimed = None if row is None else self._reclaim.decode(row).version.key
         if claimed is None or claimed.birth != named[2]:
@@ -173,14 +172,14 @@ class _Claim:
             self.missing.append(name)
 
     def count(self) -> None:
-        """Bring what was claimed into the figures."""
+        """Add the claimed versions to the figures."""
         for bucket_id, size_bytes, versions in self._sums.of_buckets():
-            # A row that nobody holds is in the cell of nobody.
+            # A row that no snapshot holds is counted in the cell NOBODY.
             self._transaction.space.subtract(bucket_id, NOBODY, key_cell(size_bytes, versions))
             self._transaction.figures.claim(bucket_id, size_bytes, versions)
 
     def answer(self, task: int) -> RowsClaimed:
-        """What became of all rows."""
+        """Return the outcomes of all rows."""
         for gate in self._gates.values():
             gate.close()
         self._transaction.counters.refused_rows += len(self.refused)
@@ -195,7 +194,7 @@ class _Claim:
 
 
 class _Sums:
-    """Sizes and numbers of one command's versions, bucket by bucket: figures are sums, and asked for after it."""
+    """Sizes and numbers of one command's versions by bucket, for figures that are updated once after it."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, list[int]] = {}
@@ -208,13 +207,13 @@ class _Sums:
         sizes.append(size_bytes)
 
     def of_buckets(self) -> Iterator[tuple[int, int, int]]:
-        """Of each bucket its id, bytes and versions."""
+        """Yield id, bytes and versions of each bucket."""
         for bucket_id, sizes in self._sizes.items():
             yield bucket_id, sum(sizes), len(sizes)
 
 
 class _Identities:
-    """Buckets of one command's rows: mostly one, asked for again and again."""
+    """Identities of the buckets of one command's rows, with the last one cached: most commands have one bucket."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._table = transaction.work.table(BUCKET_ID_TABLE)
@@ -222,14 +221,14 @@ class _Identities:
         self._identity: BucketIdentity | None = None
 
     def of(self, bucket_id: int) -> BucketIdentity | None:
-        """A bucket's names; None when there never was one."""
+        """Return the identity of a bucket; None if it never existed."""
         if bucket_id != self._bucket_id:
             self._bucket_id, self._identity = bucket_id, self._table.get(bucket_id_key(bucket_id))
         return self._identity
 
 
 def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> list[bytes]:
-    """Read the rows of one kind together; says their keys, of a bucket that never was a key without a row."""
+    """Read the rows of one kind in one call. Return their keys; for a bucket that never existed an empty key."""
     keys, bucket_id, identity = [], None, None
     for row_bucket_id, object_id, _, death in rows(names):
         if row_bucket_id != bucket_id:
@@ -240,15 +239,15 @@ def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> 
 
 
 def _block_fields(named: Row, version: KeyHead | KeyNames | KeyRow) -> tuple[int, int, int, int, int]:
-    """The fields of the blocks of a version that has a row in deletedTable or reclaimTable."""
+    """Return the fields of the blocks of a version in deletedTable or reclaimTable."""
     run = version.blocks
     if run is None:
-        raise InvariantError(f"a version without blocks is in deletedTable: {named}; stop and look at it")
+        raise InvariantError(f"deletedTable has a version without blocks: {named}; report it with the log")
     return run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes
 
 
 def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
-    """Move rows that nobody holds out of reach; every row of the command gets an answer."""
+    """Claim the rows that no snapshot holds. Every row of the command gets an answer."""
     claim = _Claim(transaction, command)
     for names in command.rows:
         claim.rows(names)
@@ -257,7 +256,7 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
-    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger; what is gone is finished."""
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
     claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
     ledger, sums = Ledger(), _Sums()
     freed: dict[int, list[tuple[int, int, bytes]]] = {}

@@ -1,7 +1,7 @@
-"""Pausing and resuming the collector: commands, so that log order alone decides between them and a claim.
+"""Pausing and resuming collection by commands, so that log order decides between them and a claim.
 
-A change is told to the services that claim and purge in the order of all that metadata tells them. What they had
-asked for before they heard of it comes here behind it, and is held back here.
+A change is published to the services that claim and purge, in order with all other messages of metadata. Claims that
+they sent before they knew of it come after it in the log, and are suspended here.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _SET_BY_PEOPLE = (CollectionState.RUNNING, CollectionState.SHADOW, CollectionSta
 
 
 def is_suspended(transaction: Transaction, bucket_id: int) -> bool:
-    """Whether nothing of a bucket may be claimed at this place of the log."""
+    """Return whether claims of a bucket are suspended at this position of the log."""
     stopped_because = transaction.counters.claims_stopped
     return not may_claim(transaction.collection_states.state_of(transaction.work, bucket_id, stopped_because))
 
 
 def set_collection(transaction: Transaction, command: SetCollection) -> Committed:
-    """Pause or resume the collector for a bucket, or for all of the shard."""
+    """Set the collection state of a bucket or of the whole shard."""
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
     if command.state not in _SET_BY_PEOPLE:
         raise CommandError(
-            ErrorCode.INVALID_REQUEST, f"nobody sets {command.state.lower()}; pause the collector instead"
+            ErrorCode.INVALID_REQUEST, f"state {command.state} cannot be set by a command; use pause, shadow or resume"
         )
     if command.ends_stop and (command.volume or command.bucket):
-        raise CommandError(ErrorCode.INVALID_REQUEST, "claims were stopped for all of the shard: name no bucket")
+        raise CommandError(ErrorCode.INVALID_REQUEST, "claims are stopped for the whole shard: name no bucket")
 
     def why_not(row: CollectionRow) -> str:
         is_said = row.is_by_administrator and row.state is not CollectionState.RUNNING
@@ -56,7 +56,7 @@ def set_collection(transaction: Transaction, command: SetCollection) -> Committe
     bucket_ids = named_buckets(transaction, command, why_not)
     if command.ends_stop and transaction.counters.claims_stopped:
         note_running(transaction.work, WHOLE_SHARD, transaction.log_time_ms)
-    if command.ends_stop:  # behind all that may refuse the command: counters are not undone
+    if command.ends_stop:  # after all checks that may refuse the command, because counters are not rolled back
         transaction.counters.claims_stopped, transaction.counters.claims_stopped_ms = "", -1
     is_administrator = access.is_administrator(transaction)
     for bucket_id in bucket_ids:
@@ -67,7 +67,7 @@ def set_collection(transaction: Transaction, command: SetCollection) -> Committe
 
 
 def with_story(transaction: Transaction, row: CollectionRow, reason: str) -> CollectionRow:
-    """A row that says who has changed it last, when, and why."""
+    """Return the row with the user, time and reason of its last change."""
     return replace(
         row,
         reason=reason,
@@ -82,12 +82,13 @@ def named_buckets(
     command: SetCollection | SetBreaker | ResetBreaker,
     why_not: Callable[[CollectionRow], str],
 ) -> list[int]:
-    """The buckets that a command is about, as far as whoever sent it may change them.
+    """Return the buckets that a command names and that its sender has the right to change.
 
-    ``why_not`` says of a row what an administrator has done that only an administrator undoes.
+    ``why_not`` returns the administrator's setting in a row that only an administrator may change, in words, or an
+    empty string.
 
     Raises:
-        CommandError: there is none, or he may not change the first one, which is the one that lives if any does.
+        CommandError: there is no such bucket, or the sender may not change the first one, which is the live one if any.
     """
     bucket_ids = _meant_buckets(transaction, command)
     if access.is_administrator(transaction):
@@ -96,24 +97,26 @@ def named_buckets(
     for bucket_id in bucket_ids:
         why = why_not(transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET))
         if not _is_in_volume(transaction, bucket_id, command.volume):
-            why = "alone may, since its volume was deleted: another one has its name now"
+            why = "alone may change it, because its volume was deleted and another one has that name"
         if not why:
             allowed.append(bucket_id)
         elif bucket_id == bucket_ids[0]:
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED,
-                f"{command.volume}/{command.bucket} (id {bucket_id}): an administrator {why}; ask one",
+                f"{command.volume}/{command.bucket} (id {bucket_id}): an administrator {why}; ask an administrator",
             )
     return allowed
 
 
 def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker | ResetBreaker) -> list[int]:
-    """The bucket of a name, with those that had the name before, are deleted and are held back; or one of them by its
-    id; or all of the shard.
+    """Return the ids of the buckets that a command names.
+
+    A name means the live bucket, and deleted buckets that had the name and whose claims are suspended. An id means one
+    of them. Without a name the command is about the whole shard.
     """
     volume, bucket = command.volume, command.bucket
     if bool(volume) != bool(bucket) or (command.bucket_id and not volume):
-        raise CommandError(ErrorCode.INVALID_REQUEST, "name a volume and a bucket, or neither for all of the shard")
+        raise CommandError(ErrorCode.INVALID_REQUEST, "name a volume and a bucket, or neither for the whole shard")
     if not volume:
         return [WHOLE_SHARD]
     if command.bucket_id:
@@ -143,14 +146,14 @@ def _has_name(transaction: Transaction, bucket_id: int, volume: str, bucket: str
 
 
 def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool:
-    """Whether a bucket is, or was, in the volume that has this name now, and not in one before it."""
+    """Return whether a bucket is or was in the present volume of this name, not in a deleted one of the same name."""
     identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
     row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume))
     return identity is not None and row is not None and identity.volume_id == row.object_id
 
 
 def put_row(transaction: Transaction, bucket_id: int, row: CollectionRow) -> None:
-    """Change a row; the services are told of it with all that the command changes."""
+    """Change a row. The change is published with all other changes of the command."""
     stopped_because = transaction.counters.claims_stopped if bucket_id == WHOLE_SHARD else ""
     before = own_state(transaction.collection_states.rows(transaction.work).get(bucket_id))
     if may_claim(own_state(row)) and not may_claim(before):
@@ -159,8 +162,8 @@ def put_row(transaction: Transaction, bucket_id: int, row: CollectionRow) -> Non
 
 
 def stop_claims(transaction: Transaction, command: StopClaims) -> None:
-    """Stop all claims of the shard, whatever else is said of the collector."""
-    if not transaction.counters.claims_stopped:  # it is said again at each start of who has said it
+    """Stop all claims of the shard, whatever the collection states are."""
+    if not transaction.counters.claims_stopped:  # the sender repeats the command at each of its starts
         transaction.counters.claims_stopped_ms = transaction.log_time_ms
     transaction.counters.claims_stopped = command.reason or "stopped"
     transaction.counters.txn = transaction.txn

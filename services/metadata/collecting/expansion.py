@@ -1,6 +1,6 @@
-"""Expanding a deleted directory, page by page, and purging its own row once it is empty.
+"""Expanding a deleted directory, page by page, and removing its own row once it is empty.
 
-A child dies with its directory: it gets the directory's death, however late it is expanded.
+A child dies with its directory: it gets the directory's death, however late the expansion.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 
 _ROW_OVERHEAD_BYTES = 120
-"""What a row's numbers take at most, beside its key and words."""
+"""Maximum bytes of a row's numbers, without its key and texts."""
 
 
 class _Page:
-    """One page of an expansion: breadth first, from one row down, inside the limits of its command."""
+    """One page of an expansion: breadth first, from one row down, within the limits of its command."""
 
     def __init__(self, transaction: Transaction, identity: BucketIdentity, command: ExpandDirectory) -> None:
         self._transaction = transaction
@@ -54,7 +54,7 @@ class _Page:
         return self._left_entries <= 0 or self._left_bytes <= 0
 
     def expand_tree(self, row: DeletedDirectoryRow) -> bool:
-        """Expand a row and, as far as the page goes, what is below; says whether the row itself is expanded."""
+        """Expand a row and, within the page, the directories below. Return whether the row itself is fully expanded."""
         is_expanded = True
         waiting = deque([row])
         while waiting:
@@ -68,7 +68,7 @@ class _Page:
         return is_expanded
 
     def _expand(self, row: DeletedDirectoryRow) -> tuple[list[DeletedDirectoryRow], bool]:
-        """Move children of one row; says the rows of its sub-directories, and whether no child is left."""
+        """Move children of one row. Return the rows of moved directories, and whether no child is left."""
         work = self._transaction.work
         death = Death(row.death, row.snapshots_before_death)
         made = []
@@ -76,7 +76,7 @@ class _Page:
         ids = (self._identity.volume_id, self._identity.bucket_id)
         prefix = tree_key(*ids, row.directory.object_id, "")
         end = prefix_end(prefix)
-        # Not from the first child again: RocksDB would step over all that was moved before, page after page.
+        # A scan from the first child would make RocksDB step over all rows moved by earlier pages.
         next_directory = next_file = end
         for key, child in work.table(DIRECTORY_TABLE).scan(row.next_directory.encode() or prefix, end):
             if not self._add(len(key) + len(child.name)):
@@ -110,7 +110,7 @@ class _Page:
         return made, is_done
 
     def _add(self, size_bytes: int) -> bool:
-        """Whether one more child goes into the page, with so many bytes beside its numbers."""
+        """Count one more child, whose numbers ``size_bytes`` excludes. Return False if the page is full."""
         if self._is_full:
             return False
         self._left_entries -= 1
@@ -154,7 +154,7 @@ def _expanded(
 
 
 def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
-    """Take what has moved off the snapshots that were taken between the death and now: they never listed it."""
+    """Subtract the moved versions from the snapshots captured since the death, which never listed them."""
     moved_bytes, moved_names = (
         moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
     )
@@ -173,7 +173,7 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
 
 
 def remove_directories(transaction: Transaction, command: RemoveDirectories) -> DirectoriesRemoved:
-    """Remove the rows of expanded, childless directories that nobody holds; every row gets an answer."""
+    """Remove the rows of expanded, childless directories that no snapshot holds. Every row gets an answer."""
     outcomes = []
     for name in command.rows:
         identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
@@ -186,7 +186,7 @@ def remove_directories(transaction: Transaction, command: RemoveDirectories) -> 
 
 
 def remove_directory_row(transaction: Transaction, identity: BucketIdentity, name: RowName) -> DirectoryRemoval:
-    """Remove the row of one directory, if it is expanded, has no child row left and nobody holds it."""
+    """Remove the row of one directory if it is expanded, has no child row left and no snapshot holds it."""
     work = transaction.work
     table = work.table(DELETED_DIRECTORY_TABLE)
     key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
@@ -213,7 +213,7 @@ def remove_directory_row(transaction: Transaction, identity: BucketIdentity, nam
 
 
 def child_row_removed(work: Work, parent_key: bytes) -> None:
-    """Discount a row that has left the garbage from those below its parent's, if the parent died with it."""
+    """Subtract a removed row from its parent's ``child_rows``, if the parent died with it."""
     table = work.table(DELETED_DIRECTORY_TABLE)
     parent = table.get(parent_key)
     if parent is not None:

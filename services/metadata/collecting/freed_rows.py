@@ -1,8 +1,8 @@
-"""The ledger: of every version that was freed, why that was safe.
+"""The ledger: for every freed version the facts that show why freeing it was safe.
 
-What is known at a claim is written in front of the claimed version, encoded once for all rows that lie between the same
-two snapshots; when the block store has confirmed a version, its row goes and the ledger gets it, in the same write. All
-that this needs of the version stands in front of it, too: it is not decoded a second time.
+The facts of a claim are written in front of the claimed version, encoded once for all rows between the same two
+snapshots. When the block store has confirmed a version, one write removes its row and enters it in the ledger. All
+fields of the version that this needs are in front of it, too, so it is not decoded a second time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_NUMBERS = bytes(_NUMBERS.size)
 
 
 class ClaimFronts:
-    """How the claimed rows of one command begin: most share their neighbours, and so all of it."""
+    """The common beginnings of the claimed rows of one command: most rows have the same neighbours."""
 
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
@@ -32,7 +32,7 @@ class ClaimFronts:
         self._fronts: dict[tuple[int, int], bytes] = {}
 
     def between(self, previous_txn: int, next_txn: int) -> bytes:
-        """What is in front of a version in its claimed row, up to the numbers of its own.
+        """Return the beginning of a claimed row, up to the version's own numbers.
 
         ``previous_txn`` is the newest live snapshot before the death, ``next_txn`` the oldest one after the birth; 0
         for none.
@@ -59,16 +59,15 @@ class ClaimFronts:
 
 
 def claimed_row(front: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...], version: bytes) -> bytes:
-    """An encoded claimed row: what it shares with others, its own numbers, and the encoded version."""
+    """Return an encoded claimed row: the shared beginning, its own numbers, and the encoded version."""
     return front + _NUMBERS.pack(birth, size_bytes, *blocks) + version
 
 
 def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """Of an encoded claimed row the encoded facts; birth and size of the version, then the fields of its blocks, as a
-    ``BlockRun`` has them.
+    """Return from an encoded claimed row its encoded facts, and the version's birth, size and ``BlockRun`` fields.
 
     Raises:
-        DecodeError: it is no claimed row.
+        DecodeError: the bytes are not a claimed row.
     """
     head = _CLAIMED_HEAD.decode_head(row)
     if len(head.numbers) != _NUMBERS.size:
@@ -77,12 +76,12 @@ def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
 
 
 def claim_txn(claimed: ClaimedRow) -> int:
-    """txn of the claim of a row."""
+    """Return the txn of a row's claim."""
     return _FACTS.decode(claimed.facts).claim_txn
 
 
 class Ledger:
-    """What one command has finished."""
+    """The versions that one command has finished."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, ...]] = []
@@ -94,7 +93,7 @@ class Ledger:
         self._facts.append(facts)
 
     def send(self, transaction: Transaction) -> None:
-        """Write what was entered."""
+        """Send the entered versions to the ledger."""
         if not self._rows:
             return
         claims: dict[bytes, int] = {}

@@ -1,11 +1,11 @@
-"""Blocks that nothing refers to go the way of all others: each run gets a garbage row, and the judges do the rest.
+"""Requeues orphaned blocks: each run gets a garbage row, which the judges process like any other.
 
-An audit names them, and may be wrong or late: so the whole shard is looked through once more, here, where the order of
-things is certain. One row that refers to one of them, and nothing is done. What nothing refers to, nothing can bring
-back: a version gets its blocks when it is committed, and block ids are never given twice.
+An audit names the blocks, and may be wrong or late. So the whole shard is searched once more here, in log order. If one
+row refers to one of the blocks, all are kept. Blocks without a reference never get one: a version gets its blocks when
+it is committed, and block ids are never used twice.
 
-A command looks at so many rows at most and says that the search goes on; the same command, sent again, looks at the
-next ones (``orphan_search``).
+A command reads a limited number of rows and answers that the search is in progress. The same command, sent again, reads
+the next rows (``orphan_search``).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETE
 from services.metadata.state.transaction import Transaction
 
 MAX_ORPHANS = 200
-"""In one command: each becomes an object of its own, of which a command makes at most 255."""
+"""Maximum runs in one command. Each becomes an object, and a command creates at most 255."""
 
 
 def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Committed | NotDone:
     """Give orphaned runs garbage rows, all of them or none, once no row of the shard refers to one of them.
 
     Raises:
-        CommandError: INVALID_REQUEST, one is not an orphan as far as can be seen from here; BUCKET_BUSY, later it may
-            be done; BUCKET_NOT_FOUND.
+        CommandError: INVALID_REQUEST, one run has an owner or is invalid; BUCKET_BUSY, a later try may succeed;
+            BUCKET_NOT_FOUND.
     """
     work, search = transaction.work, transaction.orphans
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
@@ -62,7 +62,7 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
         return NotDone(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
     if not is_through(page):
         search.save(work, page)
-        message = f"nobody owns the blocks so far, {page.rows:,} versions were looked at: send the same command again"
+        message = f"no owner of the blocks among the first {page.rows:,} versions: send the same command again"
         return NotDone(ErrorCode.SEARCH_IN_PROGRESS, message)
     search.end(work)
     death = death_now(transaction, identity.bucket_id)
@@ -72,7 +72,7 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
 
 
 def _look_on(transaction: Transaction, command: RequeueOrphans) -> OrphanSearchRow:
-    """Look at the next rows, as many as one command may; says how far the search is, or who owns one of the blocks."""
+    """Read the next rows, at most those of one command. Return the search's progress, or the owner of a block."""
     before, now_ms = transaction.orphans.of(transaction.work), transaction.log_time_ms
     if before is None or (before.command != command and is_idle(before, now_ms)):
         before = OrphanSearchRow(command, 0, b"", 0, "", now_ms)
@@ -86,7 +86,7 @@ def _why_kept(transaction: Transaction, page: OrphanSearchRow) -> str:
     if page.owner:
         return f"one of the blocks has an owner ({page.owner}): all are kept"
     return (
-        f"shard {transaction.shard} has more than {page.command.max_rows} versions to be looked through: "
+        f"shard {transaction.shard} has more than {page.command.max_rows} versions to search: "
         f"the blocks are kept; allow more (deepclean audit --repair-rows)"
     )
 
@@ -112,7 +112,7 @@ def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
         if local_id_txn(run.first_local_id + run.block_count - 1) != local_id_txn(run.first_local_id):
             raise CommandError(
                 ErrorCode.INVALID_REQUEST,
-                f"{run.block_count} blocks from {run.first_local_id} on are of more than one version: they are kept",
+                f"{run.block_count} blocks from {run.first_local_id} on belong to more than one version: they are kept",
             )
 
 
@@ -122,17 +122,18 @@ def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
     snapshots = transaction.snapshots.of(transaction.work, identity.bucket_id)
     if is_rolling_back or snapshots.newest_live_txn == _birth(transaction):
         raise CommandError(
-            ErrorCode.BUCKET_BUSY, f"{identity.volume}/{identity.bucket} is amid a snapshot or a rollback: try again"
+            ErrorCode.BUCKET_BUSY,
+            f"a snapshot or rollback of {identity.volume}/{identity.bucket} is in progress: try again",
         )
 
 
 def _birth(transaction: Transaction) -> int:
-    """The txn before the death, since a version lives from one txn to a later one; no snapshot was taken at it."""
+    """Return the txn before the death, since a death must follow the birth. No snapshot was captured at this txn."""
     return transaction.txn - 1
 
 
 def _put_orphan_row(transaction: Transaction, identity: BucketIdentity, run: BlockRun, death: Death) -> None:
-    """Make the garbage row of a run, and send it to the judges."""
+    """Create the garbage row of a run, and send it to the judges."""
     now = transaction.log_time_ms
     key = KeyRow(
         object_id=transaction.new_object_id(),

@@ -1,9 +1,9 @@
-"""The shadow: what would have been claimed is counted by the hour, and stays where it is.
+"""Shadow mode: versions that would have been claimed are counted by the hour, and their rows stay.
 
-A version is counted once, by the first claim that all three judges let pass; a mark in its row says in which hour,
-since sweeps bring it again and again. What does not wait any more, because it was claimed after all or brought back,
-is taken out of its hour: the whole is what waits, however often a bucket was put in the shadow. Of each bucket the last
-two weeks are kept by the hour, and what was before them as one sum.
+A version is counted once, at the first claim that all three judges pass. A mark in its row has the hour of the count,
+since sweeps repeat the claim. When the version is claimed or undeleted later, it is subtracted from its hour. So the
+total is the amount that waits, however often a bucket was in shadow mode. Counts are kept by the hour for the last two
+weeks, and as one sum for the time before.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from services.storage.store import prefix_end
 
 KEPT_HOURS = 14 * 24
 BEFORE = 0
-"""In place of an hour: all before those that are kept."""
+"""Stands for all hours before the kept ones."""
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
 def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
-    """Whether claims of a bucket are made to be counted alone."""
+    """Return whether a bucket is in shadow mode."""
     stopped_because = transaction.counters.claims_stopped
     state = transaction.collection_states.state_of(transaction.work, bucket_id, stopped_because)
     return state is CollectionState.SHADOW
 
 
 def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded: bytes) -> None:
-    """A version of a bucket in the shadow would have been claimed."""
+    """Count a version that would have been claimed, unless it was counted before."""
     row = _DELETED_KEY_ROW.decode(encoded)
     if row.shadow_hour:
         return
@@ -48,23 +48,23 @@ def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded:
 
 
 def has_counted(transaction: Transaction, bucket_id: int) -> bool:
-    """Whether anything that was counted in the shadow of a bucket still waits."""
+    """Return whether a counted version of a bucket still waits."""
     prefix = bucket_id_prefix(bucket_id)
     return transaction.work.table(SHADOW_TABLE).has_any(prefix, prefix_end(prefix))
 
 
 def discount_encoded(transaction: Transaction, bucket_id: int, encoded: bytes) -> None:
-    """As ``discount_version``, with an encoded row."""
+    """Do as ``discount_version``, with an encoded row."""
     discount_version(transaction, bucket_id, _DELETED_KEY_ROW.decode(encoded))
 
 
 def discount_version(transaction: Transaction, bucket_id: int, row: DeletedKeyRow) -> None:
-    """A version waits no longer: what is counted is without it, where it was. The span of deletions stays."""
+    """Subtract a version that waits no longer from its hour. The hour's span of deletion times stays."""
     if not row.shadow_hour:
         return
     table, key = transaction.work.table(SHADOW_TABLE), shadow_key(bucket_id, row.shadow_hour)
     hour = table.get(key)
-    if hour is None:  # summed up since
+    if hour is None:  # merged into the sum since
         key = shadow_key(bucket_id, BEFORE)
         hour = table.get(key)
     if hour is None or hour.versions <= 1:
@@ -83,7 +83,7 @@ def _together(one: ShadowHourRow, other: ShadowHourRow) -> ShadowHourRow:
 
 
 def _sum_up_old(transaction: Transaction, bucket_id: int, hour: int) -> None:
-    """Keep two weeks by the hour, and one sum of all before: with it the whole is all that was counted and waits."""
+    """Merge the hours before the last two weeks into one sum."""
     table = transaction.work.table(SHADOW_TABLE)
     first, end = shadow_key(bucket_id, BEFORE), shadow_key(bucket_id, max(BEFORE, hour - KEPT_HOURS + 1))
     old = list(table.scan(first, end))

@@ -1,4 +1,4 @@
-"""Sending a page of garbage rows through the judges again: of one store, or of everything that there is."""
+"""Sweeps: send garbage rows of one garbage range, or of the whole shard, to the judges again, page by page."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _NO_MORE_TABLES = len(_TABLES)
 EVERY_BUCKET = 0
 _EVERYTHING = (b"/", b"0")
 _ENTRY_BYTES = 48
-"""Serialized size of an entry at most, as numbers of 64 bits are written."""
+"""Maximum serialized size of an entry, whose numbers have 64 bits."""
 MAX_ROWS_READ = 10_000
-"""Of one page, sent or not. A page whose range holds many rows that are not swept ends early, where the next begins."""
+"""Maximum rows that one page reads, sent or not. So a page that skips many rows ends early."""
 _KEY_START = codec(KeyStart)
 
 
 def sweep_page(transaction: Transaction, command: SweepPage) -> SweepPageSent:
-    """Send the next rows that match the command, and say where the page after begins."""
+    """Send the next rows that match the command. Return where the next page begins."""
     bounds = _bounds(transaction, command)
     if bounds is None:
         return SweepPageSent(command.sweep_id, command.page, 0, 0, _NO_MORE_TABLES, b"")
@@ -61,7 +61,7 @@ def sweep_page(transaction: Transaction, command: SweepPage) -> SweepPageSent:
 
 
 class _Page:
-    """One page of a sweep: goes on where its command says, as far as the rows that it may read and send allow."""
+    """One page of a sweep: starts at its command's position, and ends at the limit of read or sent rows."""
 
     def __init__(self, transaction: Transaction, command: SweepPage) -> None:
         self._transaction = transaction
@@ -74,8 +74,8 @@ class _Page:
         self.sent = 0
 
     def carry_out(self, first: bytes, end: bytes) -> tuple[int, bytes]:
-        """Send what is swept between two keys, of one table after the other; says in which it ended, and before which
-        key.
+        """Send the swept rows between two keys, one table after the other. Return the table and key at which to
+        continue.
         """
         command = self._command
         beyond = _NO_MORE_TABLES if command.with_claimed else _GARBAGE_TABLES
@@ -90,9 +90,9 @@ class _Page:
         return ended
 
     def _sweep(self, definition: TableDefinition[Any], start: bytes, end: bytes) -> bytes | None:
-        """Send what is swept of one table; the key before which the page is full, if it is.
+        """Send the swept rows of one table. Return the key at which to continue if the page is full, else None.
 
-        Of rows that are not swept no more is decoded than their birth.
+        Of other rows only the birth is decoded.
         """
         table = self._transaction.work.table(definition)
         kind = _KINDS.get(definition, DeletedKind.KEY)
@@ -105,9 +105,9 @@ class _Page:
         return None
 
     def _is_swept(self, key: bytes, birth: int) -> bool:
-        """Whether a row within the bounds of the scan is in the range of the sweep.
+        """Return whether a row within the bounds of the scan belongs to the sweep.
 
-        Of one bucket the bounds are those of its deaths; over every bucket they are not.
+        The bounds limit the deaths of one bucket, but not those of a sweep over every bucket.
         """
         command = self._command
         if command.until_death and command.bucket_id == EVERY_BUCKET:
@@ -117,9 +117,9 @@ class _Page:
         return birth > command.after_birth and (not command.until_birth or birth <= command.until_birth)
 
     def _add(self, kind: DeletedKind, entry: Entry) -> None:
-        """Send a row, with others of its kind.
+        """Add a row to the message for its kind.
 
-        Messages follow from the rows of the page alone: each has a number within it.
+        Messages depend on the rows of the page only, and are numbered within it.
         """
         if kind is not self._kind or len(self._message) == MAX_ROWS_PER_MESSAGE:
             self._end_message()
@@ -128,7 +128,7 @@ class _Page:
         self.sent += 1
 
     def _end_message(self) -> None:
-        """What comes next is of another message."""
+        """Send the present message; the next row starts another one."""
         if self._message:
             page = (self._command.sweep_id, self._command.page, self._parts)
             self._transaction.entries.add(self._kind, self._message, *page)
@@ -137,7 +137,7 @@ class _Page:
 
 
 def _bounds(transaction: Transaction, command: SweepPage) -> tuple[bytes, bytes] | None:
-    """First key and first key behind the swept rows, the same in each table; None for an unknown bucket."""
+    """Return the first key and the end key of the swept rows, the same for each table; None for an unknown bucket."""
     if command.bucket_id == EVERY_BUCKET:
         return _EVERYTHING
     identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
@@ -149,7 +149,7 @@ def _bounds(transaction: Transaction, command: SweepPage) -> tuple[bytes, bytes]
 
 
 def _birth(definition: TableDefinition[Any], key: bytes, row: bytes) -> int:
-    """The birth of what is in an encoded row."""
+    """Return the birth of the version or directory in an encoded row."""
     if definition is DELETED_DIRECTORY_TABLE:
         return object_txn(identity_of_garbage_key(key)[2])
     if definition is SNAPSHOT_RENAMED_TABLE:
@@ -168,6 +168,6 @@ def _entry(key: bytes, row: DeletedKeyRow | DeletedDirectoryRow | RenameRow | Cl
     elif isinstance(row, RenameRow):
         birth, snapshots_before_death = row.birth, row.snapshots_before_death
     else:
-        # Claimed: nobody holds it, for ever. Another claim is answered with its blocks again.
+        # No snapshot holds a claimed row, now or later. Another claim is answered with its blocks again.
         birth, snapshots_before_death = row.version.key.birth, row.version.snapshots_before_death
     return bucket_id, object_id, birth, death, snapshots_before_death

@@ -1,8 +1,8 @@
-"""Bringing back what was deleted: its row leaves the garbage table, unless a claim was there first.
+"""Undeletes keys and directories: a row moves back from its garbage table, unless a claim came first.
 
-Claim and undelete meet in the shard's log, where order is certain: whichever comes first finds the row, and the other
-one finds that it has gone. A deleted directory comes back whole as long as nothing below it has moved to the garbage
-tables; afterwards its files can come back one by one.
+The shard's log decides between a claim and an undelete: the first one finds the row, and the other one finds it
+missing. A deleted directory can be undeleted as a whole as long as nothing below it has moved to the garbage tables.
+Afterwards its files can be undeleted one by one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from services.metadata.state.transaction import Transaction
 
 
 def undelete(transaction: Transaction, command: Undelete) -> Committed:
-    """Bring a version or a whole directory back.
+    """Undelete a version or a whole directory.
 
     Raises:
-        CommandError: TOO_LATE when the row is claimed or gone, KEY_ALREADY_EXISTS or FILE_ALREADY_EXISTS when the path
-            is taken, DIRECTORY_EXPANDED, SNAPSHOT_IN_BETWEEN and HELD_BY_SNAPSHOT when it can only be copied.
+        CommandError: TOO_LATE when the row is claimed or missing, KEY_ALREADY_EXISTS or FILE_ALREADY_EXISTS when the
+            path is in use, DIRECTORY_EXPANDED when only its files can be undeleted, SNAPSHOT_IN_BETWEEN and
+            HELD_BY_SNAPSHOT when only a copy can be made.
     """
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     check_key_path(command.path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
@@ -39,13 +40,13 @@ def undelete(transaction: Transaction, command: Undelete) -> Committed:
         return _undelete_key(transaction, bucket, command)
     if command.kind is DeletedKind.DIRECTORY:
         return _undelete_directory(transaction, bucket, command)
-    raise CommandError(ErrorCode.INVALID_REQUEST, "a noted rename cannot come back; name a key or a directory")
+    raise CommandError(ErrorCode.INVALID_REQUEST, "a rename cannot be undeleted; name a key or a directory")
 
 
 def _too_late(command: Undelete) -> CommandError:
     return CommandError(
         ErrorCode.TOO_LATE,
-        f"{command.path}, deleted at txn {command.death}, is claimed or gone: it cannot come back; see what is left "
+        f"{command.path}, deleted at txn {command.death}, is claimed or missing and cannot be undeleted; list the rest "
         f"(deepclean deleted list), or copy it from a snapshot that holds it (deepclean restore)",
     )
 
@@ -84,7 +85,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
 
 def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
     if outcome is Return.SNAPSHOT_IN_BETWEEN:
-        code, reason = ErrorCode.SNAPSHOT_IN_BETWEEN, "another one was taken since it was deleted"
+        code, reason = ErrorCode.SNAPSHOT_IN_BETWEEN, "another one was captured since it was deleted"
     else:
         code, reason = ErrorCode.HELD_BY_SNAPSHOT, "its object may be live as another version"
     return CommandError(
@@ -93,7 +94,7 @@ def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
 
 
 def _place_for_key(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
-    """Where a key goes; its path must be free."""
+    """Return the place for a key, whose path must be free."""
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         place, code = tree.place_for_file(transaction, bucket, path), ErrorCode.FILE_ALREADY_EXISTS
     else:
@@ -111,7 +112,7 @@ def _db_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
 
 
 def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Undelete) -> Committed:
-    """One row moves back, and all that is below is reachable again: none of it has moved yet."""
+    """Move one row back, which makes everything below reachable again: nothing below has moved yet."""
     work, ids = transaction.work, (bucket.volume_id, bucket.object_id)
     table = work.table(DELETED_DIRECTORY_TABLE)
     row_key = garbage_key(*ids, command.death, command.object_id)
@@ -125,14 +126,14 @@ def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Un
     if outcome is Return.EXPANDED:
         raise CommandError(
             ErrorCode.DIRECTORY_EXPANDED,
-            f"the contents of {command.path} are on their way to be freed, so it cannot come back as a whole: "
-            f"bring its files back one by one (deepclean undelete --files)",
+            f"the contents of {command.path} are being freed, so it cannot be undeleted as a whole: "
+            f"undelete its files one by one (deepclean undelete --files)",
         )
     if outcome is not Return.ITSELF:
         raise CommandError(
             ErrorCode.SNAPSHOT_IN_BETWEEN,
-            f"a snapshot was taken since {command.path} was deleted, so it cannot come back as a whole: "
-            f"bring its files back one by one once they are listed (deepclean undelete --files)",
+            f"a snapshot was captured since {command.path} was deleted, so it cannot be undeleted as a whole: "
+            f"undelete its files one by one once they are listed (deepclean undelete --files)",
         )
     place = tree.place_for_directory(transaction, bucket, command.path)
     rename_txn = directory.rename_txn

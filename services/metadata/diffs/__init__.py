@@ -1,1 +1,1 @@
-"""Differences between two states of a bucket."""
+"""Diffs: the differences between two states of a bucket."""

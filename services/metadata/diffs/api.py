@@ -1,4 +1,4 @@
-"""Diffs over HTTP: asked for, waited for, cancelled, and read page by page."""
+"""The HTTP routes of diffs: request, wait, cancel, and read page by page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST_WAIT_SECONDS = 10
 
 @dataclass
 class DiffJobsOfShards:
-    """The diffs of the shards of a process; those of a shard begin when somebody first asks."""
+    """The diffs of the shards of a process, created for a shard at its first request."""
 
     settings: MetadataSettings = field(default_factory=MetadataSettings)
     metrics: SnapshotDiffMetrics | None = None
@@ -38,7 +38,7 @@ class DiffJobsOfShards:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, shard: int, store: Store) -> DiffJobs:
-        """The diffs of one shard. Beside a database on disk they outlive the process."""
+        """Return the diffs of one shard. With a database on disk they survive restarts."""
         with self._lock:
             found = self._jobs.get(shard)
             if found is None or found[0] is not store:
@@ -55,7 +55,7 @@ class DiffJobsOfShards:
 
 
 def diff_routes(stores: Stores, jobs: DiffJobsOfShards) -> list[Route]:
-    """All that can be asked about diffs of the shards that this process serves."""
+    """Return the routes of diffs for the shards that this process serves."""
 
     def applied_txn(tables: TablesReader) -> int:
         return queries.shard_state(tables).txn
@@ -94,7 +94,7 @@ def _ask(jobs: DiffJobs, question: Question) -> DiffJob:
 def _job(jobs: DiffJobs, question: Question) -> DiffJob:
     wait_seconds = question.whole_number("wait_seconds", 0)
     if wait_seconds > LONGEST_WAIT_SECONDS:
-        raise ReadError("INVALID_REQUEST", f"wait_seconds is {wait_seconds}; {LONGEST_WAIT_SECONDS} are the most")
+        raise ReadError("INVALID_REQUEST", f"wait_seconds is {wait_seconds}; the maximum is {LONGEST_WAIT_SECONDS}")
     return jobs.job(question.text("job_id"), wait_seconds)
 
 

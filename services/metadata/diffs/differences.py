@@ -1,8 +1,8 @@
-"""The diff of two states of a bucket, each the active namespace or the checkpoint of a snapshot.
+"""The diff of two states of a bucket, each of them the active namespace or a snapshot checkpoint.
 
-``compare_all`` reads every row of both. ``compare_changes`` reads what changed between the two, from changedTable, and
-looks only those rows up: what did not change is the same in both and in no entry. Beside the changes it reads what is
-in directories that only one state has, which are entries themselves, and once the directories of a tree, for paths.
+``compare_all`` reads every row of both states. ``compare_changes`` reads the changed rows from changedTable and looks
+up only these: other rows are the same in both states and have no entry. It also reads the contents of directories
+that only one state has, since they have entries, and once all directories of a tree, for paths.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from services.storage.store import Store, prefix_end
 from services.storage.tables import TablesReader
 
 AFTER_ALL = 1 << 62
-"""An ordinal that no snapshot reaches."""
+"""An ordinal higher than that of any snapshot."""
 Seen = Callable[[int], None]
-"""Told how many more rows were looked at: for progress, and to stop by raising."""
+"""Called with the number of rows read since the last call. It may raise an error to stop the diff."""
 
 
 def _nobody_looks(count: int) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """A bucket in one state: its rows, and how to read them."""
+    """One state of a bucket, and how to read its rows."""
 
     tables: TablesReader
     bucket: BucketRow
 
     @property
     def is_tree(self) -> bool:
-        """Whether it has directories."""
+        """Whether the bucket has directories."""
         return self.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
 
     def objects(self) -> Iterator[NamespaceObject]:
-        """Every key and directory that has a row, also those that cannot be reached from the root any more."""
+        """Yield every key and directory that has a row, also those that cannot be reached from the root any more."""
         if self.is_tree:
             yield from self.directories()
             prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
@@ -63,20 +63,20 @@ class BucketState:
             yield from self._keys(self.tables.table(KEY_TABLE).scan(prefix, prefix_end(prefix)))
 
     def directories(self) -> Iterator[NamespaceObject]:
-        """Every directory that has a row."""
+        """Yield every directory that has a row."""
         prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
         for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
             yield _directory(row)
 
     def children(self, directory_id: int) -> Iterator[NamespaceObject]:
-        """What is in a directory."""
+        """Yield the contents of a directory."""
         prefix = tree_key(self.bucket.volume_id, self.bucket.object_id, directory_id, "")
         for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
             yield _directory(row)
         yield from self._keys(self.tables.table(FILE_TABLE).scan(prefix, prefix_end(prefix)))
 
     def at(self, changed: ChangedKey) -> NamespaceObject | None:
-        """What a row is in this state; None when there is none."""
+        """Return the object of a row in this state; None if there is no row."""
         row: KeyRow | DirectoryRow | None = self.tables.table(changed.table).get(changed.key)
         if row is None:
             return None
@@ -96,7 +96,7 @@ def _directory(row: DirectoryRow) -> NamespaceObject:
 
 
 def compare_all(before: BucketState, after: BucketState, seen: Seen = _nobody_looks) -> list[DiffEntry]:
-    """The diff of two states by reading every row of both."""
+    """Return the diff of two states by reading every row of both."""
     root_id = before.bucket.object_id
     old, new = (reachable(_counted(state.objects(), seen), root_id) for state in (before, after))
     return difference(old, new)
@@ -111,11 +111,11 @@ def _counted(objects: Iterable[NamespaceObject], seen: Seen) -> Iterator[Namespa
 def compare_changes(
     before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen = _nobody_looks
 ) -> list[DiffEntry]:
-    """The same diff by looking at what changed: ``changes`` has every row that differs, and may have others.
+    """Return the same diff by reading the changed rows. ``changes`` has every row that differs, and may have others.
 
-    An object whose row is the same in both states is in no entry unless it came out of reach, or into it, with a
-    directory above it. So below each directory that only one state reaches, everything whose row did not change
-    belongs to that state alone; what did change was looked at already.
+    An object with the same row in both states has no entry, unless only one state reaches it, because of a directory
+    above it. So below each directory that only one state reaches, all unchanged objects belong to that state alone;
+    the changed ones are read anyway.
     """
     old, new = _changed_objects(before, after, changes, seen)
     if not old and not new:
@@ -136,7 +136,7 @@ def compare_changes(
 def _changed_objects(
     before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen
 ) -> tuple[dict[int, NamespaceObject], dict[int, NamespaceObject]]:
-    """The objects of both states whose rows differ, by objectID."""
+    """Return the objects of both states whose rows differ, by objectID."""
     old: dict[int, NamespaceObject] = {}
     new: dict[int, NamespaceObject] = {}
     for changed in set(changes):
@@ -159,13 +159,13 @@ class _Side:
     paths: Paths
 
     def placed(self) -> dict[int, PlacedObject]:
-        """The changed objects that can be reached, by objectID."""
+        """Return the changed objects that can be reached, by objectID."""
         return {one.row.object_id: one for one in place(self.changed.values(), self.paths)}
 
     def dragged_along(
         self, reached: Mapping[int, PlacedObject], reached_there: Mapping[int, PlacedObject], seen: Seen
     ) -> Iterator[PlacedObject]:
-        """Unchanged objects below directories that this side reaches and the other one does not."""
+        """Yield the unchanged objects below directories that this side reaches and the other one does not."""
         lone = [one for object_id, one in reached.items() if one.row.is_directory and object_id not in reached_there]
         while lone:
             directory = lone.pop()
@@ -189,7 +189,7 @@ class OpenedStates:
     _end_ordinal: int
 
     def changes(self) -> Iterator[ChangedKey]:
-        """The rows that changed between the two, in either direction."""
+        """Yield the rows that changed between the two states, in either direction."""
         return changed_rows(self._tables, self.before.bucket, self._first_ordinal, self._end_ordinal)
 
 
@@ -197,13 +197,13 @@ class OpenedStates:
 def opened_states(
     store: Store, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str
 ) -> Iterator[OpenedStates]:
-    """Open two states of a bucket; an empty id is the active namespace of this moment. Nothing of them goes meanwhile.
+    """Open two states of a bucket; an empty id is the active namespace now. Both stay readable while they are open.
 
     Raises:
-        CommandError: FILE_NOT_FOUND or SNAPSHOT_EXPIRED; what changed since a snapshot is forgotten when it goes.
+        CommandError: FILE_NOT_FOUND or SNAPSHOT_EXPIRED.
     """
     with ExitStack() as opened:
-        # Checkpoints first: while one is open its files stay, though the snapshot is dropped before the rest is read.
+        # Open the checkpoints first: an open one keeps its files, even if its snapshot is dropped meanwhile.
         checkpoints = [_checkpoint(store, one, opened) for one in (from_snapshot_id, to_snapshot_id)]
         reader = store.reading()
         opened.callback(reader.close)
@@ -229,7 +229,7 @@ def _checkpoint(store: Store, snapshot_id: str, opened: ExitStack) -> TablesRead
 
 
 def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
-    """Where a snapshot stands in its bucket's list; the active namespace comes after all."""
+    """Return the ordinal of a snapshot; for the active namespace ``AFTER_ALL``."""
     if not snapshot_id:
         return AFTER_ALL
     captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())

@@ -1,16 +1,16 @@
-"""The diffs of one shard: asked for, queued, made by a thread, and kept for a while, over restarts too.
+"""The diffs of one shard: they are queued, computed by a thread, and kept for a while, also over restarts.
 
 ::
 
-    <directory>/<job id>.json      the job, written when it is asked for and again at its end
+    <directory>/<job id>.json      the job, written at its request and again at its end
     <directory>/<job id>.entries   its differences, one JSON array a line: kind, path, old path
     <directory>/<job id>.parts     what a Spark job has written so far
 
-Few changed rows are looked at here, by a thread. When there are more than ``diff_direct_rows``, or when directories
-that came or went hold more, a Spark job is started, if there is one to start.
+A thread of this process reads at most ``diff_direct_rows`` rows. If there are more changed rows, or more rows below new
+and deleted directories, a Spark job computes the diff, if ``diff_spark_command`` is set.
 
-A job whose file does not say that it ended is made again after a restart. Nothing here is in the shard's log: another
-owner of the shard makes diffs anew.
+A job without an end in its file is computed again after a restart. Diffs are not in the shard's log: another owner of
+the shard computes them again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from services.storage.rocks import RocksStore
 from services.storage.store import Store, StoreError
 
 LINES_PER_MARK = 1_000
-"""A page of differences is found by the nearest mark before it."""
+"""Lines between two marks. A page of differences is found from the nearest mark before it."""
 RETRY_SECONDS = 60
 
 logger = structlog.get_logger(__name__)
@@ -54,35 +54,35 @@ _JOB: TypeAdapter[DiffJob] = TypeAdapter(DiffJob)
 
 
 class DiffNotFoundError(DeepcleanError):
-    """There is no such diff, or it was kept long enough."""
+    """There is no such diff, or it has expired."""
 
     code = "DIFF_NOT_FOUND"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"there is no diff {job_id}; ask for it again")
+        super().__init__(f"there is no diff {job_id}; request it again")
 
 
 class DiffStateError(DeepcleanError):
-    """What is asked of a diff does not fit how far it has come."""
+    """The request does not fit the status of the diff."""
 
     code = "DIFF_NOT_DONE"
 
 
 class _CancelledError(Exception):
-    """Whoever asked for the diff does not want it any more."""
+    """The client has cancelled the diff."""
 
 
 class _TooLargeError(Exception):
-    """More rows than one thread should look at beside the shard's writer."""
+    """The diff has more rows than a thread may read beside the shard's writer."""
 
 
 def _nothing_runs() -> None:
-    """There is nothing to end."""
+    """Do nothing: the job has no process to end."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A job and what belongs to it in memory."""
+    """A job and its state in memory."""
 
     job: DiffJob
     is_cancelled: threading.Event = field(default_factory=threading.Event)
@@ -92,10 +92,10 @@ class _Running:
     most_rows: int | None = None
     end_process: Callable[[], None] = _nothing_runs
     marks: list[int] | None = None
-    """Where in the file every thousandth difference begins; found out when the first page is read."""
+    """Byte offsets of every ``LINES_PER_MARK``-th difference; set when the first page is read."""
 
     def saw(self, count: int) -> None:
-        """Some more rows were looked at; stops when nobody wants the outcome."""
+        """Count rows that were read. Raise an error if the job is cancelled or too large."""
         self.rows_seen += count
         if self.is_cancelled.is_set():
             raise _CancelledError
@@ -103,7 +103,7 @@ class _Running:
             raise _TooLargeError
 
     def shown(self) -> DiffJob:
-        """The job as it is now."""
+        """Return the job with its present progress."""
         if self.job.status is not DiffStatus.IN_PROGRESS:
             return self.job
         return replace(self.job, progress_percent=min(99, 100 * self.rows_seen // self.rows_expected))
@@ -120,7 +120,7 @@ class DiffJobs:
         settings: MetadataSettings | None = None,
         metrics: SnapshotDiffMetrics | None = None,
     ) -> None:
-        """With ``diff_threads`` 0 a diff is made by whoever asks for it, while he asks."""
+        """With ``diff_threads`` 0 the calling thread computes a diff in ``ask``."""
         self._store = store
         self._directory = directory
         self._clock = clock
@@ -135,13 +135,13 @@ class DiffJobs:
             threading.Thread(target=self._work, name=f"diff-{number}", daemon=True).start()
 
     def ask(self, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str) -> DiffJob:
-        """Ask for a diff. Two snapshots that are compared already, or are being, are not compared again.
+        """Request a diff. A finished or running diff of the same two snapshots is returned instead of a new one.
 
         Raises:
             CommandError: there is no such bucket or snapshot.
         """
         with opened_states(self._store, volume, bucket, from_snapshot_id, to_snapshot_id):
-            pass  # so that who asks for what is not there is told at once
+            pass  # report a missing bucket or snapshot at once
         with self._lock:
             self._remove_old()
             known = self._known(volume, bucket, from_snapshot_id, to_snapshot_id)
@@ -159,7 +159,7 @@ class DiffJobs:
             running = self._jobs[job.job_id] = _Running(job)
             is_full = self._waiting.qsize() >= self._settings.diff_queue
         if is_full:
-            reason = f"{self._settings.diff_queue} diffs wait already: ask again in {RETRY_SECONDS} seconds"
+            reason = f"{self._settings.diff_queue} diffs are waiting already: try again in {RETRY_SECONDS} seconds"
             self._end(running, DiffStatus.REJECTED, message=reason)
         elif self._settings.diff_threads:
             self._write(job)
@@ -169,7 +169,7 @@ class DiffJobs:
         return running.shown()
 
     def _known(self, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str) -> _Running | None:
-        """The same diff, if it was asked for: one of the present is of no use once it is made."""
+        """Return the same diff of two snapshots, if any. A diff with the active namespace is never reused."""
         is_lasting = bool(from_snapshot_id and to_snapshot_id)
         for running in self._jobs.values():
             job = running.job
@@ -181,22 +181,22 @@ class DiffJobs:
         return None
 
     def job(self, job_id: str, wait_seconds: float = 0) -> DiffJob:
-        """A diff; waits a while for its end."""
+        """Return a diff, after waiting at most ``wait_seconds`` for its end. Raise DiffNotFoundError."""
         running = self._running(job_id)
         running.ended.wait(wait_seconds)
         return running.shown()
 
     def jobs(self, volume: str, bucket: str) -> list[DiffJob]:
-        """The diffs of a bucket, oldest first."""
+        """Return the diffs of a bucket, oldest first."""
         with self._lock:
             found = [one.shown() for one in self._jobs.values() if (one.job.volume, one.job.bucket) == (volume, bucket)]
         return sorted(found, key=lambda job: job.created_ms)
 
     def cancel(self, job_id: str) -> DiffJob:
-        """Stop a diff that waits or is being made.
+        """Cancel a waiting or running diff.
 
         Raises:
-            DiffStateError: it has ended already.
+            DiffStateError: the diff has ended already.
         """
         running = self._running(job_id)
         if running.job.status.is_end:
@@ -208,7 +208,11 @@ class DiffJobs:
         return running.shown()
 
     def entries(self, job_id: str, start_after: int, limit: int) -> list[DiffEntry]:
-        """Some differences behind the first ``start_after`` of a diff that is done."""
+        """Return at most ``limit`` differences after the first ``start_after`` ones of a finished diff.
+
+        Raises:
+            DiffStateError: the diff is not DONE.
+        """
         running = self._running(job_id)
         if running.job.status is not DiffStatus.DONE:
             raise DiffStateError(f"diff {job_id} is {running.job.status}: its differences can be read when it is DONE")
@@ -227,7 +231,7 @@ class DiffJobs:
             raise DiffNotFoundError(job_id)
         return running
 
-    # ---- making
+    # ---- computing
 
     def _work(self) -> None:
         while True:
@@ -251,7 +255,7 @@ class DiffJobs:
         except ChildJobError as error:
             status = DiffStatus.CANCELLED if running.is_cancelled.is_set() else DiffStatus.FAILED
             self._end(running, status, message="" if status is DiffStatus.CANCELLED else f"the Spark job {error}")
-        except StoreError as error:  # its file says that it has not ended: the next start makes it
+        except StoreError as error:  # its file has no end, so the next start computes it again
             self._end(running, DiffStatus.FAILED, message=str(error), is_kept=False)
         except Exception as error:
             logger.exception("a diff has failed", job_id=running.job.job_id)
@@ -261,7 +265,7 @@ class DiffJobs:
             self._end(running, DiffStatus.DONE, entry_count=count)
 
     def _compare_directly(self, running: _Running) -> int:
-        """Look at what changed, here and now; says how many differences there are."""
+        """Compare the changed rows in this thread. Return the number of differences."""
         job = running.job
         if self._settings.diff_spark_command and isinstance(self._store, RocksStore):
             running.most_rows = self._settings.diff_direct_rows
@@ -282,7 +286,7 @@ class DiffJobs:
         return counted
 
     def _compare_with_spark(self, running: _Running) -> int:
-        """Have Spark look at all keys; says how many differences there are."""
+        """Run the Spark job, which compares all keys. Return the number of differences."""
         with self._lock:
             running.job = job = replace(running.job, way=DiffWay.SPARK)
             running.rows_seen, running.rows_expected = 0, 100
@@ -349,12 +353,12 @@ class DiffJobs:
         return self._directory / f"{job.job_id}.entries"
 
     def _load(self) -> None:
-        """Take up what an earlier process has left."""
+        """Load the jobs of an earlier process, and remove its partial files."""
         for file in sorted(self._directory.glob("*.json")):
             try:
                 job = _JOB.validate_json(file.read_bytes())
             except (ValidationError, OSError) as error:
-                logger.warning("a diff cannot be read and is left out", file=str(file), reason=str(error))
+                logger.warning("a diff's file cannot be read and is skipped", file=str(file), reason=str(error))
                 continue
             running = self._jobs[job.job_id] = _Running(job)
             if job.status.is_end:
@@ -368,7 +372,7 @@ class DiffJobs:
                 file.unlink()
 
     def _remove_old(self) -> None:
-        """Forget what was kept long enough, and the oldest when there are too many."""
+        """Remove expired diffs, and the oldest ones beyond ``diff_kept_count``."""
         kept_since_ms = self._clock.now_ms() - 1_000 * self._settings.diff_kept_seconds
         ended = [running.job for running in self._jobs.values() if running.ended.is_set()]
         ended.sort(key=lambda job: job.ended_ms)
@@ -383,7 +387,7 @@ class DiffJobs:
 
 
 def _marks(lines: Iterable[bytes]) -> list[int]:
-    """Byte offsets of every thousandth line."""
+    """Return the byte offsets of every ``LINES_PER_MARK``-th line."""
     marks, offset = [0], 0
     for number, line in enumerate(lines, start=1):
         offset += len(line)

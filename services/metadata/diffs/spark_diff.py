@@ -1,7 +1,7 @@
-"""Keeps two checkpoints for the Spark job that compares them in a process of its own.
+"""Keeps two snapshot checkpoints open for the Spark job that compares them in a process of its own.
 
-A checkpoint that somebody has open is not removed, whatever becomes of its snapshot; one of the present is taken for
-the diff alone. What a crash leaves of that is removed at the next start, as every checkpoint without a snapshot is.
+An open checkpoint is not removed, even if its snapshot is dropped. For the active namespace a checkpoint is made for
+the diff only. If a crash leaves it behind, the next start removes it, like every checkpoint without a live snapshot.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from services.storage.tables import TablesReader
 
 @contextmanager
 def kept_for(job: DiffJob, store: RocksStore) -> Iterator[Mapping[str, Any]]:
-    """What the job is told to compare; the checkpoints stay as long as this lasts.
+    """Yield the job's arguments. The checkpoints stay readable while the context is open.
 
     Raises:
-        CommandError: SNAPSHOT_EXPIRED, for a snapshot whose checkpoint is gone.
+        CommandError: SNAPSHOT_EXPIRED, the checkpoint of a snapshot was removed.
     """
     with ExitStack() as kept:
         states = []

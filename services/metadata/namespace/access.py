@@ -1,4 +1,4 @@
-"""Whether who sent a command may do it, in the order of the log: services must have signed, people must own."""
+"""Checks the rights of a command's sender in log order: services must have signed, users must own the volume."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.Requeue
 
 
 def check_client(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
-    """Refuse a client's command unless its user has signed it and may do it.
+    """Refuse a client's command unless its user has signed it and has the right to it.
 
     Raises:
         CommandError: PERMISSION_DENIED.
@@ -40,13 +40,13 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
 
 
 def _has_no_owner(transaction: Transaction, body: Any) -> bool:
-    """Whether a command is about all of the shard, or about what a deleted volume has left behind."""
+    """Return whether a collection command is about the whole shard, or about buckets of a deleted volume."""
     is_asked = isinstance(body, records.SetCollection | records.SetBreaker | records.ResetBreaker)
     return is_asked and transaction.work.table(VOLUME_TABLE).get(volume_key(body.volume)) is None
 
 
 def require_manager(transaction: Transaction, user: str, volume: str) -> None:
-    """Refuse a user who may not manage what is in a volume. A volume that is not there is for the handler to miss.
+    """Refuse a user without the right to manage a volume's contents. The handler refuses a missing volume.
 
     Raises:
         CommandError: PERMISSION_DENIED.
@@ -56,21 +56,21 @@ def require_manager(transaction: Transaction, user: str, volume: str) -> None:
     if row is not None and (role is None or not may_manage(role, user, row.owner)):
         raise CommandError(
             ErrorCode.PERMISSION_DENIED,
-            f"{user or 'nobody'} does not own the volume {volume}: its owner or an administrator may do this",
+            f"{user or 'an unknown user'} does not own the volume {volume}: its owner or an administrator may do this",
         )
 
 
 def is_administrator(transaction: Transaction) -> bool:
-    """Whether an administrator has sent the present command; where nobody has to sign, everybody is one."""
+    """Return whether an administrator has sent the present command; always true while commands need no signature."""
     signers = transaction.signers
     return not signers.is_on or signers.role_of(transaction.user) is SecretRole.ADMINISTRATOR
 
 
 def check_internal(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
-    """Refuse a command of a service that the service has not signed, and one of a person who is no administrator.
+    """Refuse an internal command that neither its service nor an administrator has signed.
 
     Raises:
-        InvalidMessageError: it goes to the dead letters.
+        InvalidMessageError: the signature is missing or wrong; the command is dead-lettered.
     """
     try:
         if command.sender:
@@ -82,10 +82,10 @@ def check_internal(transaction: Transaction, message: Message, command: Metadata
 
 
 def require_administrator(signers: Signers, message: Message, command: MetadataCommand) -> None:
-    """Refuse a command that no administrator has signed, just now.
+    """Refuse a command that no administrator has signed recently.
 
     Raises:
-        DeniedError: it is somebody else's.
+        DeniedError: the signer is not an administrator.
     """
     if signers.require_person(message, command) is not SecretRole.ADMINISTRATOR:
         raise DeniedError(f"{type(command.body).__name__} is for administrators, which {command.user} is not")

@@ -33,7 +33,7 @@ from services.storage.store import prefix_end
 
 
 def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
-    """A bucket by its name, to change something in it: not while it is being rolled back."""
+    """Return a bucket by its name, to change its contents. Raise CommandError (BUCKET_BUSY) during a rollback."""
     row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket)) or bucket_row(work, volume, bucket)
     if row.rollback_snapshot_id:
         raise CommandError(
@@ -43,7 +43,7 @@ def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
 
 
 def bucket_row(work: Work, volume: str, bucket: str) -> BucketRow:
-    """A bucket by its name, whatever is being done to it."""
+    """Return a bucket by its name, also during a rollback."""
     row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
     if row is not None:
         return row
@@ -53,7 +53,7 @@ def bucket_row(work: Work, volume: str, bucket: str) -> BucketRow:
 
 
 def create_volume(transaction: Transaction, command: CreateVolume) -> Committed:
-    """Make a volume."""
+    """Create a volume."""
     check_volume_name(command.volume)
     check_length("an owner", command.owner, MAX_OWNER_LENGTH)
     table = transaction.work.table(VOLUME_TABLE)
@@ -83,7 +83,7 @@ def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
 
 
 def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
-    """Make a bucket."""
+    """Create a bucket."""
     check_bucket_name(command.bucket)
     work = transaction.work
     volume = work.table(VOLUME_TABLE).get(volume_key(command.volume))
@@ -118,7 +118,7 @@ def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
 
 
 def delete_bucket(transaction: Transaction, command: DeleteBucket) -> Committed:
-    """Remove a bucket without keys, directories or snapshots. What its deleted directories hold goes on by its id."""
+    """Delete a bucket without keys, directories or snapshots. Its garbage rows are still processed, by its id."""
     work = transaction.work
     bucket = find_bucket(work, command.volume, command.bucket)
     if _has_keys(work, bucket):
@@ -140,7 +140,7 @@ def delete_bucket(transaction: Transaction, command: DeleteBucket) -> Committed:
 
 
 def _has_keys(work: Work, bucket: BucketRow) -> bool:
-    """Whether anything can be reached from the bucket's root."""
+    """Return whether a key or directory can be reached from the bucket's root."""
     if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
         prefix = flat_key(bucket.volume, bucket.bucket, "")
         return work.table(KEY_TABLE).has_any(prefix, prefix_end(prefix))

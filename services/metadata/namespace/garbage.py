@@ -1,4 +1,4 @@
-"""How something leaves the active namespace: its row moves to a garbage table and goes out as a deleted entry."""
+"""Moves rows from the active namespace to the garbage tables, and sends each as a deleted entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from services.runtime.loop.service import Work
 
 DIRECTORY_CELL = (0, 0, 0, 1, 0)
 RENAME_CELL = (0, 0, 0, 0, 1)
-"""What a directory and a rename count in the space matrix: bytes, versions, rows of the three tables."""
+"""Counts of a directory and a rename in the space matrix: bytes, versions, rows of the three tables."""
 
 
 _KEY_START = codec(KeyStart)
@@ -34,19 +34,19 @@ _DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
 def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
-    """What versions of one holder count in the space matrix."""
+    """Return the counts of versions of one holder in the space matrix."""
     return size_bytes, versions, versions, 0, 0
 
 
 class Death(NamedTuple):
-    """When something left the active namespace: a txn, and how many snapshots its bucket had ever had then."""
+    """The txn of a deletion, and the number of snapshots that the bucket had ever had before it."""
 
     txn: int
     snapshots_before: int
 
 
 def death_now(transaction: Transaction, bucket_id: int) -> Death:
-    """The death of what this command takes out of the namespace."""
+    """Return the death of all rows that this command removes from the namespace."""
     return Death(transaction.txn, transaction.snapshots.of(transaction.work, bucket_id).ever)
 
 
@@ -59,7 +59,7 @@ def move_key_to_garbage(
     *,
     is_overwritten: bool = False,
 ) -> KeyStart:
-    """Move an encoded version to deletedTable; one without blocks leaves nothing behind. Says which it was."""
+    """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields."""
     key = _KEY_START.decode_head(row)
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
@@ -75,7 +75,7 @@ def move_key_to_garbage(
 def move_keys_to_garbage(
     transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death
 ) -> None:
-    """As ``move_key_to_garbage``, for versions of one bucket that die at one txn; looks up once what they share."""
+    """Move versions of one bucket that die at one txn, as ``move_key_to_garbage`` does, with one look-up for all."""
     if not rows:
         return
     work, died = transaction.work, _died(transaction, death, is_overwritten=False)
@@ -95,7 +95,7 @@ def move_keys_to_garbage(
 
 
 def _died(transaction: Transaction, death: Death, *, is_overwritten: bool) -> dict[str, int]:
-    """What a row of deletedTable has more than one of the namespace."""
+    """Return the fields that a row of deletedTable has beside those of the namespace row."""
     return {
         "death": death.txn,
         "snapshots_before_death": death.snapshots_before,
@@ -114,13 +114,13 @@ def _move(
     died: dict[str, int],
     live: Sequence[int],
 ) -> Holders:
-    """Write a version's row to deletedTable, and its name where a snapshot holds it; says who does."""
+    """Write a version's row to deletedTable, and its name if a snapshot holds it. Return its holders."""
     death = died["death"]
     deleted = _DELETED_KEY_ROW.encode_around(row, died)
     work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death, key.object_id), deleted)
     held_by = holders(key.birth, death, live) if live else NOBODY
     if held_by != NOBODY:
-        # Its name is asked for only here: most of what dies was born after the newest snapshot.
+        # The name is decoded only here: most deleted versions were born after the newest snapshot.
         note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death)
     return held_by
 
@@ -134,8 +134,9 @@ def move_directory_to_garbage(
     *,
     child_rows: int = 0,
 ) -> None:
-    """Move a directory to deletedDirectoryTable: its children follow when it is expanded, but for those that have gone
-    there before it and died with it.
+    """Move a directory to deletedDirectoryTable. Its children follow at its expansion.
+
+    ``child_rows`` is the number of children that the same command has moved there before.
     """
     row = DeletedDirectoryRow(
         directory,
@@ -152,7 +153,7 @@ def move_directory_to_garbage(
 def move_expanded_directory_to_garbage(
     transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
 ) -> None:
-    """Move a directory without its children to deletedDirectoryTable: they have a fate of their own."""
+    """Move a directory alone to deletedDirectoryTable. The caller handles its children."""
     row = DeletedDirectoryRow(
         directory,
         death.txn,
@@ -178,7 +179,7 @@ def _put_directory_row(transaction: Transaction, volume_id: int, bucket_id: int,
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
-    """Keep where an object was at the newest snapshot, at its first rename since."""
+    """Store the key that an object had at the newest snapshot, at its first rename since then."""
     work = transaction.work
     snapshots = transaction.snapshots.of(work, bucket.object_id)
     newest = snapshots.newest_live_txn

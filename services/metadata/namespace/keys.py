@@ -1,4 +1,4 @@
-"""Keys: committing versions, deleting (one, many) and renaming, in flat buckets; the tree's are in ``tree``."""
+"""Commands on keys: put, delete (one, many) and rename. Paths in a tree are resolved by ``tree``."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _KEY_ROW = codec(KeyRow)
 
 
 def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
-    """Read together what single puts and deletes in flat buckets will look up: RocksDB looks at each file once.
+    """Read in one call the rows that puts and deletes in flat buckets look up, so that RocksDB reads each file once.
 
-    Most keys that are put are new; but each sorted run's filter is asked for each of them. What one of the commands has
-    changed when the next one looks is looked at first.
+    Most put keys are new, but each needs a look into the filter of every sorted run. Changes of earlier commands of the
+    batch take precedence over the rows read here.
     """
     is_flat = dict[tuple[str, str], bool]()
     found_at = []
@@ -63,7 +63,7 @@ def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
 
 
 def put_key(transaction: Transaction, command: PutKey) -> Committed:
-    """Commit a version of a key: a new key, or over the version that is there."""
+    """Commit a version of a key. It creates the key, or replaces the existing version."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     check_key_path(command.key, is_tree=is_tree)
@@ -78,7 +78,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     existing = None if replaced_row is None else table.decode(replaced_row)
     now = transaction.log_time_ms
     object_id = existing.object_id if existing else transaction.new_object_id()
-    # As fields rather than as a record, which would only be made to be encoded: most commands are puts.
+    # Encode the fields without a record object, because most commands are puts.
     fields = {
         "object_id": object_id,
         "birth": transaction.txn,
@@ -100,7 +100,7 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,
-            f"shard {transaction.shard} would store more than 2^63-1 bytes, with what is deleted and not yet freed",
+            f"shard {transaction.shard} would store more than 2^63-1 bytes, deleted and not yet freed ones included",
         )
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
@@ -108,9 +108,9 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
 
 
 def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
-    """The blocks of a version: their ids follow from shard and txn, so that a replay gives the same."""
+    """Return the blocks of a version. Their ids follow from shard and txn, so that a replay assigns the same."""
     if command.size_bytes < 0 or command.block_size_bytes <= 0:
-        raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes is at least 0 and block_size_bytes at least 1")
+        raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes must be at least 0 and block_size_bytes at least 1")
     if command.size_bytes == 0:
         return None
     count = -(-command.size_bytes // command.block_size_bytes)
@@ -134,8 +134,9 @@ def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
 
 
 def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
-    """Delete many keys, each as ``delete_key`` does, at one txn. What cannot be deleted is left, as Ozone's deleteKeys
-    does it, even where that is all of them.
+    """Delete many keys at one txn, each as ``delete_key`` does.
+
+    A key that cannot be deleted does not stop the others, as in Ozone's deleteKeys, even if no key can be deleted.
     """
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     if not 1 <= len(command.keys) <= MAX_KEYS_PER_COMMAND:
@@ -150,7 +151,7 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
         if isinstance(removed, bytes):
             rows.append(removed)
         elif isinstance(removed, DirectoryRow):
-            # Directories of one death count each other as children, as those of a tree that is expanded do.
+            # Directories of one death count their children among one another, as in an expanded tree.
             below = children.pop(removed.object_id, 0)
             children[removed.parent_id] += 1
             move_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, removed, death, child_rows=below)
@@ -165,7 +166,7 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
 def _each_removed(
     transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
 ) -> Iterator[bytes | DirectoryRow | ErrorCode]:
-    """For each key the row that it had, which is gone from the namespace, or why it cannot be taken."""
+    """Remove each key from the namespace; yield its row, or the error code if it cannot be removed."""
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     if not is_tree:
         found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
@@ -174,12 +175,12 @@ def _each_removed(
     for key in keys:
         try:
             yield remove(transaction, bucket, key)
-        except CommandError as refusal:  # before it has changed anything
+        except CommandError as refusal:  # raised before any change
             yield refusal.code
 
 
 def _remove_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes:
-    """Take a key out of a flat bucket; says the row that it had."""
+    """Remove a key from a flat bucket. Return its encoded row."""
     table = transaction.work.table(KEY_TABLE)
     key = flat_key(bucket.volume, bucket.bucket, path)
     row = table.get_encoded(key) if path else None

@@ -1,4 +1,5 @@
-"""Files and directories of a tree (layout FILE_SYSTEM_OPTIMIZED): found by parent id and name, moved in one row."""
+"""Files and directories of a tree (layout FILE_SYSTEM_OPTIMIZED). Rows are found by parent id and name; a move changes
+one row."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from services.storage.tables import TableDefinition
 
 
 class DirectoryPlace(NamedTuple):
-    """Where a directory's row goes: its key, its directory and name; and how many directories were made for it."""
+    """The key of a directory's row, its parent and name, and the number of directories created for it."""
 
     db_key: bytes
     parent_id: int
@@ -38,7 +39,7 @@ class DirectoryPlace(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a key's row goes: its table and key, its directory and name; and how many directories were made for it."""
+    """The table and key of a key's row, its parent and name, and the number of directories created for it."""
 
     table: TableDefinition[KeyRow]
     db_key: bytes
@@ -48,23 +49,23 @@ class Place(NamedTuple):
 
 
 def row_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
-    """Key of a file or directory of a bucket."""
+    """Return the row key of a file or directory of a bucket."""
     return tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
 
 
 def _components(path: str) -> list[str]:
-    """Names on a path; none for the root."""
+    """Return the names on a path; none for the root."""
     return path.split("/") if path else []
 
 
 def _parent_and_name(path: str) -> tuple[str, str]:
-    """The path of the directory and the name in it; what begins with a slash is in no directory that there is."""
+    """Return the path of the directory and the name in it. For ``/name`` the directory is ``/``, which never exists."""
     directory, slash, name = path.rpartition("/")
     return directory or slash, name
 
 
 def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
-    """Where a file of this path goes; missing directories on the way are made."""
+    """Return the place for a file of this path. Create missing directories above it."""
     directory, _, name = path.rpartition("/")
     parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
     key = row_key(bucket, parent_id, name)
@@ -74,7 +75,7 @@ def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Pl
 
 
 def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryPlace:
-    """Where a directory of this path goes, which must be free; missing directories on the way are made."""
+    """Return the place for a directory of this path, which must be free. Create missing directories above it."""
     directory, _, name = path.rpartition("/")
     parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
     key, work = row_key(bucket, parent_id, name), transaction.work
@@ -86,7 +87,7 @@ def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) 
 def _make_directories(
     transaction: Transaction, bucket: BucketRow, path: str, code_for_file: ErrorCode
 ) -> tuple[int, int]:
-    """Id of the last directory of a path, and how many had to be made."""
+    """Create the missing directories of a path. Return the id of the last one, and the number created."""
     known = transaction.directories.find(bucket.object_id, path)
     if known is not None:
         return known, 0
@@ -97,7 +98,7 @@ def _make_directories(
         found = directories.get(key)
         if found is None:
             if files.get(key) is not None:
-                raise CommandError(code_for_file, f"{name} on the way is a file")
+                raise CommandError(code_for_file, f"{name} in the path is a file, not a directory")
             now = transaction.log_time_ms
             found = DirectoryRow(transaction.new_object_id(), parent_id, name, transaction.txn, 0, now, now)
             directories.put(key, found)
@@ -108,7 +109,7 @@ def _make_directories(
 
 
 def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> int | None:
-    """Id of the directory of a path, the bucket's for an empty one; None when there is none."""
+    """Return the id of the directory of a path, the bucket's id for an empty path; None if there is none."""
     parent_id = transaction.directories.find(bucket.object_id, path)
     if parent_id is not None:
         return parent_id
@@ -123,20 +124,20 @@ def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> in
 
 
 def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes | None:
-    """Key that a file or directory of a path would have; None when its directory is not there, and for the root."""
+    """Return the row key for a path; None if its directory is missing, and for the root."""
     directory, name = _parent_and_name(path)
     parent_id = find_directory(transaction, bucket, directory)
     return None if parent_id is None or not name else row_key(bucket, parent_id, name)
 
 
 def _find(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
-    """The file or directory of a path; None when there is none, and for the root."""
+    """Return the file or directory of a path; None if there is none, and for the root."""
     key, work = _find_key(transaction, bucket, path), transaction.work
     return None if key is None else work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
 
 
 def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow:
-    """A bucket, which must be a tree."""
+    """Return a bucket. Raise CommandError (NOT_SUPPORTED_OPERATION) if it is not a tree."""
     row = find_bucket(transaction.work, volume, bucket)
     if row.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
         raise CommandError(
@@ -147,7 +148,7 @@ def tree_bucket(transaction: Transaction, volume: str, bucket: str) -> BucketRow
 
 
 def make_directory(transaction: Transaction, command: MakeDirectory) -> Committed:
-    """Make a directory and its missing parents; one that is there is left as it is."""
+    """Create a directory and its missing parents. An existing directory stays unchanged."""
     bucket = tree_bucket(transaction, command.volume, command.bucket)
     check_key_path(command.directory, is_tree=True)
     object_id, made = _make_directories(transaction, bucket, command.directory, ErrorCode.FILE_ALREADY_EXISTS)
@@ -156,13 +157,13 @@ def make_directory(transaction: Transaction, command: MakeDirectory) -> Committe
 
 
 def delete_directory(transaction: Transaction, command: DeleteDirectory) -> Committed:
-    """Delete a directory: one row moves, whatever is below."""
+    """Delete a directory by moving its row. Its contents stay until the expansion."""
     bucket = tree_bucket(transaction, command.volume, command.bucket)
     return Committed(delete_path(transaction, bucket, command.directory, is_recursive=command.is_recursive))
 
 
 def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool) -> int:
-    """Take a file or directory out of the namespace and bury it; says its id."""
+    """Move a file or directory from the namespace to the garbage tables. Return its id."""
     row = remove(transaction, bucket, path, is_recursive=is_recursive)
     death = death_now(transaction, bucket.object_id)
     if isinstance(row, bytes):
@@ -174,7 +175,7 @@ def delete_path(transaction: Transaction, bucket: BucketRow, path: str, *, is_re
 def remove(
     transaction: Transaction, bucket: BucketRow, path: str, *, is_recursive: bool = False
 ) -> DirectoryRow | bytes:
-    """Take a file or directory out of the namespace; says the row that it had, a file's as it is encoded."""
+    """Remove a file or directory from the namespace. Return its row; for a file, the encoded row."""
     work = transaction.work
     key = _find_key(transaction, bucket, path)
     directory = work.table(DIRECTORY_TABLE).get(key) if key else None
@@ -204,7 +205,7 @@ def rename_directory(transaction: Transaction, command: RenameDirectory) -> Comm
 
 
 def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> int:
-    """Move a file or directory; onto an existing directory means into it. Says its id."""
+    """Move a file or directory, into the target if that is a directory. Return its id."""
     work = transaction.work
     row = _find(transaction, bucket, source)
     if row is None:
@@ -213,7 +214,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
     if source == target:
         if isinstance(row, KeyRow):
             return row.object_id
-        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"{source} is where it is to go")
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"source and target are both {source}")
     if isinstance(_find(transaction, bucket, target), DirectoryRow):
         target = f"{target}/{row.name}"
     if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):

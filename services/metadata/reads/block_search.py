@@ -1,8 +1,8 @@
-"""Which version owns a block. A block's id tells the txn that wrote it, which is the birth of its version, unless that
-came back later as a new object.
+"""Finds the version that owns a block. A block's id contains the txn that wrote it, which is the birth of its version,
+unless the version was undeleted as a new object.
 
-No table is ordered by birth, so the search goes through the versions of a bucket, or of the shard when none is named:
-the claimed ones, the deleted ones, then the live ones. It goes page by page, and stops at the first that fits.
+No table is ordered by birth. So the search reads the versions of a bucket, or of the shard if none is named: first the
+claimed, then the deleted, then the live ones. It goes page by page and stops at the first match.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Bounds = Callable[[BucketRow, Txn], tuple[bytes, bytes]]
 
 
 def _garbage_bounds(bucket: BucketRow, birth: Txn) -> tuple[bytes, bytes]:
-    """It died after its birth."""
+    """Return the range of garbage keys with a death after the birth."""
     ids = (bucket.volume_id, bucket.object_id)
     return garbage_from(*ids, birth + 1), garbage_end(*ids)
 
@@ -60,7 +60,7 @@ def _tree_bounds(bucket: BucketRow, _: Txn) -> tuple[bytes, bytes]:
 
 
 def _tree_prefix(volume_id: int, bucket_id: int) -> tuple[bytes, bytes]:
-    """All rows of a tree in the tables that go by ids."""
+    """Return the range of a tree's rows in tables whose keys begin with ids."""
     prefix = b"/%d/%d/" % (volume_id, bucket_id)
     return prefix, prefix_end(prefix)
 
@@ -84,10 +84,10 @@ class _Found:
 def explain_block(
     tables: TablesReader, shard: int, block_id: int, bucket: BucketRow | None = None, start: str = ""
 ) -> BlockExplanation:
-    """The version that owns a block, or where to go on looking.
+    """Return the version that owns a block, or where the search continues.
 
     Raises:
-        ReadError: INVALID_REQUEST, it is no block of this shard, or the start is not that of a page.
+        ReadError: INVALID_REQUEST, the id is not a block of this shard, or ``start`` is not a ``next_start``.
     """
     birth = local_id_txn(block_id)
     state = shard_state(tables)
@@ -113,7 +113,7 @@ def explain_block(
 def _search(
     tables: TablesReader, birth: Txn, block_id: int, bucket: BucketRow | None, start: str
 ) -> tuple[_Found | None, str]:
-    """One page of the search: the owner, or where the next page begins."""
+    """Search one page. Return the owner, or where the next page begins."""
     for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
         if read >= MAX_ROWS_PER_PAGE:
             return None, f"{place}:{key.hex()}"
@@ -123,7 +123,7 @@ def _search(
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:
                 identity = _identity(tables, key, place)
                 return (None if identity is None else _Found(identity, row)), ""
-            return None, ""  # one txn makes one version, and this block is none of its
+            return None, ""  # one txn writes one version, and it does not own this block
     return None, ""
 
 
@@ -146,11 +146,11 @@ def _start(start: str) -> tuple[int, bytes]:
     try:
         return int(place), bytes.fromhex(digits)
     except ValueError:
-        raise ReadError("INVALID_REQUEST", f"start is {start!r}; send the next_start of the page before") from None
+        raise ReadError("INVALID_REQUEST", f"start is {start!r}; send the next_start of the previous page") from None
 
 
 def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | None:
-    """The bucket of a row: its id is in the key, but for flat buckets, where its name is."""
+    """Return the bucket of a row. Keys contain its id, but keys of flat buckets contain its name."""
     if _PLACES[place][0] is KEY_TABLE:
         _, volume, bucket, _ = key.split(b"/", 3)
         named = tables.table(BUCKET_TABLE).get(bucket_key(volume.decode(), bucket.decode()))
@@ -161,14 +161,14 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
 
 
 def _key_of(row: ClaimedRow | DeletedKeyRow | KeyRow) -> KeyRow:
-    """The version in a row."""
+    """Return the version in a row."""
     if isinstance(row, ClaimedRow):
         row = row.version
     return row.key if isinstance(row, DeletedKeyRow) else row
 
 
 def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersion]:
-    """The path and the version of a row."""
+    """Return the path and the version of a row."""
     live = [row.txn for row in live_snapshots(tables, found.bucket.bucket_id)]
     row, key = found.row, _key_of(found.row)
     path, death_above = key.name, 0
@@ -183,9 +183,9 @@ def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersi
 
 
 def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:
-    """The path of a file, and the death of the nearest deleted directory above it, 0 for none.
+    """Return the path of a file, and the death of the nearest deleted directory above it, 0 for none.
 
-    Directories are stored below their parents, so the bucket's are all read to find those above.
+    Directories are stored below their parents, so all directories of the bucket are read to find those above.
     """
     start, end = _tree_prefix(bucket.volume_id, bucket.bucket_id)
     above = {row.object_id: (row, 0) for _, row in tables.table(DIRECTORY_TABLE).scan(start, end)}

@@ -1,4 +1,4 @@
-"""Reading what the collector may do, and how much waits because of it."""
+"""Reads the collection states, and how much waits because of them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ def collection_status(
     *,
     shard: int = 0,
 ) -> list[CollectionStatus]:
-    """The shard's line, then those of the buckets of a name, deleted ones with it of which anything waits, or of all
-    that are held back: a page of them, by id, behind the bucket with an id. Ids of later epochs are below zero.
+    """Return the shard's line, then a page of buckets by id, after the id ``start_after``.
+
+    With a name these are the live bucket and the deleted buckets of that name with waiting or claimed versions; without
+    a name all buckets that are suspended or have limits. Ids of later epochs are negative.
 
     Raises:
-        CommandError: there never was a bucket of this name that is not forgotten.
+        CommandError: there is no bucket of this name, and no deleted one with anything left.
     """
     rows = read_collection_rows(tables)
     lines = [_of_shard(tables, rows.get(WHOLE_SHARD, NEVER_SET), shard)]
@@ -64,7 +66,7 @@ def collection_status(
 
 
 def _left_behind(tables: TablesReader, volume: str, bucket: str) -> dict[int, BucketIdentity]:
-    """Deleted buckets of a name of which something waits, or is claimed: they can be held back by their ids."""
+    """Return the deleted buckets of a name with waiting or claimed versions. Commands can name them by their ids."""
     found = {}
     for key, identity in tables.table(BUCKET_ID_TABLE).scan():
         if identity.is_deleted and (identity.volume, identity.bucket) == (volume, bucket):

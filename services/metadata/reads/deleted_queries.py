@@ -1,7 +1,7 @@
-"""What was deleted from a bucket and can still be brought back: its versions and directories, in the order of death.
+"""Lists the deleted versions and directories of a bucket that can still be undeleted, in the order of death.
 
-A row that is not claimed is there, and that is all that decides; until when nobody claims it is told by the undo
-window, which metadata's settings repeat for this listing alone.
+A row can be undeleted as long as it is not claimed. The undo window tells when claims may begin; metadata's settings
+repeat the window for this listing and for a metric.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_DIRECTORIES = 100_000
-"""Live directories that one page reads to tell paths by, 10 µs each; in a larger tree some paths are not told."""
+"""Maximum live directories that one page reads to build paths, 10 µs each. In a larger tree some paths are empty."""
 MAX_DEPTH = 200
-"""Directories above an entry that are looked up, some µs each; of a deeper one the path is not told."""
+"""Maximum directories above an entry that are looked up, some µs each. The path of a deeper entry is empty."""
 
 _PLACE = re.compile(r"([0-9]{1,19}):(-?[0-9]{1,19})")
 """Death and objectID; the epoch of an objectID may make it negative."""
@@ -46,10 +46,10 @@ _RETURNING = {
 def list_deleted(
     tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000, undo_window_ms: int = 0
 ) -> list[ListedDeletion]:
-    """Some of what was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``.
+    """Return a page of deleted, unclaimed rows, oldest death first, after ``<death>:<objectID>``.
 
     Raises:
-        ReadError: INVALID_REQUEST, that is not where an entry is.
+        ReadError: INVALID_REQUEST, ``start_after`` is malformed.
     """
     live = tuple(snapshot.txn for snapshot in live_snapshots(tables, bucket.object_id))
     paths = _Paths(tables, bucket)
@@ -112,7 +112,7 @@ def _entry(
 
 
 class _Paths:
-    """Paths by the ids of directories: of those that died with a thing, and of live ones as far as they are read."""
+    """Builds paths from directories that died with an entry, and from live ones, at most ``MAX_DIRECTORIES``."""
 
     def __init__(self, tables: TablesReader, bucket: BucketRow) -> None:
         self._tables = tables
@@ -121,7 +121,7 @@ class _Paths:
         self._live: dict[int, tuple[int, str]] | None = None
 
     def of(self, parent_id: int, name: str, death: int) -> str:
-        """Where something was when it died; empty when that cannot be told."""
+        """Return the path of an entry at its death; empty if it is unknown."""
         if not self._is_tree:
             return name
         names, seen = [name], 0
@@ -135,7 +135,7 @@ class _Paths:
         return "/".join(reversed(names))
 
     def _deleted(self, directory_id: int, death: int) -> tuple[int, str] | None:
-        """A directory that died with what was in it."""
+        """Return parent and name of a directory that died at this txn, or None."""
         key = garbage_key(self._bucket.volume_id, self._bucket.object_id, death, directory_id)
         row = self._tables.table(DELETED_DIRECTORY_TABLE).get(key)
         return None if row is None else (row.directory.parent_id, row.directory.name)

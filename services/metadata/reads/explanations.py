@@ -1,17 +1,18 @@
-"""Who holds a path: every version and directory that has it now, has it in a live snapshot, or had it at its death.
+"""Explains a path: every version and directory at this path now, in a live snapshot, or at its death, with its holders.
 
-Who holds a version follows from its birth and death alone, whatever paths it had. To find the versions of a path takes
-names, and those are looked up where they are:
+The holders of a version follow from its birth and death alone, whatever paths it had. The versions of a path are found
+by name, in these places:
 
 1. in the active namespace: one look-up for each part of the path;
-2. in deletedNameTable, which has by name the deleted directories, so that a path is followed through them, and every
+2. in deletedNameTable, which indexes by name the deleted directories, through which a path is followed, and every
    deleted version that a snapshot held;
-3. in live snapshots (``shown_versions``), of which only those are opened that show what is not known by then;
-4. what nobody held is not in deletedNameTable, since it is on its way out: it is looked for among the newest rows of
-   deletedTable, until all are found that the space matrix counts as held by nobody, and in reclaimTable.
+3. in live snapshots (``shown_versions``). Only snapshots that show an object not found yet are opened;
+4. in deletedTable and reclaimTable, for versions that no snapshot held, which deletedNameTable leaves out. The newest
+   rows of deletedTable are read until all versions without a holder in the space matrix are found.
 
-So it costs what the path has had, one point look-up for each snapshot, and what waits to be freed just now: not what
-snapshots hold. The path of a directory also costs what is below it, in the namespace and in each live snapshot.
+So the cost grows with the versions of the path, the snapshots (one point look-up each) and the versions that wait to be
+freed, but not with the versions that snapshots hold. For a directory it also grows with the objects below it, in the
+namespace and in each live snapshot.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from services.storage.tables import TableDefinition, TablesReader
 
 MAX_SCANNED_ROWS = 5_000_000
 MAX_VERSIONS = 10_000
-"""Of one path: more wait only while a key that is overwritten all the time is not cleaned up after."""
+"""Maximum versions of one path. There are more only for a key that is overwritten faster than versions are freed."""
 V = TypeVar("V")
 Version = tuple[int, Txn]
 """An object's id and the birth of one of its versions."""
@@ -76,13 +77,13 @@ _KEY_START = codec(KeyStart)
 _DELETED_KEY = codec(DeletedKeyRow)
 _CLAIMED = codec(ClaimedRow)
 _NEWEST_TXNS = 4_096
-"""How many txns the first look for what nobody holds goes back; each further one four times as many."""
+"""Txns that the first search for versions without a holder goes back; each further search covers four times as many."""
 _LIVE: Txn = 0
-"""Stands where a death would."""
+"""Stands for the missing death of a live version."""
 
 
 def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn]) -> ExplainedVersion:
-    """A version with its holders; ``stage`` HELD becomes PENDING when there are none."""
+    """Return a version with its holders. The stage HELD becomes PENDING when there are none."""
     first, last = holders(row.birth, death or live[-1] + 1, live) if live else NOBODY
     if stage is VersionStage.HELD and not first:
         stage = VersionStage.PENDING
@@ -102,7 +103,7 @@ def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[T
 
 @dataclass(slots=True)
 class _Shown:
-    """A version that snapshots show under the path, and the oldest and the newest that do."""
+    """A version that snapshots show at the path, and the oldest and the newest of them."""
 
     row: KeyRow
     first: Txn
@@ -111,7 +112,7 @@ class _Shown:
 
 @dataclass(slots=True)
 class _Search:
-    """What is found under one path."""
+    """Collects the versions and directories of one path."""
 
     tables: TablesReader
     bucket: BucketRow
@@ -120,14 +121,14 @@ class _Search:
     versions: dict[Version, ExplainedVersion] = field(default_factory=dict)
     directories: dict[tuple[int, Txn], ExplainedDirectory] = field(default_factory=dict)
     shown: dict[Version, _Shown] = field(default_factory=dict)
-    """What snapshots show under the path; its death, if it has one, is yet to be found."""
+    """Versions that snapshots show at the path. Their deaths, if any, are not found yet."""
     shown_directories: dict[int, DirectoryRow] = field(default_factory=dict)
     parents: dict[int, Txn] = field(default_factory=dict)
-    """Directories that have or had the path of the parent, and when they died; 0 in a flat bucket."""
+    """Directories that have or had the path of the parent, with their deaths; the id is 0 in a flat bucket."""
     dead: dict[int, Sequence[DeletedKeyRow]] = field(default_factory=dict)
     """Deleted versions of the path's last name that were held at their death, by directory."""
     below: dict[Version, int] = field(default_factory=dict)
-    """Sizes of what is below the path, where it is that of a directory."""
+    """Sizes of the versions below the path, if it is a directory."""
     scanned_rows: int = 0
     is_cut_short: bool = False
 
@@ -152,10 +153,10 @@ class _Search:
         found = ExplainedDirectory(row.object_id, birth, death, is_expanded, first, last)
         self.directories[row.object_id, death] = found
 
-    # ---- in the namespace and in deleted directories
+    # ---- search in the namespace and in deleted directories
 
     def look_into_snapshots(self, live: Sequence[SnapshotListRow], ever: int, checkpoint: Checkpoint) -> None:
-        """What live snapshots show under the path, of so many that the bucket ever had."""
+        """Add the objects that live snapshots show at the path. ``ever`` is the number of snapshots ever captured."""
         shown = ShownVersions(self.tables, self.bucket, self.path, live, ever, self.died_under, checkpoint)
         for stretch in shown.stretches():
             if isinstance(stretch.found, KeyRow):
@@ -173,7 +174,7 @@ class _Search:
         shown.first, shown.last = min(shown.first, first), max(shown.last, last)
 
     def died_under(self, parent_id: int) -> Sequence[DeletedKeyRow]:
-        """Deleted versions of the path's last name in a directory, among them all that a snapshot holds, by death."""
+        """Return deleted versions of the path's last name in a directory, by death, with all that a snapshot holds."""
         found = self.dead.get(parent_id)
         if found is None:
             dead = list(islice(died_under(self.tables, self.bucket.object_id, parent_id, self.name), MAX_VERSIONS + 1))
@@ -183,23 +184,23 @@ class _Search:
         return found
 
     def _garbage_row(self, table: TableDefinition[V], dead: Dead) -> V | None:
-        """A row by what is known of its key; None for one of the other garbage table."""
+        """Return a garbage row by death and objectID; None if it is in the other garbage table."""
         self.scanned_rows += 1
         return self.tables.table(table).get(
             garbage_key(self.bucket.volume_id, self.bucket.object_id, dead.death, dead.object_id)
         )
 
     def look_into_flat(self) -> None:
-        """The live version in a flat bucket."""
+        """Add the live version in a flat bucket."""
         self.parents = {0: _LIVE}
         row = self.tables.table(KEY_TABLE).get(flat_key(self.bucket.volume, self.bucket.bucket, self.path))
         if row is not None:
             self.add(row, _LIVE, VersionStage.LIVE)
 
     def look_into_tree(self) -> None:
-        """Follow the path through directories that are there and such that are deleted; of each what is in it now.
+        """Follow the path through live and deleted directories, and add the objects in them.
 
-        What is still in fileTable below a deleted directory has died with it, and waits for its expansion.
+        A file that is still in fileTable below a deleted directory has died with it, and waits for its expansion.
         """
         *above, name = self.path.split("/")
         parents = {self.bucket.object_id: _LIVE}
@@ -229,14 +230,14 @@ class _Search:
         return tree_key(self.bucket.volume_id, self.bucket.object_id, parent_id, name)
 
     def _deleted_directories(self, parent_id: int, name: str) -> Iterator[DeletedDirectoryRow]:
-        """Deleted directories of a name."""
+        """Yield the deleted directories of a name."""
         for dead in died_under(self.tables, self.bucket.object_id, parent_id, name):
             row = self._garbage_row(DELETED_DIRECTORY_TABLE, dead)
             if row is not None:
                 yield row
 
     def look_below(self, view: TablesReader, directory_id: int) -> None:
-        """Every version below a directory, as one view shows it."""
+        """Add every version below a directory in one view."""
         waiting = [directory_id]
         while waiting:
             start = self._key(waiting.pop(), "")
@@ -254,10 +255,10 @@ class _Search:
                 else:
                     self.below[child.object_id, child.birth] = child.size_bytes
 
-    # ---- in the garbage tables
+    # ---- search in the garbage tables
 
     def look_into_garbage(self) -> None:
-        """Versions that died under the path, and those that a snapshot shows under it, wherever they died."""
+        """Add the versions that died at the path, and those that a snapshot shows there, wherever they died."""
         for parent_id in self.parents:
             for row in self.died_under(parent_id):
                 self._add_deleted(row, VersionStage.HELD)
@@ -268,7 +269,7 @@ class _Search:
         self._look_into_claimed()
 
     def _death_of_version(self, version: Version, parent_id: int) -> DeletedKeyRow | None:
-        """The row of a version that a snapshot shows: under the name it has there, or else its object was renamed."""
+        """Return the garbage row of a version that a snapshot shows, by name, or by object if it was renamed."""
         of_object = died_of(self.tables, self.bucket.object_id, version[0])
         elsewhere = (self._garbage_row(DELETED_TABLE, dead) for dead in of_object)
         for row in chain(self.died_under(parent_id), elsewhere):
@@ -277,7 +278,7 @@ class _Search:
         return None
 
     def _look_into_unheld(self) -> None:
-        """What nobody holds waits for its claim: mostly not for long, so the newest rows come first."""
+        """Add the versions that no snapshot holds. Most wait only briefly, so the newest rows come first."""
         nobody = self.tables.table(SPACE_TABLE).get(cell_key(self.bucket.object_id, *NOBODY))
         left = cell_of(nobody).key_rows
         ids = self.bucket.volume_id, self.bucket.object_id
@@ -310,7 +311,7 @@ class _Search:
                 return
 
     def _scanned(self, table: TableDefinition[Any], start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Encoded rows of a garbage table, as many as an answer may take."""
+        """Yield encoded rows of a garbage table, at most ``MAX_SCANNED_ROWS`` in one answer."""
         for row in self.tables.table(table).scan_encoded(start, end):
             self.scanned_rows += 1
             if self.scanned_rows > MAX_SCANNED_ROWS:
@@ -332,9 +333,9 @@ class _Search:
         return row.key.name == self.name and row.key.parent_id in self.parents
 
     def settle_shown(self) -> None:
-        """What snapshots show, and no row of a death was found for, lives on under another path.
+        """Add the versions that snapshots show and that have no garbage row: they are live at another path.
 
-        But for what has no bytes: dead or not, it has no row. Who shows it under the path is all that is known of it.
+        Versions without bytes never have a garbage row. Only the snapshots that show them at the path are known.
         """
         for version, shown in self.shown.items():
             if version in self.versions:
@@ -351,7 +352,7 @@ class _Search:
                 self.add_directory(directory, self._death_of(directory), is_expanded=False)
 
     def _death_of(self, directory: DirectoryRow) -> Txn:
-        """When a directory died that a snapshot shows under the path, and that had another one then; 0 if it lives."""
+        """Return the death of a directory that a snapshot shows at the path and that was moved; 0 if it is live."""
         bucket_id = self.bucket.object_id
         under = died_under(self.tables, bucket_id, directory.parent_id, directory.name)
         for dead in chain(under, died_of(self.tables, bucket_id, directory.object_id)):
@@ -364,16 +365,16 @@ class _Search:
 
 
 def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint: Checkpoint) -> PathExplanation:
-    """Every version and directory of a path; none when nothing is left, or there never was anything.
+    """Return every version and directory of a path; none if nothing is left or ever existed.
 
     Raises:
-        ReadError: it is no path that a key may have.
+        ReadError: the path is not valid for a key.
     """
     try:
         check_key_path(path, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
     except InvalidNameError as error:
         raise ReadError(error.code, str(error)) from error
-    tables = tables.looking_up_once()  # the path is followed for what snapshots show, and again for what died
+    tables = tables.looking_up_once()  # the path is followed twice, for snapshots and for deleted versions
     live, count = live_snapshots(tables, bucket.object_id), snapshot_count(tables, bucket.object_id)
     search = _Search(tables, bucket, path, [row.txn for row in live])
     search.look_into_snapshots(live, count.snapshots_ever, checkpoint)

@@ -1,4 +1,4 @@
-"""The reads of metadata over HTTP: volumes, buckets, what is in them now or in a snapshot, and where the bytes are."""
+"""Metadata's HTTP reads: volumes, buckets, their contents now or in a snapshot, deletions, space, collection states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ID = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
-    """All reads of the shards that this process serves."""
+    """Return all read routes for the shards that this process serves."""
 
     def applied_txn(tables: TablesReader) -> int:
         return queries.shard_state(tables).txn
@@ -51,7 +51,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
 
 @contextmanager
 def _rows(question: Question) -> Iterator[TablesReader]:
-    """Committed rows: of the active namespace, or of the snapshot that the question names."""
+    """Open committed rows of the active namespace, or of the snapshot that the request names."""
     snapshot_id = question.text("snapshot_id", "")
     if not snapshot_id:
         with closing_reader(question.store.reading()) as tables:
@@ -59,14 +59,14 @@ def _rows(question: Question) -> Iterator[TablesReader]:
         return
     try:
         checkpoint = question.store.open_checkpoint(snapshot_id)
-    except (KeyError, ValueError):  # there is none, or there can be none of that name
+    except (KeyError, ValueError):  # there is no such checkpoint, or the name is invalid
         raise queries.missing_snapshot(TablesReader(question.store), snapshot_id) from None
     with closing_reader(checkpoint) as tables:
         yield tables
 
 
 def _bucket_row(question: Question, tables: TablesReader) -> BucketRow:
-    """The bucket that the question names; a snapshot shows its own bucket and no other."""
+    """Return the bucket that the request names. Only the snapshot's own bucket can be read in a snapshot."""
     row = queries.get_bucket(tables, question.text("volume"), question.text("bucket"))
     snapshot_id = question.text("snapshot_id", "")
     if snapshot_id:
@@ -129,7 +129,7 @@ def _space(question: Question) -> BucketSpace:
 
 
 def _bucket_id(text: str) -> int | None:
-    """The bucket that a page begins behind: ids of later epochs are below zero."""
+    """Return the bucket id after which a page begins. Ids of later epochs are negative."""
     if not text:
         return None
     if _ID.fullmatch(text) is None:

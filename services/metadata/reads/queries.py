@@ -1,7 +1,7 @@
-"""Reading the namespace: volumes, buckets, keys and directories, active or in a snapshot's checkpoint.
+"""Reads the namespace: volumes, buckets, keys and directories, active or in a snapshot checkpoint.
 
-Every function works over a reader of committed rows, so that reads run beside the writer. What is listed is what
-can be reached from the bucket's root: a row below a directory that is deleted is not in the namespace.
+Every function uses a reader of committed rows, so that reads run beside the writer. Listings contain only rows that can
+be reached from the bucket's root: a row below a deleted directory is not in the namespace.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _FIRST_PAGE_ROWS, _LARGEST_PAGE_ROWS = 8, 1_024
 
 
 def shard_state(tables: TablesReader) -> ShardState:
-    """The shard's counters."""
+    """Return the shard's counters."""
     state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return state or ShardState(0, 0, 0, 0, 0, "")
 
 
 def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
-    """Volumes by name."""
+    """Return a page of volumes by name."""
     volumes = []
     for _, row in tables.table(VOLUME_TABLE).scan(volume_key(after) + b"\0" if after else b"/", b"0"):
         volumes.append(row)
@@ -82,7 +82,7 @@ def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> l
 
 
 def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int = 1_000) -> list[BucketRow]:
-    """Buckets of a volume by name."""
+    """Return a page of a volume's buckets by name."""
     prefix = bucket_key(volume, "")
     start = bucket_key(volume, after) + b"\0" if after else prefix
     buckets = []
@@ -94,7 +94,7 @@ def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int 
 
 
 def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
-    """A bucket by its name."""
+    """Return a bucket by its name. Raise CommandError (VOLUME_NOT_FOUND, BUCKET_NOT_FOUND)."""
     row = tables.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
     if row is not None:
         return row
@@ -104,7 +104,7 @@ def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
 
 
 def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
-    """What to answer whoever reads a snapshot that has no checkpoint: it was dropped, or is not known any more."""
+    """Return the error for a read of a snapshot without a checkpoint: it was dropped, or is unknown."""
     captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
     if captured is None:
         return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
@@ -116,20 +116,20 @@ def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
 
 
 def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
-    """A bucket's live snapshots, oldest first."""
+    """Return a bucket's live snapshots, oldest first."""
     prefix = bucket_id_prefix(bucket_id)
     return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(prefix, prefix_end(prefix))]
 
 
 def snapshot_count(tables: TablesReader, bucket_id: int) -> SnapshotCountRow:
-    """How many snapshots a bucket ever had, and when the newest was taken."""
+    """Return the number of snapshots that a bucket ever had, and the txn of the newest."""
     return tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id)) or SnapshotCountRow(0, 0)
 
 
 def list_entries(
     tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "", limit: int = 1_000
 ) -> list[ListedEntry]:
-    """Keys and directories of a bucket whose path begins with a prefix, behind a path, in the order of the walk."""
+    """Return a page of keys and directories whose path begins with a prefix, after a path, in the order of ``walk``."""
     entries: list[ListedEntry] = []
     for entry in walk(tables, bucket, prefix, after):
         entries.append(entry)
@@ -139,7 +139,7 @@ def list_entries(
 
 
 def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "") -> Iterator[ListedEntry]:
-    """All keys and directories of a bucket that can be reached."""
+    """Yield all keys and directories of a bucket that can be reached from the root."""
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         yield from _walk_tree(tables, bucket, prefix, after)
         return
@@ -152,25 +152,25 @@ def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str =
 
 
 def _text_end(bucket: BucketRow, prefix: str) -> bytes:
-    """First key behind all keys that begin with a prefix; UTF-8 has no byte 0xff."""
+    """Return a key after all keys that begin with a prefix. UTF-8 has no byte 0xff."""
     return flat_key(bucket.volume, bucket.bucket, prefix) + b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A directory that is being walked."""
+    """A directory in the walk."""
 
     rows: Iterator[DirectoryRow | KeyRow]
     base: str
-    """Its path, with a slash behind it; empty for the root."""
+    """Its path with a trailing slash; empty for the root."""
     after: tuple[bytes, ...]
-    """Names, from here downwards, of the path behind which the listing goes on; none when all of it lies behind."""
+    """The names below this directory of the path after which the listing resumes; empty if all names come after it."""
 
 
 def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str) -> Iterator[ListedEntry]:
-    """Depth first, names of one directory in the order of their bytes; a directory before what is in it.
+    """Walk depth first, names in the order of their bytes, a directory before its contents.
 
-    What is before the start or beside the prefix is not read, so that a page costs what it has, wherever it is.
+    Rows before the start or outside of the prefix are not read, so the cost of a page does not depend on its place.
     """
     after_names = tuple([name.encode() for name in after.split("/")]) if after else ()
     stack = [_level(tables, bucket, bucket.object_id, "", prefix, after_names)]
@@ -192,7 +192,7 @@ def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str)
 def _level(
     tables: TablesReader, bucket: BucketRow, directory_id: int, base: str, prefix: str, after: tuple[bytes, ...]
 ) -> _Level:
-    """The part of a directory in which something can have the prefix, from the first name that is wanted on."""
+    """Return the part of a directory whose rows can have the prefix, from the first wanted name on."""
     all_names = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
     name, slash, _ = prefix[len(base) :].partition("/")
     start = all_names + name.encode()
@@ -201,7 +201,7 @@ def _level(
 
 
 def _children(tables: TablesReader, start: bytes, end: bytes) -> Iterator[DirectoryRow | KeyRow]:
-    """Files and directories of one directory, merged by name."""
+    """Yield files and directories of one directory, merged by name."""
     directories = _in_pages(tables.table(DIRECTORY_TABLE), start, end)
     files = _in_pages(tables.table(FILE_TABLE), start, end)
     directory, file = next(directories, None), next(files, None)
@@ -216,8 +216,8 @@ def _children(tables: TablesReader, start: bytes, end: bytes) -> Iterator[Direct
 
 
 def _in_pages(table: TableReader[V], start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
-    """Rows of a range, some at a time: a walk is within as many directories as its path is long, and one that kept
-    an iterator of the database open in each would hold a block of each file there."""
+    """Yield the rows of a range, read in pages. A walk is inside several directories at once, and an open database
+    iterator in each of them would keep a block of each file in memory."""
     count = _FIRST_PAGE_ROWS
     while True:
         page = list(islice(table.scan(start, end), count))
@@ -236,7 +236,7 @@ def _directory_entry(path: str, row: DirectoryRow) -> ListedEntry:
 
 
 def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | DirectoryRow:
-    """The row of a key or directory."""
+    """Return the row of a key or directory. Raise CommandError (KEY_NOT_FOUND)."""
     found: KeyRow | DirectoryRow | None
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         *names, last = path.split("/")
@@ -256,12 +256,12 @@ def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | Directo
 
 
 def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:
-    """Where the bytes of a bucket are: live, held, pending, claimed, freed; and some cells, behind ``<first>:<last>``.
+    """Return a bucket's live, held, pending, claimed and freed bytes, and a page of cells after ``<first>:<last>``.
 
     Cost: all cells of the bucket's matrix are read, for every page.
 
     Raises:
-        ReadError: INVALID_REQUEST, that is not where a cell is.
+        ReadError: INVALID_REQUEST, ``start_after`` is malformed.
     """
     state = shard_state(tables)
     prefix = bucket_id_prefix(bucket.object_id)
@@ -293,7 +293,7 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
 
 
 def _holders_of(start_after: str) -> tuple[int, int]:
-    """The cell that a page begins behind; before all without one."""
+    """Return the cell after which a page begins; without one, a place before all cells."""
     if not start_after:
         return (-1, -1)
     place = _CELL_PLACE.fullmatch(start_after)
@@ -304,7 +304,7 @@ def _holders_of(start_after: str) -> tuple[int, int]:
 
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
-    """Sums over every bucket and its cells: for an operator's glance, not for every second."""
+    """Return sums over all buckets and cells. It reads every cell: do not call it every second."""
     held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
     suspended_bytes = suspended_versions = 0
     state = shard_state(tables)

@@ -1,13 +1,13 @@
-"""What live snapshots show under a path, found without looking into each of them.
+"""Finds the objects that live snapshots show at a path, without opening each snapshot.
 
-A row of the namespace says when it came to be where it is: its ``update_id``. So whoever shows it shows it in all live
-snapshots since then, and one look tells of all of them. What is not there says nothing of since when; that is in
-changedTable, in which one point look-up per pair of neighbouring snapshots finds the newest change of that one key.
-(A rollback brings rows back with an older ``update_id``; but the snapshots that saw something else were dropped.)
+A row of the namespace has the txn since which it is at its place: its ``update_id``. So a row in one snapshot is in all
+live snapshots since that txn, and one look-up covers all of them. A missing row has no such txn. For it, one point
+look-up in changedTable for each pair of neighbouring snapshots finds the newest change of the key. (A rollback restores
+rows with an older ``update_id``, but the snapshots that showed other rows were dropped before.)
 
-So, from the newest snapshot to the oldest, a path falls into stretches that show the same. A stretch that is the life
-of a deleted version under this name needs no look at all. For another one the newest checkpoint in it is opened: one
-for each thing that the path was and that has no row under this name, and one for each time that it was nothing.
+So, from the newest snapshot to the oldest, a path is divided into stretches that show the same object. A stretch that
+is the life of a deleted version of this name needs no checkpoint. For any other stretch its newest checkpoint is
+opened: one for each object without a garbage row of this name, and one for each stretch without an object.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABL
 from services.storage.tables import TablesReader
 
 Checkpoint = Callable[[str], TablesReader]
-"""Opens the checkpoint of a snapshot; raises KeyError when it is gone."""
+"""Opens the checkpoint of a snapshot; raises KeyError when it was removed."""
 DiedUnder = Callable[[int], Sequence[DeletedKeyRow]]
-"""Deleted versions of the path's last name in a directory, among them all that a snapshot holds, by death; 0 in a flat
-bucket.
+"""Returns deleted versions of the path's last name in a directory, by death, with all that a snapshot holds. The
+directory is 0 in a flat bucket.
 """
 _death: Callable[[DeletedKeyRow], Txn] = attrgetter("death")
 
 
 @dataclass(frozen=True, slots=True)
 class _Parent:
-    """The directory that the parts of a path before the last lead to, and since when they do."""
+    """The directory above the last part of a path, and the txn since which it has been there."""
 
     directory_id: int
     since: Txn
@@ -44,20 +44,20 @@ class _Parent:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one state of a bucket shows under a path."""
+    """The object at a path in one state of a bucket."""
 
     found: KeyRow | DirectoryRow | None
     since: Txn
-    """Since when everything that was looked at is where it is."""
+    """txn since which all rows that were read are at their places."""
     absent: tuple[ChangedKey, ...]
-    """Rows that are not there: one of them came or went when something else was shown."""
+    """Missing rows. One of them was written or removed when the path showed another object."""
     parent: _Parent | None
-    """None when the path ends before its last part."""
+    """None when a directory above the last part is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Live snapshots next to each other that show the same under a path."""
+    """Neighbouring live snapshots that show the same object at a path."""
 
     found: KeyRow | DirectoryRow
     snapshots: Sequence[SnapshotListRow]
@@ -65,7 +65,7 @@ class Stretch:
 
 
 class ShownVersions:
-    """Looks for a path in the live snapshots of a bucket."""
+    """Searches a path in the live snapshots of a bucket."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class ShownVersions:
         self._checkpoint = checkpoint
 
     def stretches(self) -> Iterator[Stretch]:
-        """Everything that a live snapshot shows under the path, newest first."""
+        """Yield the stretches of the path with an object, newest first."""
         parent: _Parent | None = None
         left = len(self._live)
-        """So many snapshots, the oldest, are still to be looked at."""
+        """Number of the oldest snapshots that are not covered yet."""
         look: _Look | None = find(self._tables, self._bucket, self._path)
         changes_end = self._ever
-        """Ordinal of the newest interval that lies before what was looked at."""
+        """Ordinal of the newest interval before the last look."""
         while True:
             if look is not None:
                 parent = look.parent
@@ -112,7 +112,7 @@ class ShownVersions:
             changes_end = newest.ordinal - 1
 
     def _first(self, look: _Look, left: int, changes_end: int) -> int:
-        """Index of the oldest snapshot that shows what a look at the next newer state has shown."""
+        """Return the index of the oldest snapshot that shows the same as the look at the next newer state."""
         first = bisect_left(self._txns, look.since, 0, left)
         if look.found is not None or first == left:
             return first
@@ -122,11 +122,11 @@ class ShownVersions:
         return first
 
     def _dead(self, parent: _Parent | None, txn: Txn) -> _Look | None:
-        """The deleted version that had this name in a snapshot, if one did: told by its row, without a look there."""
+        """Return the deleted version that had this name in a snapshot, from its garbage row; None if there is none."""
         if parent is None or parent.since > txn:
             return None
         dead = self._died_under(parent.directory_id)
-        # Mostly the first that died later: a name has one version at a time, but for what a rollback brought back.
+        # Usually the first one that died later. A name has one version at a time, except after a rollback.
         for place in range(bisect_right(dead, txn, key=_death), len(dead)):
             row = dead[place]
             if row.key.update_id <= txn:
@@ -134,7 +134,7 @@ class ShownVersions:
         return None
 
     def _opened(self, left: int) -> tuple[int, _Look | None]:
-        """Look into the newest snapshot that is left; one that was dropped a moment ago is left out."""
+        """Open the newest snapshot that is left. Skip it if it was dropped meanwhile."""
         with opened(self._checkpoint, self._live[left - 1].snapshot_id) as tables:
             if tables is not None:
                 return left, find(tables, self._bucket, self._path)
@@ -143,7 +143,7 @@ class ShownVersions:
 
 @contextmanager
 def opened(checkpoint: Checkpoint, snapshot_id: str) -> Iterator[TablesReader | None]:
-    """A checkpoint, let go of afterwards; None when its snapshot was dropped a moment ago."""
+    """Open a checkpoint and close it afterwards. Yield None if its snapshot was dropped meanwhile."""
     try:
         tables = checkpoint(snapshot_id)
     except KeyError:
@@ -156,7 +156,7 @@ def opened(checkpoint: Checkpoint, snapshot_id: str) -> Iterator[TablesReader | 
 
 
 def find(tables: TablesReader, bucket: BucketRow, path: str) -> _Look:
-    """What a state of a bucket shows under a path."""
+    """Return the object at a path in one state of a bucket."""
     if bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED:
         key = ChangedKey(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, path))
         row = tables.table(KEY_TABLE).get(key.key)

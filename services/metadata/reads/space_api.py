@@ -1,4 +1,4 @@
-"""Reads about space over HTTP: what snapshots share and would free, and who holds a path or a block."""
+"""HTTP reads about space: shares of snapshots, bytes that drops would free, and the holders of a path or block."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PLAN = TypeAdapter(_PlanBody)
 
 
 def routes(stores: Stores, applied_txn: AppliedTxn) -> list[Route]:
-    """All reads about space of the shards that this process serves."""
+    """Return the routes of reads about space for the shards that this process serves."""
     return [
         read_route("/space/snapshots", stores, _snapshots, SnapshotSpaces, applied_txn=applied_txn),
         read_route("/space/what-if", stores, _what_if, FreedSpace, applied_txn=applied_txn, method="POST"),

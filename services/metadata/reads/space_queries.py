@@ -1,4 +1,4 @@
-"""What a bucket's snapshots share and free: the rules of the space matrix over committed rows of one moment."""
+"""Shares of a bucket's snapshots and bytes that drops free, from the committed space matrix of one moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.storage.tables import TablesReader
 
 
 def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, limit: int) -> SnapshotSpaces:
-    """What each live snapshot refers to, holds and shares: a page of them, behind the one taken at a txn.
+    """Return the referenced, held and shared bytes of live snapshots: a page after the txn ``start_after``.
 
     Cost: all cells of the bucket's matrix are read, for every page.
     """
@@ -44,9 +44,11 @@ def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, l
 
 
 def _snapshot_space(row: SnapshotListRow, share: Share, next_txn: Txn, unexpanded: tuple[Txn, Txn]) -> SnapshotSpace:
-    """A directory that died before a snapshot and is not expanded is still in its referenced size; what is below one
-    that died later is not yet in any cell. What two neighbours share follows from the older one's referenced size
-    and from what died between them: so it is exact when the younger one's referenced size is.
+    """Return one snapshot's space, and which of its figures are exact.
+
+    The referenced size of a snapshot includes unexpanded directories that died before it. Files below a directory that
+    died later are not in any cell yet. The size that two neighbours share is computed from the older one's referenced
+    size and from the versions that died between them. So it is exact if the younger one's referenced size is.
     """
     oldest_unexpanded, newest_unexpanded = unexpanded
 
@@ -72,9 +74,9 @@ def _snapshot_space(row: SnapshotListRow, share: Share, next_txn: Txn, unexpande
 
 
 def what_if(tables: TablesReader, bucket: BucketRow, question: WhatIf) -> FreedSpace:
-    """What dropping a set of snapshots would free.
+    """Return the space that dropping a set of snapshots would free.
 
-    Cost: the cells that lie within the set are read, and no others.
+    Cost: only the cells within the set are read.
 
     Raises:
         ReadError: FILE_NOT_FOUND, one of them is not a live snapshot of the bucket.
@@ -99,7 +101,7 @@ def what_if(tables: TablesReader, bucket: BucketRow, question: WhatIf) -> FreedS
 
 
 def _freed_within(tables: TablesReader, bucket_id: int, dropped: Collection[Txn], live: list[Txn]) -> SpaceCell:
-    """What the runs of a set hold: the cells of each of their snapshots that end within the same run."""
+    """Return the sum of the cells within the runs of a set."""
     table = tables.table(SPACE_TABLE)
     found: list[SpaceCell] = []
     for first, last in runs_of(dropped, live):
@@ -111,7 +113,7 @@ def _freed_within(tables: TablesReader, bucket_id: int, dropped: Collection[Txn]
 
 
 def plan(tables: TablesReader, bucket: BucketRow, question: PlanSpace) -> SpacePlan:
-    """The fewest snapshots, then the oldest, whose drop frees so many bytes.
+    """Return the smallest set of snapshots whose drop frees the requested bytes; ties prefer older snapshots.
 
     Cost: all cells of the bucket's matrix are read; then that of ``services.domain.space_plan``.
     """
@@ -146,7 +148,7 @@ def _all_cells(tables: TablesReader, bucket_id: int) -> dict[Holders, SpaceCell]
 
 
 def _txns_of(by_id: Mapping[str, Txn], snapshot_ids: Collection[str], bucket: BucketRow) -> set[Txn]:
-    """The txns of snapshots that must be live."""
+    """Return the txns of snapshots. Raise ReadError (FILE_NOT_FOUND) if one is not live."""
     for snapshot_id in snapshot_ids:
         if snapshot_id not in by_id:
             raise ReadError(
@@ -156,5 +158,5 @@ def _txns_of(by_id: Mapping[str, Txn], snapshot_ids: Collection[str], bucket: Bu
 
 
 def _known(by_id: Mapping[str, Txn], snapshot_ids: Collection[str]) -> set[Txn]:
-    """The txns of those that are live; the others are dropped already."""
+    """Return the txns of the live ones among the snapshots."""
     return {by_id[snapshot_id] for snapshot_id in snapshot_ids if snapshot_id in by_id}

@@ -1,1 +1,1 @@
-"""Starting on what is there, making a shard again from its log, and proving that it is the same."""
+"""Checks at the start, rebuilding a shard from its log, and proving that the result is the same."""

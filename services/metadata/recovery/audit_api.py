@@ -1,4 +1,4 @@
-"""The copy of metadata that an audit reads: the database as a whole, and the checkpoint of each snapshot live in it."""
+"""The copy of metadata that an audit reads: the whole database, and the checkpoint of each snapshot live in it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ MAX_ATTEMPTS = 5
 
 
 class _SnapshotDroppedError(Exception):
-    """A snapshot went while the copies were made."""
+    """A snapshot was dropped while the copies were made."""
 
 
 def routes(stores: Stores) -> list[Route]:
-    """Making and giving back copies."""
+    """Return the routes that make and release copies."""
     return audit_routes(stores, make_copy)
 
 
 def make_copy(store: RocksStore, directory: Path) -> AuditCopy:
     """Copy the database, then the checkpoints of the snapshots that are live in the copy.
 
-    The other way round, one that is taken in between would be missing; this way one that is dropped in between is, and
-    then all is done again: dropping is rare beside the moment that this takes.
+    In the reverse order, a snapshot captured in between would be missing. In this order, a snapshot dropped in between
+    is missing, and the copy is made again: drops are rare, and a copy takes only a moment.
+
+    Raises:
+        ReadError: UNAVAILABLE, snapshots were dropped during each of ``MAX_ATTEMPTS`` attempts.
     """
     for _ in range(MAX_ATTEMPTS):
         with contextlib.suppress(_SnapshotDroppedError):
@@ -44,7 +47,7 @@ def make_copy(store: RocksStore, directory: Path) -> AuditCopy:
 
 
 def _make_copy(store: RocksStore, directory: Path) -> AuditCopy:
-    # Most checkpoints first: what is then left to be copied behind the database is what was taken meanwhile.
+    # Copy the known checkpoints first, so that only those captured meanwhile remain to be copied after the database.
     copied: dict[str, str] = {}
     with closing_reader(store.reading()) as tables:
         before = live_snapshot_ids(tables)

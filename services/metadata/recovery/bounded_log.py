@@ -1,4 +1,4 @@
-"""The command log up to a bound that can be moved on: nothing beyond it is applied before somebody has looked."""
+"""The command log up to a movable bound. No record beyond the bound is applied until the caller moves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from services.log.port import Log, LogAround, LogRecord, Source
 
 
 class BoundedLog(LogAround):
-    """A log of which one topic is read up to a bound."""
+    """A log whose sources end at a bound."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log)
@@ -21,7 +21,7 @@ class BoundedLog(LogAround):
 
 
 class BoundedSource:
-    """Hands out records below the bound, and keeps those beyond it for later."""
+    """Returns records below the bound, and keeps those beyond it for later."""
 
     def __init__(self, log: BoundedLog, source: Source) -> None:
         self._log = log
@@ -29,7 +29,7 @@ class BoundedSource:
         self._kept: list[LogRecord] = []
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next records below the bound."""
+        """Return the next records below the bound."""
         if not self._kept:
             polled = self._source.poll(max_records, timeout_seconds)
             if self._log.end is None:
@@ -41,7 +41,7 @@ class BoundedSource:
         return read
 
     def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead."""
+        """Return the number of unread messages of each topic."""
         return self._source.lag()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """The digest of one shard's metadata: every table, and the checkpoint of every live snapshot.
 
-Two databases with the same digest hold the same state, whichever version of this program wrote their rows
-(``RowCodec.oldest_form``). Left out is what does not follow from the log: the outbox and
-the positions, which follow from the batches, and those rows of changedTable that no diff can ask for any more, since
-they are removed a page at a time whenever there is time.
+Two databases with the same digest have the same state, whichever version of this program wrote their rows
+(``RowCodec.oldest_form``). The digest leaves out all that does not follow from the log alone: the outbox and the
+positions, which depend on the batches, and the rows of changedTable that no diff can read any more, since the clean-up
+removes them a page at a time.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ class CheckpointedReader(Reader, Protocol):
     """A database, or a copy of one, with its checkpoints."""
 
     def open_checkpoint(self, name: str) -> Reader:
-        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        """Return a view of a checkpoint. Raise KeyError when there is none of that name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShardDigest:
-    """What a shard's tables and checkpoints hash to."""
+    """Digests of a shard's tables and checkpoints."""
 
     txn: int
     tables: dict[str, RowsDigest]
     checkpoints: dict[str, RowsDigest]
-    """Per live snapshot all tables of its checkpoint."""
+    """For each live snapshot the digest of all tables of its checkpoint."""
 
     @property
     def digest(self) -> str:
-        """All of it in one line."""
+        """The digest of all tables and checkpoints."""
         named = [(f"table {name}", one) for name, one in sorted(self.tables.items())]
         named += [(f"checkpoint {name}", one) for name, one in sorted(self.checkpoints.items())]
         return digest_names(named)
 
     @property
     def rows(self) -> int:
-        """Rows of all tables, checkpoints apart."""
+        """Rows of all tables, without checkpoints."""
         return sum(one.rows for one in self.tables.values())
 
     def differences(self, other: ShardDigest) -> list[str]:
-        """What is not the same in both: names of tables and of snapshots' checkpoints."""
+        """Return the names of the tables and checkpoints that differ."""
         differing = []
         pairs = (("", self.tables, other.tables), ("checkpoint ", self.checkpoints, other.checkpoints))
         for kind, mine, theirs in pairs:
@@ -68,7 +68,7 @@ class ShardDigest:
 
 
 def digest_shard(store: CheckpointedReader) -> ShardDigest:
-    """The digest of a database that nobody writes to meanwhile.
+    """Return the digest of a database, which no process may write meanwhile.
 
     Raises:
         InvariantError: a live snapshot has no checkpoint.
@@ -83,7 +83,7 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
 
 
 def live_snapshot_ids(tables: TablesReader) -> list[str]:
-    """Ids of all live snapshots of the shard: each has a checkpoint."""
+    """Return the ids of all live snapshots of the shard. Each has a checkpoint."""
     return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")]
 
 
@@ -105,7 +105,7 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
 
 
 def in_oldest_form(table: TableDefinition[Any], rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Stored rows of a table as the oldest version of their schema that loses nothing of them would store them."""
+    """Return stored rows in the oldest version of their schema that keeps all of their values."""
     stored = row_codec(table.record)
     if stored.version == 1:
         return rows

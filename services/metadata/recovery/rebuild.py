@@ -1,12 +1,12 @@
-"""Makes one shard's metadata again from its command log: on an empty database, or on a restored one from there on.
+"""Rebuilds one shard's metadata from its command log: on an empty database, or from the position of a restored one.
 
-What it sends. Every message names what it is about, so that sending all of them again would do no harm; but nearly
-all were acknowledged long ago, and judging a shard's whole past once more costs hours. The loop has a unit of work's
-messages acknowledged before it writes the next, so of everything that the lost database had sent only its last unit
-can be incomplete, and a unit takes in a bounded number of commands. So messages are left out up to that many txns
-before the newest txn that is found at the end of a topic which metadata writes, and are sent from there on.
+Which messages it sends. Messages are idempotent, so sending all of them again would do no harm. But nearly all were
+acknowledged long ago, and judging a shard's whole history again costs hours. The loop waits for the acknowledgement of
+a unit of work's messages before it writes the next unit. So only the last unit of the lost database can be incomplete,
+and a unit has a limited number of commands. The rebuild takes the newest txn at the ends of the topics that metadata
+writes, subtracts this limit, and sends only messages of later txns.
 
-When it sends. At the end, once the database was compared: what comes of a wrong log is said to nobody.
+When it sends them. At the end, after the database was compared, so that no result of a wrong log is published.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from services.storage.tables import TableDefinition, TablesReader
 POLL_SECONDS = 1.0
 MOST_IDLE_STEPS = 60
 SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
-"""Topics whose records say at which txn they were sent."""
+"""Topics whose records have the txn at which they were sent."""
 
 
 def _always() -> bool:
@@ -44,7 +44,7 @@ def _always() -> bool:
 
 
 class ReplayedMetadata:
-    """The metadata service, without the messages that the lost database is known to have sent."""
+    """The metadata service without the messages that the lost database is known to have sent."""
 
     name = MetadataService.name
     inputs = MetadataService.inputs
@@ -55,11 +55,11 @@ class ReplayedMetadata:
         self._sent_txn = sent_txn
 
     def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew."""
+        """Load the state that is kept in memory."""
         self._service.restore(tables)
 
     def stands_alone(self, message: Message) -> bool:
-        """Whether a message must be alone in its batch."""
+        """Return whether a message must be alone in its batch."""
         return self._service.stands_alone(message)
 
     def apply(self, message: Message, work: Work) -> None:
@@ -67,11 +67,11 @@ class ReplayedMetadata:
         self._service.apply(message, work)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Nothing is due by time."""
+        """Forward to the service."""
         self._service.tick(now_ms, work)
 
     def end_batch(self, work: Work) -> None:
-        """Finish a unit of work; its messages go out only if they may not have been sent."""
+        """Finish a unit of work, and discard its messages if they are known to have been sent."""
         self._service.end_batch(work)
         state = work.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
         if state is None or state.txn <= self._sent_txn:
@@ -79,9 +79,10 @@ class ReplayedMetadata:
 
 
 class Rebuild:
-    """One rebuild under way: ``run_to`` some offset, look at the database, go on; then ``check``, ``send``, ``close``.
+    """One rebuild in progress. Call ``run_to``, once or several times, then ``check``, ``send`` and ``close``.
 
-    Until ``send`` nothing is published. What was not sent goes out when the service starts on the database.
+    Nothing is published before ``send``. Without ``send`` the service publishes the messages when it starts with the
+    database.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Rebuild:
         """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``. ``is_checked``: see ``check``.
 
         Raises:
-            PositionError: the log does not reach back to where this database is.
+            PositionError: the log begins after the position of this database.
         """
         self._shard = shard
         self._start = StartCheckedLog(log, shard, store, looked_at_records=MOST_BATCH_MESSAGES)
@@ -127,9 +128,9 @@ class Rebuild:
         first = self._log.first_offset(METADATA_COMMANDS.name, self._shard)
         if first > self.position:
             raise PositionError(
-                f"shard {self._shard}: {METADATA_COMMANDS.name} begins at offset {first} and this database needs it "
-                f"from {self.position} on, since older commands were trimmed: put a backup in its place first "
-                f"(deepclean restore-backup), the rest comes from the log"
+                f"shard {self._shard}: {METADATA_COMMANDS.name} begins at offset {first}, because older commands were "
+                f"trimmed, but this database needs it from {self.position} on: restore a backup first "
+                f"(deepclean restore-backup), then rebuild the rest from the log"
             )
 
     @property
@@ -139,15 +140,15 @@ class Rebuild:
 
     @property
     def end(self) -> int:
-        """Where the log ends now."""
+        """Present end offset of the log."""
         return self._log.end_offset(METADATA_COMMANDS.name, self._shard)
 
     def step(self, offset: int) -> int:
-        """Apply the next commands below an offset; says at which one it is.
+        """Apply the next commands below an offset. Return the new position.
 
         Raises:
-            LostCommandsError: the log has lost its newest commands; nothing beyond them is applied.
-            PositionError: the log did not give them for a long time.
+            LostCommandsError: the log has lost its newest commands; no command beyond them is applied.
+            PositionError: the commands could not be read for ``MOST_IDLE_STEPS`` attempts.
         """
         self._log.end = offset
         before = self.position
@@ -160,8 +161,8 @@ class Rebuild:
             self._idle_steps += 1
             if self._idle_steps > MOST_IDLE_STEPS:
                 raise PositionError(
-                    f"shard {self._shard}: the commands from offset {before} on do not come "
-                    f"({self._trouble or 'the log is silent'}): see that the broker runs, then go on (--go-on)"
+                    f"shard {self._shard}: the commands from offset {before} on cannot be read "
+                    f"({self._trouble or 'no answer from the log'}): check that the broker runs, then resume (--go-on)"
                 )
         else:
             self._idle_steps = 0
@@ -173,18 +174,18 @@ class Rebuild:
             self.step(offset)
 
     def check(self) -> None:
-        """Compare the database, at the end of the log, with what others know; ``run_to`` does it as soon as it can.
+        """Compare the database, at the end of the log, with the published numbers. ``run_to`` does so when possible.
 
         Raises:
-            LostCommandsError: they know more: the log has lost its newest commands.
+            LostCommandsError: higher numbers were published: the log has lost its newest commands.
         """
         self._start.handed_out(())
 
     def send(self) -> int:
-        """Publish what may not have been sent; says how many messages.
+        """Publish the messages that may not have been sent. Return their number.
 
         Raises:
-            PositionError: the log did not take them for a long time.
+            PositionError: the log did not accept them for ``MOST_IDLE_STEPS`` attempts.
         """
         for _ in range(MOST_IDLE_STEPS):
             try:
@@ -193,23 +194,23 @@ class Rebuild:
                 self._trouble = str(error)
                 self._pause.wait(POLL_SECONDS)
         raise PositionError(
-            f"shard {self._shard}: the log does not take what is to be sent ({self._trouble}): see that the broker "
-            f"runs, then go on (--go-on)"
+            f"shard {self._shard}: the log does not accept messages ({self._trouble}): check that the broker runs, "
+            f"then resume (--go-on)"
         )
 
     def close(self) -> None:
-        """Let go of the log; the store belongs to the caller."""
+        """Close the log. The caller closes the store."""
         self._runner.close()
 
 
 def surely_sent_txn(log: Log, shard: int) -> int:
-    """Up to which txn every message of the lost database was acknowledged; 0 when nobody can know."""
+    """Return the txn up to which every message of the lost database was acknowledged; 0 if it is unknown."""
     newest = max((_txn_of_last(log, topic, shard) for topic in SAYS_TXN), default=0)
     return max(0, newest - MOST_BATCH_MESSAGES)
 
 
 def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
-    """The txn that the last record of a topic names; 0 when there is none, or it cannot be read."""
+    """Return the txn in the last record of a topic; 0 if there is none, or if it cannot be read."""
     end = log.end_offset(topic.name, shard)
     if end <= log.first_offset(topic.name, shard):
         return 0

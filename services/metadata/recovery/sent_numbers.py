@@ -1,7 +1,7 @@
-"""The highest txn and chain version of a shard that the topics know which metadata writes.
+"""Finds the highest txn and chain version of a shard in the topics that metadata writes.
 
-A log that has lost its newest commands gives their txns to others, and a database that was made from it does not know
-better: made again, restored, or empty. But what the lost commands caused is on other topics, under their txns.
+A log that has lost its newest commands assigns their txns to other commands. A database that was rebuilt or restored
+cannot notice this, nor can an empty one. But the results of the lost commands are on other topics, with their txns.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ RECORDS_PER_POLL = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """The highest numbers of a shard that somebody has seen."""
+    """The highest known numbers of a shard."""
 
     txn: int = 0
     chain_version: int = 0
 
     def and_of(self, other: Highest) -> Highest:
-        """The higher of each."""
+        """Return the maximum of each number."""
         return Highest(max(self.txn, other.txn), max(self.chain_version, other.chain_version))
 
 
 @dataclass(frozen=True, slots=True)
 class SentNumbers:
-    """The highest numbers that were sent, and when a message last named each, by the log's time."""
+    """The highest published numbers, and the log time of the newest message with each of them."""
 
     highest: Highest = field(default_factory=Highest)
     txn_ms: int = 0
     chain_version_ms: int = 0
 
     def and_of(self, numbers: Highest, appended_ms: int) -> SentNumbers:
-        """With another message."""
+        """Return the numbers with another message included."""
         before = self.highest
         return SentNumbers(
             before.and_of(numbers),
@@ -65,19 +65,19 @@ class SentNumbers:
 
 
 def _newest_ms(highest: int, highest_ms: int, number: int, appended_ms: int) -> int:
-    """When the higher of two numbers was last named. A lower one may be said again much later: that tells nothing."""
+    """Return the time of the newest message with the higher number. Repeats of lower numbers may come much later."""
     if number == highest:
         return max(highest_ms, appended_ms)
     return appended_ms if number > highest else highest_ms
 
 
 def highest_of(state: ShardState | None) -> Highest:
-    """The numbers of a database."""
+    """Return the numbers of a database."""
     return Highest() if state is None else Highest(state.txn, state.chain_version)
 
 
 def numbers_of(record: Any) -> Highest:
-    """The txn and the chain version that a message of metadata names; none when no shard can come to them."""
+    """Return the txn and the chain version in a message of metadata; zeros if one is beyond ``HIGHEST_TXN``."""
     found = _named_by(record)
     return found if max(found.txn, found.chain_version) <= HIGHEST_TXN else Highest()
 
@@ -107,13 +107,13 @@ def _newest_capture(body: ChainCapture | ChainDrop | FullChain) -> int:
 def sent_numbers(
     log: Log, shard: int, most_records: int | None = None, topics: Sequence[Topic] = NUMBERED
 ) -> SentNumbers:
-    """The highest numbers among the last records of each of these topics, or among all of them.
+    """Return the highest numbers in the last ``most_records`` records of each topic, or in all records.
 
-    A unit of work is acknowledged before the next one is written, and the outbox sends again no more than the last
-    one: so the highest are within the last unit's messages.
+    A unit of work is acknowledged before the next one is written, and the outbox repeats at most the last one. So the
+    highest numbers are in the messages of the last unit.
 
     Raises:
-        RetryableError: the records did not come.
+        RetryableError: the records were not read in time.
     """
     ends = {topic.name: log.end_offset(topic.name, shard) for topic in topics}
     firsts = {topic: log.first_offset(topic, shard) for topic in ends}
@@ -129,8 +129,8 @@ def sent_numbers(
             records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
             if not records:
                 raise RetryableError(
-                    f"{', '.join(sorted(left))}, partition {shard}, did not come within {POLL_SECONDS:g} seconds: see "
-                    f"that the broker runs; it is tried again"
+                    f"{', '.join(sorted(left))}, partition {shard}: no records were read within {POLL_SECONDS:g} "
+                    f"seconds; the read is repeated: check that the broker runs"
                 )
             for record in records:
                 found = found.and_of(_numbers_in(record), record.timestamp_ms)

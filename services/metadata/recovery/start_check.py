@@ -1,11 +1,13 @@
-"""What metadata does with the log at its start: it reads as far as it has told others before, and looks there.
+"""The check of the log at metadata's start: has the log lost commands whose results were published?
 
-There it must know of every txn and chain version that it has ever told them. If not, the log has lost its newest
-commands, and whatever came next would be given names that are in use: it stops instead. A database that had applied
-the lost commands notices by its position; one that was restored, made again, or is empty notices only here.
+After applying the commands that are old enough, the database must have reached every txn and chain version that
+metadata has published. If it has not, the log has lost its newest commands, and the next commands would get numbers
+that are in use: metadata stops instead. A database that had applied the lost commands notices the loss by its position.
+A database that was restored or rebuilt, or that is empty, notices it only here.
 
-How far that is, time tells: a command was appended before anybody heard of what it did. So commands that were appended
-later than the newest of these messages come behind the check, even if they have filled the place of the lost ones.
+Timestamps define which commands are old enough: a command was appended before its results were published. So commands
+that were appended later than the newest of these results come after the check, even if they have the offsets of the
+lost ones.
 """
 
 from __future__ import annotations
@@ -26,30 +28,30 @@ from services.storage.store import Store
 from services.storage.tables import TablesReader
 
 LOOKED_AT_RECORDS = 2_000
-"""Of each topic at a start: the messages of one unit of work. Units of more commands than that only a setting makes."""
+"""Records of each topic to read at a start: the messages of one unit of work. Larger units require a setting."""
 CLOCK_SLACK_MS = 1_000
-"""By so much clocks of a cluster's brokers may differ. No broker is back, and has lost its tail, sooner than that."""
+"""Maximum difference between the clocks of a cluster's brokers. A broker that lost its tail needs longer to restart."""
 _FOREVER_MS = 1 << 62
 
 
 class LostCommandsError(InvariantError):
-    """The log has lost its newest commands, and this database was made without them."""
+    """The log has lost its newest commands, and this database was built without them."""
 
     def __init__(self, shard: int, offset: int, known: Highest, sent: Highest) -> None:
         self.known = known
         self.sent = sent
         super().__init__(
-            f"shard {shard}: before offset {offset} of {METADATA_COMMANDS.name} metadata comes to txn {known.txn} and "
-            f"chain version {known.chain_version}, but has once told others of txn {sent.txn} and chain version "
-            f"{sent.chain_version}: the broker has lost the newest commands, and what they had made would be named "
-            f"again; restore the log, or a backup that was made later, or go on without them "
+            f"shard {shard}: before offset {offset} of {METADATA_COMMANDS.name} metadata reaches txn {known.txn} and "
+            f"chain version {known.chain_version}, but has published txn {sent.txn} and chain version "
+            f"{sent.chain_version} before: the broker has lost the newest commands, and their numbers would be used "
+            f"twice; restore the log or a later backup, or continue without the lost commands "
             f"(deepclean accept-lost-tail {shard})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What the database must know once it has applied the commands before an offset that are not newer than a time."""
+    """Numbers that the database must have reached after the commands before an offset and not newer than a time."""
 
     log_time_ms: int
     known: Highest
@@ -60,7 +62,7 @@ class _Demand:
 
 
 class StartCheckedLog(LogAround):
-    """The log of one shard as metadata reads it, of which nothing new is handed out before the check."""
+    """The log of one shard, which returns no newer command before the check."""
 
     def __init__(self, log: Log, shard: int, store: Store, *, looked_at_records: int = LOOKED_AT_RECORDS) -> None:
         super().__init__(log)
@@ -73,23 +75,23 @@ class StartCheckedLog(LogAround):
 
     @property
     def is_checked(self) -> bool:
-        """Whether the database knows all that was ever sent: until then it should say nothing, either."""
+        """Whether the database has reached all published numbers. Until then it should publish nothing."""
         return self._demands is not None and not self._demands
 
     def must_defer(self) -> bool:
-        """Whether what comes of the log has to wait."""
+        """Return whether output must be deferred until the check."""
         return not self.is_checked
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
-        """A source that has the check made in time."""
+        """Return a source that makes the check before it returns newer commands."""
         source = self._log.open_source(topics, partition, next_offsets)
         return source if self.is_checked else _StartSource(self, source)
 
     def handed_out(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-        """Those of the next records that may be applied before somebody looks again; all before them are applied.
+        """Return the next records that may be applied before the next check. All earlier ones must be applied.
 
         Raises:
-            LostCommandsError: others know of what this database does not.
+            LostCommandsError: higher numbers were published than this database has reached.
             RetryableError: the topics could not be read.
         """
         demands = self._what_is_demanded()
@@ -113,7 +115,7 @@ class StartCheckedLog(LogAround):
         return self._demands
 
     def _look(self, demands: deque[_Demand]) -> None:
-        """Whether the oldest demand is met, now that all that may be applied before it is applied."""
+        """Check the oldest demand, after all commands before it are applied."""
         first = demands.popleft()
         known = highest_of(self._state())
         if known.and_of(first.known) == known:
@@ -125,7 +127,7 @@ class StartCheckedLog(LogAround):
         demands[0] = _Demand(_FOREVER_MS, first.known, older + 1)
 
     def _last_older(self, demand: _Demand) -> int | None:
-        """The last command that a clock which has gone back hides behind newer ones; None when there is none."""
+        """Return the offset of the last old command behind newer ones, if a clock went back; else None."""
         found, offset = None, self._position()
         if offset >= demand.offset:
             return None
@@ -143,7 +145,7 @@ class StartCheckedLog(LogAround):
 
 
 class _StartSource:
-    """Has the check made before anything beyond the bound is handed out."""
+    """Makes the check before it returns records beyond the bound."""
 
     def __init__(self, log: StartCheckedLog, source: Source) -> None:
         self._log = log
@@ -151,7 +153,7 @@ class _StartSource:
         self._kept: list[LogRecord] = []
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next messages; those that were handed out before are applied by now.
+        """Return the next messages. Those returned before must be applied.
 
         Raises:
             LostCommandsError: the log has lost its newest commands.
@@ -165,7 +167,7 @@ class _StartSource:
         return read
 
     def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead."""
+        """Return the number of unread messages of each topic."""
         return self._source.lag()
 
     def close(self) -> None:

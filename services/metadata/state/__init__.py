@@ -1,1 +1,1 @@
-"""What every unit of work of metadata reads and changes: tables, lists, figures, and its transaction."""
+"""State that every unit of work of metadata reads and changes: tables, lists, figures, and the transaction."""

@@ -1,11 +1,11 @@
-"""What every command of a batch adds to, noted as it comes and written once at the batch's end.
+"""Sums that every command of a batch adds to, noted during the batch and written once at its end.
 
-What a refused command has noted is taken off again: each note has the txn of its command, and those of commands that
-were applied are lower. So nothing is to be done for a command that was applied, which most are. A command that takes no
-txn must note nothing: the next one has the txn that it would note.
+The notes of a refused command are rolled back: each note has the txn of its command, and notes of applied commands have
+lower txns. So an applied command, the usual case, costs no extra work. A command that uses no txn must note nothing,
+because the next command gets the same txn.
 
-Nothing reads a sum in the middle of a batch but through here: the commands that need written figures (take, drop) are
-alone in their batch.
+Within a batch, sums are read through this module only. Commands that need written figures (capture, drop) are alone in
+their batch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Amounts = tuple[int, ...]
 
 @dataclass(slots=True)
 class PresentTxn:
-    """The txn of the command that is being applied: one object for all who note what commands do."""
+    """The txn of the command that is being applied, shared by all objects that take notes."""
 
     txn: int = 0
 
 
 def first_of(notes: Sequence[Any], txn: int) -> int:
-    """Where the notes of the newest command begin, if it is that of a txn. The txn of a note is its first field."""
+    """Return the index of the first note with this txn among the last notes. The first field of a note is its txn."""
     first = len(notes)
     while first and notes[first - 1][0] == txn:
         first -= 1
@@ -34,12 +34,12 @@ def first_of(notes: Sequence[Any], txn: int) -> int:
 
 
 def undo_notes(notes: list[Any], txn: int) -> None:
-    """Take off the notes of a command that was not applied."""
+    """Roll back the notes of a command that was not applied."""
     del notes[first_of(notes, txn) :]
 
 
 class BatchSums(Generic[K]):
-    """Per key a few integers that only ever are added to: noted as they come, and summed up when somebody asks."""
+    """A few integers for each key: additions are noted, and summed up when they are read."""
 
     def __init__(self, present: PresentTxn) -> None:
         self._present = present
@@ -48,13 +48,13 @@ class BatchSums(Generic[K]):
         self._last_txns: dict[K, int] = {}
 
     def clear(self) -> None:
-        """Forget: the batch was written or thrown away."""
+        """Discard all notes: the batch was written or aborted."""
         self._added.clear()
         self._sums.clear()
         self._last_txns.clear()
 
     def undo_message(self) -> None:
-        """The present message was not applied: what it has added is taken off again."""
+        """Roll back the additions of the present message, which was not applied."""
         undo_notes(self._added, self._present.txn)
 
     def add(self, key: K, amounts: Amounts) -> None:
@@ -62,23 +62,23 @@ class BatchSums(Generic[K]):
         self._added.append((self._present.txn, key, amounts))
 
     def message(self) -> Sequence[tuple[K, Amounts]]:
-        """What the present message has added."""
+        """Return the additions of the present message."""
         return [(key, amounts) for _, key, amounts in self._added[first_of(self._added, self._present.txn) :]]
 
     def of(self, key: K) -> Amounts | None:
-        """What the batch has added to a key, the present message with it."""
+        """Return the batch's sums of a key, the present message included."""
         self._sum_up(first_of(self._added, self._present.txn))
         summed = self._sums.get(key)
         found = [amounts for _, one, amounts in self._added if one == key]
         return _sums([summed, *found] if summed else found) if found else summed
 
     def items(self) -> Iterable[tuple[K, Amounts]]:
-        """At the end of a batch: every key that it has changed, with its sums."""
+        """Return every changed key with its sums. Call it at the end of a batch."""
         self._sum_up(len(self._added))
         return self._sums.items()
 
     def last_txn(self, key: K) -> int:
-        """At the end of a batch: the txn of the last command that has changed a key that is among its items."""
+        """Return the txn of the last command that changed a key of ``items``. Call it at the end of a batch."""
         return self._last_txns[key]
 
     def _sum_up(self, until: int) -> None:

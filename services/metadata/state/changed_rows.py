@@ -1,11 +1,11 @@
-"""changedTable: which rows of the namespace changed between which snapshots of their bucket.
+"""changedTable: the rows of the namespace that changed between two neighbouring snapshots of their bucket.
 
-It is written only for buckets that have a snapshot to compare with, in the same batch as the rows themselves, and is a
-set: a row that changes often is there once for each pair of neighbours. So a diff of two snapshots reads what changed
-since the older one, and not what both have.
+It is written only for buckets that have a live snapshot, in the same batch as the rows themselves. It is a set: a row
+that changes often has one entry for each pair of neighbours. So a diff of two snapshots reads the rows that changed
+since the older one, not all rows of both.
 
-An interval begins with a snapshot, live or dropped, and ends at the next one. Those before the oldest live snapshot
-serve nobody: they are removed a page at a time, outside of units of work, as the files of dropped snapshots are.
+An interval begins with a snapshot, live or dropped, and ends at the next one. No diff reads the intervals before the
+oldest live snapshot. They are removed a page at a time, outside of units of work, like the files of dropped snapshots.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from services.storage.tables import TableDefinition, TablesReader
 
 TRIMMED_AT_ONCE = 2_000
 MOST_REMEMBERED = 10_000
-"""Buckets of which it is known how far their changes are removed; of another one the next range begins at its first."""
+"""Maximum buckets for which the end of the removed changes is remembered. For others a removal starts at the first
+key."""
 Range = tuple[bytes, bytes]
-"""Keys of changedTable from one up to another."""
+"""Start (inclusive) and end (exclusive) of a range of keys of changedTable."""
 _LETTERS: tuple[tuple[TableDefinition[Any], bytes], ...] = (
     (KEY_TABLE, b"k"),
     (FILE_TABLE, b"f"),
@@ -46,10 +47,10 @@ _ALL = (b"/", b"0")
 
 
 def note_changes(work: Work, snapshots: SnapshotLists) -> None:
-    """Write down every row of the namespace that a unit of work has changed. Takes and drops stand alone in theirs."""
+    """Note every row of the namespace that a unit of work changed. A capture or drop is alone in its unit of work."""
     noted: dict[bytes, bytes] = {}
     for table, letter in _LETTERS:
-        bucket, interval = b"none", None  # of the key at hand: mostly that of the one before
+        bucket, interval = b"none", None  # of the present key, usually the same as for the key before
         intervals: dict[bytes, tuple[bytes, bytes] | None] = {}
         for key in work.table(table).changed_keys():
             if not key.startswith(bucket):
@@ -66,7 +67,7 @@ def note_changes(work: Work, snapshots: SnapshotLists) -> None:
 def _interval(
     work: Work, snapshots: SnapshotLists, table: TableDefinition[Any], bucket: bytes, letter: bytes
 ) -> tuple[bytes, bytes] | None:
-    """What the keys of a bucket's changes begin with now, and their value; None without a snapshot to compare with."""
+    """Return the prefix of the keys of a bucket's changes, and their value; None without a live snapshot."""
     if table is KEY_TABLE:
         named = work.table(BUCKET_TABLE).get(bucket[:-1])
         bucket_id = named.object_id if named else 0
@@ -81,16 +82,16 @@ def _interval(
 
 @dataclass(frozen=True, slots=True)
 class ChangedKey:
-    """A row of the namespace that was changed: its table and its key there."""
+    """A changed row of the namespace: its table and its key there."""
 
     table: TableDefinition[Any]
     key: bytes
 
 
 def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) -> Iterator[ChangedKey]:
-    """Every row that changed after the snapshot with the ordinal ``first`` and before the one with ``end``.
+    """Yield every row that changed after the snapshot with the ordinal ``first`` and before the one with ``end``.
 
-    Each row at least once. Rows that are the same again are among them; none that differs is missing.
+    A row may come several times, and rows that have changed back are included. No row that differs is missing.
     """
     by_letter = {letter[0]: table for table, letter in _LETTERS}
     prefix = _prefix(bucket)
@@ -101,21 +102,21 @@ def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) 
 
 
 def is_changed(tables: TablesReader, bucket: BucketRow, ordinal: int, row: ChangedKey) -> bool:
-    """Whether a row changed after the snapshot with an ordinal, and before the next: one point look-up."""
+    """Return whether a row changed after the snapshot with an ordinal and before the next, by one point look-up."""
     letter = next(letter for table, letter in _LETTERS if table is row.table)
     key = changed_key(bucket.object_id, ordinal, letter, row.key[len(_prefix(bucket)) :])
     return tables.table(CHANGED_TABLE).get_encoded(key) is not None
 
 
 def _prefix(bucket: BucketRow) -> bytes:
-    """What the keys of a bucket's rows in the namespace begin with."""
+    """Return the prefix of the keys of a bucket's rows in the namespace."""
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         return b"/%d/%d/" % (bucket.volume_id, bucket.object_id)
     return flat_key(bucket.volume, bucket.bucket, "")
 
 
 def unneeded_changes(tables: TablesReader) -> dict[int, Range]:
-    """Per bucket the range of changes that no diff can ask for, now or ever."""
+    """Return for each bucket the range of changes that no diff can read, now or later."""
     ranges: dict[int, Range] = {}
     start, end = _ALL
     while True:
@@ -131,37 +132,37 @@ def unneeded_changes(tables: TablesReader) -> dict[int, Range]:
 
 
 def unneeded_of(bucket_id: int, oldest_live: int | None, ever: int) -> Range:
-    """The range of one bucket's changes before its oldest live snapshot, or before the next one when there is none.
+    """Return the range of a bucket's changes before its oldest live snapshot, or before the next one if there is none.
 
-    It stays right whatever comes: what changes later belongs to an interval behind it, even if it is removed much later
-    and a snapshot was taken in between. ``oldest_live`` is an ordinal, ``ever`` how many snapshots the bucket has had.
+    The range stays valid: later changes belong to an interval after it, even if the range is removed much later and a
+    snapshot was captured in between. ``oldest_live`` is an ordinal, ``ever`` the number of snapshots ever captured.
     """
     first_needed = ever + 1 if oldest_live is None else oldest_live
     return bucket_id_prefix(bucket_id), changed_key(bucket_id, first_needed)
 
 
 class UnneededChanges:
-    """What is to be removed of changedTable: a range for each bucket, which begins where the last one ended.
+    """The ranges of changedTable to remove: one for each bucket, which begins where the last removal ended.
 
-    A scan steps over each removed row until RocksDB has compacted it away: from the beginning of a bucket it took 0.2
-    seconds of processor time for each drop, once 150 snapshots with 10,000 changes each were gone.
+    A scan steps over each removed row until RocksDB has compacted it away. A scan from a bucket's first key took 0.2
+    seconds of processor time for each drop after 150 snapshots with 10,000 changes each had been dropped.
     """
 
     def __init__(self, ranges: Mapping[int, Range] | None = None) -> None:
         self._ranges = dict(ranges or {})
         self._removed_until: dict[int, bytes] = {}
-        """By bucket the key below which no change is left that is not needed."""
+        """For each bucket the key below which all unneeded changes are removed."""
 
     def __len__(self) -> int:
         return len(self._ranges)
 
     def add(self, bucket_id: int, oldest_live: int | None, ever: int) -> None:
-        """A snapshot of the bucket was dropped; the rest as ``unneeded_of`` takes it."""
+        """Add the range of a bucket after a drop; the arguments are those of ``unneeded_of``."""
         start, end = unneeded_of(bucket_id, oldest_live, ever)
         self._ranges[bucket_id] = self._removed_until.get(bucket_id, start), end
 
     def remove_page(self, store: Store) -> None:
-        """Remove some of the changes; what is left of a range stays, and an empty one goes."""
+        """Remove at most ``TRIMMED_AT_ONCE`` changes. A range stays until it is empty."""
         left = TRIMMED_AT_ONCE
         while self._ranges and left:
             bucket_id, (start, end) = next(iter(self._ranges.items()))

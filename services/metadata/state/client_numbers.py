@@ -1,4 +1,4 @@
-"""Which command of each client was applied last, and its answer: kept for an hour, so that a repeat changes nothing."""
+"""The last applied command of each client and its answer, kept for an hour, so that a repeat changes nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from services.runtime.loop.service import Work
 
 
 class ClientNumbers:
-    """The clients of the shard; what a batch changes is written once, at its end."""
+    """The clients of the shard. Changes of a batch are written once, at its end."""
 
     def __init__(self) -> None:
         self._changed: dict[bytes, tuple[int, int, bytes]] = {}
 
     def clear(self) -> None:
-        """Forget: the batch was thrown away."""
+        """Discard the changes of an aborted batch."""
         self._changed.clear()
 
     def last(self, work: Work, client: bytes) -> tuple[int, bytes]:
-        """Number and encoded answer of a client's last command; 0 for one that is not known."""
+        """Return number and encoded answer of a client's last command; number 0 for an unknown client."""
         changed = self._changed.get(client)
         if changed is not None:
             return changed[0], changed[2]
@@ -27,13 +27,13 @@ class ClientNumbers:
         return (0, b"") if row is None else (row.number, row.reply)
 
     def applied(self, client: bytes, number: int, log_time_ms: int, reply: bytes) -> None:
-        """A client's command was applied, and answered if it wanted an answer."""
+        """Note an applied command. ``reply`` is its encoded answer, empty if the client wanted none."""
         self._changed[client] = (number, log_time_ms, reply)
 
     def forget(self, work: Work, log_time_ms: int) -> None:
-        """Remove clients that were not heard of for an hour of log time."""
+        """Remove clients that sent no command for an hour of log time."""
         oldest_ms = log_time_ms - HOUR_MS
-        # What this batch has changed, too: what is remembered must not follow from where batches end.
+        # Include the changes of this batch: the remembered clients must not depend on where batches end.
         for client in [one for one, (_, heard_ms, _) in self._changed.items() if heard_ms < oldest_ms]:
             del self._changed[client]
         table = work.table(CLIENT_TABLE)
@@ -42,7 +42,7 @@ class ClientNumbers:
                 table.delete(client)
 
     def write(self, work: Work) -> None:
-        """Write what has changed."""
+        """Write the changes of the batch."""
         table = work.table(CLIENT_TABLE)
         for client, changed in self._changed.items():
             table.put(client, ClientRow(*changed))

@@ -1,10 +1,10 @@
-"""What the collector may do, for each bucket and for all of the shard, in memory and in its table.
+"""Collection states of each bucket and of the whole shard, in memory and in collectionTable.
 
-There is a row for each bucket for which something was ever set: few, so all of them are in memory.
+There is a row for each bucket for which a state or limits were ever set. They are few, so all of them are in memory.
 
-Who claims and purges is told of each change. A change that went missing would part him from metadata until the next
-one; so all of it is told again now and then: at a start, in each hour of the log, when a tail of the log is given up
-for lost, and before a barrier of who does not know of the last change.
+Each change is published to the services that claim and purge. If a change were lost, a service would disagree with
+metadata until the next one. So all states are published again: at a start, in each hour of the log, when a lost tail is
+accepted, and before a barrier whose sender does not know the last change.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from services.runtime.loop.service import Work
 from services.storage.tables import TablesReader
 
 MOST_SENT = 100_000
-"""Buckets that one message tells of; if it runs for fewer, all is not told again, and changes alone have to do."""
+"""Maximum buckets in one message. If more buckets are suspended, only changes are published."""
 NEVER_SET = CollectionRow(CollectionState.RUNNING, "", "", -1, 0)
-"""The row of a bucket for which nothing was ever set."""
+"""The row of a bucket for which no state or limits were ever set."""
 
 
 def read_collection_rows(tables: Work | TablesReader) -> dict[int, CollectionRow]:
-    """All rows by bucket id."""
+    """Return all rows by bucket id."""
     rows = tables.table(COLLECTION_TABLE).scan()
     return {bucket_id_of_key(key): row for key, row in rows}
 
 
 def own_state(row: CollectionRow | None, stopped_because: str = "") -> CollectionState:
-    """What one row says by itself; claims of a shard that are stopped are so whatever its row says."""
+    """Return the state of one row alone. ``stopped_because`` means that claims of the shard are stopped: STOPPED."""
     if stopped_because:
         return CollectionState.STOPPED
     if row is None:
@@ -49,28 +49,28 @@ class CollectionStates:
         self._previous_txn = 0
 
     def clear(self) -> None:
-        """Forget what is in memory: a command or a unit of work was thrown away."""
+        """Discard the rows in memory: a command or a unit of work was aborted."""
         self._rows = None
         self._changed.clear()
 
     def rows(self, work: Work) -> dict[int, CollectionRow]:
-        """All rows by bucket id; for reading alone."""
+        """Return all rows by bucket id. The caller must not change them."""
         if self._rows is None:
             self._rows = read_collection_rows(work)
         return self._rows
 
     def state_of(self, work: Work, bucket_id: int, stopped_because: str) -> CollectionState:
-        """What may be done for a bucket."""
+        """Return the state that applies to a bucket: the stricter one of its own and its shard's."""
         rows = self.rows(work)
         everything = own_state(rows.get(WHOLE_SHARD), stopped_because)
         return stricter(everything, own_state(rows.get(bucket_id)))
 
     def newest_txn(self, work: Work) -> int:
-        """txn of the last change; 0 when there never was one."""
+        """Return the txn of the last change; 0 if there never was one."""
         return max((row.changed_txn for row in self.rows(work).values()), default=0)
 
     def put(self, work: Work, bucket_id: int, row: CollectionRow, stopped_because: str = "") -> None:
-        """Change a row; ``send_changed`` then tells the services that claim and purge."""
+        """Change a row. ``send_changed`` then publishes the change to the services that claim and purge."""
         if not self._changed:
             self._previous_txn = self.newest_txn(work)
         self.rows(work)[bucket_id] = row
@@ -78,14 +78,14 @@ class CollectionStates:
         self._changed[bucket_id] = own_state(row, stopped_because)
 
     def send_changed(self, work: Work, txn: int, feature_level: int) -> None:
-        """Tell what the command of a txn has changed, in one message: it is heard as a whole or not at all."""
+        """Publish all changes of one command in one message, so that a service gets all of them or none."""
         if self._changed:
             change = CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn)
             _send(work, change, feature_level)
             self._changed.clear()
 
     def send_all(self, work: Work, txn: int, stopped_because: str, feature_level: int) -> None:
-        """Tell all that the collector does at a txn, for whoever has missed something."""
+        """Publish all states at a txn, for services that missed a change."""
         rows = self.rows(work)
         states = {bucket_id: own_state(row) for bucket_id, row in rows.items()}
         states[WHOLE_SHARD] = own_state(rows.get(WHOLE_SHARD), stopped_because)

@@ -1,12 +1,11 @@
-"""deletedNameTable: where to find, by name, what is in deletedTable and deletedDirectoryTable, which go by death.
+"""deletedNameTable: an index by name of deletedTable and deletedDirectoryTable, whose keys are ordered by death.
 
-It has a row for every deleted directory, and for every version that a snapshot held when it came to deletedTable. A
-version that nobody held then has none, since it is on its way out: so what is deleted before any snapshot sees it,
-which is most of what a fast collector frees, costs nothing here. What no snapshot held then, none will ever hold: so
-all that is held has a row. An object that was renamed has a second row, by its objectID: a snapshot may show it under a
-name that it no longer had at its death.
+It has a row for every deleted directory, and for every version that a snapshot held when it moved to deletedTable.
+Other versions have none: no later snapshot can hold them, and they will be freed soon. So every held version has a row,
+and versions that are deleted before any snapshot sees them, usually the most, cost nothing here. A renamed object has a
+second row, by its objectID: a snapshot may show it under a name that it no longer had at its death.
 
-A row comes and goes in the same batch as the row that it points to.
+A row is written and removed in the same batch as the row that it points to.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def note_death(work: Work, bucket_id: int, row: _Named, death: Txn) -> None:
 
 
 def forget_death(work: Work, bucket_id: int, row: _Named, death: Txn) -> None:
-    """Forget a directory or a version that leaves its garbage table; one that was never noted is forgotten, too."""
+    """Remove the note of a directory or version that leaves its garbage table. It need not have one."""
     table = work.table(DELETED_NAME_TABLE)
     table.delete(deleted_name_key(bucket_id, row.parent_id, row.name, death, row.object_id))
     if row.rename_txn:
@@ -45,21 +44,21 @@ def forget_death(work: Work, bucket_id: int, row: _Named, death: Txn) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The end of a garbage row's key."""
+    """Death and objectID, the end of a garbage row's key."""
 
     death: Txn
     object_id: int
 
 
 def died_under(tables: TablesReader, bucket_id: int, parent_id: int, name: str) -> Iterator[Dead]:
-    """What has died under a name, oldest death first."""
+    """Yield the deaths under a name, oldest first."""
     start = name_prefix(bucket_id, parent_id, name)
     for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded(start, prefix_end(start)):
         yield Dead(*end_of_name_key(key))
 
 
 def died_of(tables: TablesReader, bucket_id: int, object_id: int) -> Iterator[Dead]:
-    """What has died of an object that was renamed, oldest death first."""
+    """Yield the deaths of a renamed object, oldest first."""
     start = deleted_object_key(bucket_id, object_id, 0)
     for key, _ in tables.table(DELETED_NAME_TABLE).scan_encoded(
         start, deleted_object_key(bucket_id, object_id, HIGHEST_TXN + 1)

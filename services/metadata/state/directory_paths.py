@@ -1,11 +1,11 @@
-"""Ids of directories by their paths, in memory: commands come to the same directories again and again.
+"""A cache of directory ids by path: commands use the same directories again and again.
 
-An entry holds until a directory on its path is moved or deleted: then it is forgotten, with all that is below. So is
-what a command has remembered that is undone, since it may have made those directories. What is not here is looked up
-in directoryTable.
+An entry is valid until a directory on its path is moved or deleted, which removes the entry and all entries below it.
+The entries of an undone command are removed, too, since it may have created those directories. Paths that are not in
+the cache are looked up in directoryTable.
 
-Entries are in two halves: when the younger one is full, the older one is let go of as a whole, and what was asked for
-since has moved over. So no command pays for more than half of them, and none for what another one was refused.
+Entries are in two halves. When the younger half is full, the older one is discarded as a whole; entries used since have
+moved to the younger half. So no command discards more than half of the entries, and a refused one costs others nothing.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from __future__ import annotations
 from services.metadata.state.batch_sums import PresentTxn
 
 MAX_PATHS = 50_000
-"""Over both halves, with the directories on the way to them."""
+"""Maximum paths in both halves, the directories above them included."""
 _ROOT = ""
 _Place = tuple[int, str]
 """A bucket's id and the path of a directory in it."""
 
 
 class _Half:
-    """Some entries, and from each directory on their paths the way down to them."""
+    """Some entries, and for each directory on their paths the way down to them."""
 
     def __init__(self) -> None:
         self.ids: dict[_Place, int] = {}
         self.below: dict[_Place, dict[str, None]] = {}
-        """The paths of the next directories down, of which entries are, or are below."""
+        """For each directory the paths of the next directories down that are entries or have entries below them."""
 
     def __len__(self) -> int:
         return max(len(self.ids), len(self.below))
 
     def remember(self, bucket_id: int, path: str, directory_id: int) -> None:
-        """Add an entry, and the way to it."""
+        """Add an entry and the way to it."""
         self.ids[bucket_id, path] = directory_id
         while path:
             parent = path.rpartition("/")[0]
@@ -43,7 +43,7 @@ class _Half:
             path = parent
 
     def forget(self, bucket_id: int, path: str) -> None:
-        """Remove the entry of a path and all below it."""
+        """Remove the entry of a path and all entries below it."""
         waiting = [path]
         while waiting:
             place = bucket_id, waiting.pop()
@@ -55,7 +55,7 @@ class _Half:
 
 
 class DirectoryPaths:
-    """What was found or made, and not moved or deleted since."""
+    """The ids of directories that were found or created, and not moved or deleted since."""
 
     def __init__(self, present: PresentTxn, max_paths: int = MAX_PATHS) -> None:
         self._present = present
@@ -63,10 +63,10 @@ class DirectoryPaths:
         self._young, self._old = _Half(), _Half()
         self._noted_txn = 0
         self._noted: list[_Place] = []
-        """What the command of that txn has remembered."""
+        """The entries that the command of ``_noted_txn`` added."""
 
     def find(self, bucket_id: int, path: str) -> int | None:
-        """Id of the directory of a path, if it is known here."""
+        """Return the id of the directory of a path, or None if it is not cached."""
         found = self._young.ids.get((bucket_id, path))
         if found is None:
             found = self._old.ids.get((bucket_id, path))
@@ -75,7 +75,7 @@ class DirectoryPaths:
         return found
 
     def remember(self, bucket_id: int, path: str, directory_id: int) -> None:
-        """A directory is in the bucket at this path."""
+        """Add the directory at a path of the bucket."""
         if self._noted_txn != self._present.txn:
             self._noted_txn = self._present.txn
             self._noted.clear()
@@ -88,19 +88,19 @@ class DirectoryPaths:
         self._young.remember(bucket_id, path, directory_id)
 
     def forget(self, bucket_id: int, path: str = _ROOT) -> None:
-        """A directory was moved or deleted, or all of a bucket may have been."""
+        """Remove a directory that was moved or deleted, with all below it; without a path, the whole bucket."""
         self._young.forget(bucket_id, path)
         self._old.forget(bucket_id, path)
 
     def undo_message(self) -> None:
-        """The present message was not applied: what it has remembered may not be there."""
+        """Remove the entries of the present message, which was not applied: their directories may not exist."""
         if self._noted_txn == self._present.txn:
-            for place in self._noted:  # what is below a directory that it has made, it has remembered itself
+            for place in self._noted:  # entries below a directory that the message created are among its own notes
                 self._young.ids.pop(place, None)
                 self._old.ids.pop(place, None)
             self._noted.clear()
 
     def clear(self) -> None:
-        """Forget all of them: a unit of work was thrown away."""
+        """Discard all entries: a unit of work was aborted."""
         self._young, self._old = _Half(), _Half()
         self._noted.clear()

@@ -1,4 +1,4 @@
-"""The used figures of buckets and the bytes on their way to SCM: summed up over a batch, written once at its end."""
+"""The used figures of buckets and the claimed and freed bytes: summed up over a batch, written once at its end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from services.metadata.state.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKE
 from services.runtime.loop.service import Work
 
 MAX_BYTES = 2**63 - 1
-"""Bytes of all versions of a shard that are not freed yet, so that no sum of sizes needs more than 64 bits. A put that
-exceeds it is refused (INVALID_REQUEST); sums that only grow, such as freed bytes, stay at this value."""
+"""Maximum bytes of all versions of a shard that are not freed yet, so that sums of sizes fit into 64 bits. A put that
+exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this value."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
 class BucketFigures:
-    """What a batch has moved between the live, the deleted, the claimed and the freed figures of each bucket."""
+    """The changes of a batch to the live, deleted, claimed and freed figures of each bucket."""
 
     def __init__(self, present: PresentTxn) -> None:
         self._present = present
@@ -25,17 +25,17 @@ class BucketFigures:
         self._accounts: BatchSums[int] = BatchSums(present)
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
-        """The last txn that has changed it, and what it was before."""
+        """The last txn that changed ``_stored_bytes``, and the value before it."""
 
     def clear(self) -> None:
-        """Forget: the batch was thrown away."""
+        """Discard the changes of an aborted batch."""
         self._used.clear()
         self._accounts.clear()
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
 
     def undo_message(self) -> None:
-        """The present message was not applied."""
+        """Roll back the changes of the present message, which was not applied."""
         self._used.undo_message()
         self._accounts.undo_message()
         txn, before = self._stored_before
@@ -43,32 +43,32 @@ class BucketFigures:
             self._stored_bytes = before
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
-        """Bytes and names that have become live."""
+        """Count bytes and names that have become live."""
         self._used.add(bucket_id, (size_bytes, names, 0, 0))
         self._store(size_bytes)
 
     def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
-        """Keys or directories have died. Keys without bytes have no row in a garbage table: they are just gone."""
+        """Count keys or directories that have died. Keys without bytes have no row in a garbage table."""
         self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
 
     def add_garbage(self, bucket_id: int, size_bytes: int) -> None:
-        """Blocks that nobody owned have got a garbage row."""
+        """Count a garbage row that was made for orphaned blocks."""
         self._used.add(bucket_id, (0, 0, size_bytes, 1))
 
     def restore(self, bucket_id: int, size_bytes: int) -> None:
-        """A key or directory has come back from a garbage table."""
+        """Count a key or directory that was restored from a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
 
     def remove_directory(self, bucket_id: int) -> None:
-        """The row of a deleted directory has gone."""
+        """Count a removed row of a deleted directory."""
         self._used.add(bucket_id, (0, 0, 0, -1))
 
     def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
-        """Deleted versions are claimed."""
+        """Count claimed versions."""
         self._accounts.add(bucket_id, (size_bytes, versions, 0, 0))
 
     def finish(self, bucket_id: int, size_bytes: int, versions: int) -> None:
-        """SCM has confirmed claimed versions."""
+        """Count claimed versions that SCM has confirmed."""
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
         self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
         self._store(-size_bytes)
@@ -79,17 +79,18 @@ class BucketFigures:
         self._stored_bytes += size_bytes
 
     def moved_stored(self) -> int:
-        """By how much this batch has changed the bytes of the shard that are put and not freed."""
+        """Return the batch's change of the shard's bytes that are put and not freed."""
         return self._stored_bytes
 
     def moved_live(self) -> tuple[int, int]:
-        """Bytes and names that the present message has taken off the live figures."""
+        """Return the bytes and names that the present message subtracted from the live figures."""
         moved = [amounts for _, amounts in self._used.message()]
         return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved)
 
     def live_and_deleted(self, work: Work, bucket_id: int) -> tuple[int, int] | None:
-        """Bytes and names that a bucket has, live and deleted, with all that this batch has changed so far; None for
-        a bucket that was deleted.
+        """Return a bucket's bytes and names, live and deleted together, with the changes of this batch so far.
+
+        Return None for a deleted bucket.
         """
         bucket = _bucket_of(work, bucket_id)
         if bucket is None:
@@ -101,7 +102,7 @@ class BucketFigures:
         )
 
     def write(self, work: Work) -> None:
-        """Write the changed figures."""
+        """Write the changed figures, and clear them."""
         for bucket_id, moved in self._used.items():
             self._write_used(work, bucket_id, moved)
         accounts = work.table(ACCOUNT_TABLE)
@@ -111,14 +112,14 @@ class BucketFigures:
             after = AccountRow(
                 before.claimed_bytes + claimed_bytes,
                 before.claimed_versions + claimed_versions,
-                min(before.freed_bytes + freed_bytes, MAX_BYTES),  # it only ever grows, and stays where it ends
+                min(before.freed_bytes + freed_bytes, MAX_BYTES),  # a sum that only grows stays at the maximum
                 before.freed_versions + freed_versions,
             )
             accounts.put(key, after)
         self.clear()
 
     def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
-        """Correct a bucket's row; one that was deleted has no figures to correct."""
+        """Update the figures in a bucket's row. A deleted bucket has none."""
         bucket = _bucket_of(work, bucket_id)
         if bucket is None:
             return
@@ -135,7 +136,7 @@ class BucketFigures:
 
 
 def _bucket_of(work: Work, bucket_id: int) -> BucketRow | None:
-    """The row of a bucket; None for one that was deleted."""
+    """Return the row of a bucket; None for a deleted one."""
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
     if identity is None or identity.is_deleted:
         return None

@@ -1,9 +1,8 @@
-"""The search of a shard for a version that owns one of some blocks: page by page, while the shard goes on.
+"""The search of a shard for a version that owns one of some blocks, page by page between other commands.
 
-Rows move meanwhile: a version that is renamed, dies, is claimed or comes back may get from where the search has yet to
-look to where it has looked. So each command that is applied while a search goes on is looked at, too: a row that it has
-set and that owns one of the blocks ends the search. A row that no command sets stays where it is, and the search comes
-by it.
+Rows move meanwhile: a version that is renamed, deleted, claimed or undeleted may move from the part that is not yet
+searched to the part that is. So every command that is applied during a search is checked, too: if it set a row that
+owns one of the blocks, the search ends. The search reaches every row that no command moves.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from services.runtime.loop.service import Work
 from services.storage.tables import TableDefinition
 
 MAX_ROWS_READ = 10_000
-"""Versions that one command looks at."""
+"""Maximum versions that one command reads."""
 IDLE_MS = 60_000
-"""Of log time, after which another search may take the place of one that nobody goes on with."""
+"""Log time after which another search may replace one that no command has continued."""
 _KEY_HEAD = codec(KeyHead)
 _CLAIMED_ROW = codec(ClaimedRow)
 _FIRST, _BEYOND = b"/", b"0"
 _PLACES: tuple[TableDefinition[Any], ...] = (KEY_TABLE, FILE_TABLE, DELETED_TABLE, RECLAIM_TABLE)
-"""Where a version can be that has blocks, in the order in which they are looked through."""
+"""The tables whose versions can have blocks, in the order of the search."""
 
 
 class OrphanSearch:
-    """The search of a shard that is under way, if there is one: kept between commands."""
+    """The search of a shard that is in progress, if any, cached between commands."""
 
     def __init__(self) -> None:
         self._is_known = False
@@ -45,11 +44,11 @@ class OrphanSearch:
         self._txns: frozenset[int] = frozenset()
 
     def clear(self) -> None:
-        """Look it up again: what a command has said of it was undone."""
+        """Discard the cached row: a command that changed it was undone."""
         self._is_known = False
 
     def of(self, work: Work) -> OrphanSearchRow | None:
-        """How far it is."""
+        """Return the progress of the search; None if there is none."""
         if not self._is_known:
             self._keep(work.table(ORPHAN_SEARCH_TABLE).get(ORPHAN_SEARCH_KEY))
         return self._row
@@ -59,18 +58,18 @@ class OrphanSearch:
         self._txns = frozenset() if row is None else _wanted(row.command)
 
     def save(self, work: Work, row: OrphanSearchRow) -> None:
-        """It goes on, or has begun."""
+        """Store the progress of a new or continued search."""
         work.table(ORPHAN_SEARCH_TABLE).put(ORPHAN_SEARCH_KEY, row)
         self._keep(row)
 
     def end(self, work: Work) -> None:
-        """It is over."""
+        """End the search."""
         if self.of(work) is not None:
             work.table(ORPHAN_SEARCH_TABLE).delete(ORPHAN_SEARCH_KEY)
             self._keep(None)
 
     def look_at_message(self, work: Work) -> None:
-        """Note it when the present message, which was applied, has moved an owner of one of the blocks."""
+        """Note the owner if the present message, which was applied, set a row that owns one of the blocks."""
         row = self.of(work)
         if row is None or row.owner:
             return
@@ -82,24 +81,24 @@ class OrphanSearch:
                     return
 
     def forget_idle(self, work: Work, log_time_ms: int) -> None:
-        """End a search that nobody goes on with."""
+        """End an idle search."""
         row = self.of(work)
         if row is not None and is_idle(row, log_time_ms):
             self.end(work)
 
 
 def is_idle(row: OrphanSearchRow, log_time_ms: int) -> bool:
-    """Whether nobody has gone on with a search for so long that another one may take its place."""
+    """Return whether no command has continued a search for ``IDLE_MS``, so that another one may replace it."""
     return log_time_ms - row.log_time_ms >= IDLE_MS
 
 
 def is_through(row: OrphanSearchRow) -> bool:
-    """Whether a search has been everywhere."""
+    """Return whether a search has read all tables."""
     return row.table == len(_PLACES)
 
 
 def _wanted(command: RequeueOrphans) -> frozenset[int]:
-    """A txn writes the blocks of one version: whatever it wrote besides would be this version's, too."""
+    """Return the txns that wrote the blocks. One txn writes the blocks of one version only."""
     return frozenset(local_id_txn(run.first_local_id) for run in command.blocks)
 
 
@@ -109,7 +108,7 @@ def _owns(table: TableDefinition[Any], row: bytes, txns: frozenset[int]) -> bool
 
 
 def looked_on(work: Work, page: OrphanSearchRow) -> OrphanSearchRow:
-    """The same after the next rows, up to an owner, the command's own limit, or the end of the shard."""
+    """Return the progress after the next rows, up to an owner, a limit, or the end of the shard."""
     txns, rows, start = _wanted(page.command), page.rows, page.next_key
     most = min(page.rows + MAX_ROWS_READ, page.command.max_rows)
     for number in range(page.table, len(_PLACES)):

@@ -1,7 +1,7 @@
-"""Keeps since when what nobody holds may be claimed, and adds up how long what is finished has taken.
+"""Stores since when versions that no snapshot holds can be claimed, and measures how long freeing took.
 
-The first is state and follows from the log. The second is a measurement: it is handed to metrics when a unit of work
-is durable, and decides nothing.
+The first is state and follows from the log. The second is a measurement: it goes to the metrics when a unit of work is
+durable, and no decision depends on it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _CLAIMED_ROW = codec(ClaimedRow)
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """How long some versions of one command took: all that were free to go at the same moment."""
+    """Times of freed versions of one command that became reclaimable at the same moment."""
 
     shard: int
     deletion_ms: int
-    """Log time of the deaths; 0 where it was not noted yet."""
+    """Log time of the deaths; 0 for rows that were written before it was noted."""
     since_ms: int
-    """Log time at which the last snapshot had let them go, or the collector had been let go on; 0 for neither."""
+    """Log time of the drop of their last holder or of the last resume of collection, the later one; 0 for neither."""
     finished_ms: int
 
 
 def note_drop(work: Work, bucket_id: int, snapshot_txn: int, time_ms: int) -> None:
-    """A snapshot is dropped."""
+    """Note the drop of a snapshot."""
     _put(work, bucket_id, with_drop(_row(work, bucket_id), snapshot_txn, time_ms))
 
 
 def note_running(work: Work, bucket_id: int, time_ms: int) -> None:
-    """Nothing of a bucket, or of the shard, is held back any more by what was said of it."""
+    """Note that the claims of a bucket, or of the shard, are not suspended any more by its own row."""
     _put(work, bucket_id, replace(_row(work, bucket_id), running_since_ms=time_ms))
 
 
@@ -52,22 +52,22 @@ def _put(work: Work, bucket_id: int, row: ReclaimClockRow) -> None:
 
 
 class FreedVersions:
-    """What a unit of work has finished, until its end."""
+    """The versions that a unit of work has finished."""
 
     def __init__(self) -> None:
         self._freed: Counter[Freed] = Counter()
 
     def clear(self) -> None:
-        """Forget: the unit of work was thrown away."""
+        """Discard the versions of an aborted unit of work."""
         self._freed.clear()
 
     def pop(self) -> Counter[Freed]:
-        """What was finished since it was last asked for: how many versions took so long."""
+        """Return the number of versions by their times since the last call, and clear them."""
         freed, self._freed = self._freed, Counter()
         return freed
 
     def note(self, work: Work, finished_ms: int, bucket_id: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
-        """Versions of one bucket are finished: of each its birth, its death, and its encoded claimed row."""
+        """Add finished versions of one bucket, each by birth, death and encoded claimed row."""
         if not rows:
             return
         clock = _row(work, bucket_id)

@@ -1,4 +1,4 @@
-"""What a batch has put into the garbage tables, told to the judges at its end: many rows to a message."""
+"""Deleted entries of a batch, sent to the judges at its end with many rows in one message."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from services.metadata.state.batch_sums import PresentTxn, undo_notes
 from services.runtime.loop.service import Work
 
 MAX_ROWS_PER_MESSAGE = 1_000
-"""Some 30 kB: what the job that reads it takes in at once is bounded by a number of messages."""
+"""Maximum rows of a message, some 30 kB. The job that reads them limits its batches by the number of messages."""
 
 Entry = tuple[int, int, int, int, int]
-"""bucketId, objectID, birth, death, and how many snapshots the bucket had ever had at the death."""
+"""bucketId, objectID, birth, death, and snapshots_before_death."""
 
 _NO_TXN = 0
 _Page = tuple[DeletedKind, int, int, int, int]
-"""Garbage table; sweep, its page, the txn and the number of the message in that page; zeros for a deletion itself."""
+"""Garbage table, sweep, its page, txn, number of the message in the page; all but the table are 0 for a deletion."""
 
 
 class SentEntries:
-    """The entries of a batch, in stretches between its barriers."""
+    """The entries of a batch, separated by its barriers."""
 
     def __init__(self, present: PresentTxn) -> None:
         self._present = present
         self._notes: list[tuple[int, _Page | Barrier, Sequence[Entry]]] = []
-        """Of what each command has sent the txn, the page, the entries; a barrier has no entries, and no txn: 0."""
+        """txn, page and entries of each addition. A barrier has no entries and the txn 0."""
 
     def clear(self) -> None:
-        """Forget: the batch was thrown away."""
+        """Discard the entries of an aborted batch."""
         self._notes.clear()
 
     def undo_message(self) -> None:
-        """The present message was not applied."""
+        """Roll back the entries of the present message, which was not applied."""
         undo_notes(self._notes, self._present.txn)
 
     def add(
         self, kind: DeletedKind, entries: Sequence[Entry], sweep_id: int = 0, sweep_page: int = 0, sweep_part: int = 0
     ) -> None:
-        """The present message has something judged; a part of a sweep's page makes one message of its own."""
+        """Add entries of the present message. Each part of a sweep's page becomes a message of its own."""
         txn = self._present.txn
         self._notes.append((txn, (kind, sweep_id, sweep_page, txn if sweep_id else 0, sweep_part), entries))
 
     def add_barrier(self, barrier: Barrier) -> None:
-        """Whatever was noted before goes out before this barrier."""
+        """Add a barrier: all entries added before are sent before it."""
         self._notes.append((_NO_TXN, barrier, ()))
 
     def send(self, work: Work, chain_version: int) -> None:
-        """Tell the judges; none may know less of the chain than this shard does now."""
+        """Send all entries. A judge must have at least this chain version."""
         pages: dict[_Page, list[Entry]] = {}
         for _, page, entries in self._notes:
             if isinstance(page, Barrier):
@@ -62,7 +62,7 @@ class SentEntries:
 
 
 def _send_pages(work: Work, pages: dict[_Page, list[Entry]], chain_version: int) -> None:
-    """Send what lies between two barriers."""
+    """Send the entries between two barriers."""
     for page, entries in pages.items():
         for message in _messages(page, entries, chain_version):
             work.send(DELETED_ENTRIES, message)

@@ -1,8 +1,7 @@
-"""Every bucket's snapshots, kept decoded between commands: those that live, and how many there ever were.
+"""The live snapshots of every bucket, and the number of all that it ever had, kept decoded between commands.
 
-The number makes ``n``, how many snapshots a bucket had had at a death, well defined: ordinals are never reused. Of a
-dropped snapshot stays what somebody may still ask about by its id, and only for as long as that can be
-(``services/metadata/state/spent_ids.py``).
+Ordinals are never reused, so the number of snapshots before a death is well defined. The row of a dropped snapshot
+stays only as long as a command may still name its id (``services/metadata/state/spent_ids.py``).
 """
 
 from __future__ import annotations
@@ -27,39 +26,39 @@ class SnapshotList:
     """The snapshots of one bucket, in the order of their ordinals."""
 
     rows: tuple[SnapshotListRow, ...]
-    """Those that live."""
+    """The live snapshots."""
     live_txns: tuple[int, ...]
     ever: int
-    """How many snapshots the bucket ever had."""
+    """Number of snapshots that the bucket ever had."""
     newest_txn: int
-    """When the newest of those was taken, live or dropped; 0 when there never was one."""
+    """txn of the newest snapshot, live or dropped; 0 if there never was one."""
 
     @classmethod
     def of(cls, rows: tuple[SnapshotListRow, ...], count: SnapshotCountRow = _NONE_EVER) -> SnapshotList:
-        """The list with these live snapshots."""
+        """Return the list with these live snapshots."""
         return cls(rows, tuple(row.txn for row in rows), count.snapshots_ever, count.newest_txn)
 
     @property
     def newest_live_txn(self) -> int:
-        """txn of the newest live snapshot; 0 when there is none."""
+        """txn of the newest live snapshot; 0 if there is none."""
         return self.live_txns[-1] if self.live_txns else 0
 
     def previous(self, death: int) -> int:
-        """txn of the newest live snapshot before a death; 0 when there is none."""
+        """Return the txn of the newest live snapshot before a death; 0 if there is none."""
         before = bisect_left(self.live_txns, death)
         return self.live_txns[before - 1] if before else 0
 
     def next(self, birth: int) -> int:
-        """txn of the oldest live snapshot after a birth; 0 when there is none."""
+        """Return the txn of the oldest live snapshot at or after a birth; 0 if there is none."""
         after = bisect_left(self.live_txns, birth)
         return self.live_txns[after] if after < len(self.live_txns) else 0
 
     def live_from(self, death: int) -> tuple[SnapshotListRow, ...]:
-        """Live snapshots that were taken after a death."""
+        """Return the live snapshots captured after a death."""
         return self.rows[bisect_right(self.live_txns, death) :]
 
     def place(self, txn: int) -> int:
-        """Where the live snapshot is that was taken at a txn."""
+        """Return the place of the live snapshot captured at a txn."""
         return bisect_left(self.live_txns, txn)
 
 
@@ -70,25 +69,25 @@ class SnapshotLists:
         self._lists: dict[int, SnapshotList] = {}
 
     def clear(self) -> None:
-        """Forget what is in memory: a unit of work was thrown away."""
+        """Discard the lists in memory: a unit of work was aborted."""
         self._lists.clear()
 
     def restore(self, tables: TablesReader) -> None:
-        """Begin on a database.
+        """Start with a database.
 
         Raises:
-            InvariantError: an older build has written it, which did not count snapshots: ordinals would be given twice.
+            InvariantError: an older build wrote it without counting snapshots, so ordinals would be used twice.
         """
         self.clear()
         listed = next(tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0"), None)
         if listed and tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(listed[1].bucket_id)) is None:
             raise InvariantError(
-                "this database was written by an older build and does not say how many snapshots its buckets ever had: "
-                "build it again from the log (deepclean rebuild)"
+                "this database was written by an older build and has no counts of its buckets' snapshots: "
+                "rebuild it from the log (deepclean rebuild)"
             )
 
     def of(self, work: Work, bucket_id: int) -> SnapshotList:
-        """The list of a bucket."""
+        """Return the list of a bucket."""
         found = self._lists.get(bucket_id)
         if found is None:
             prefix = bucket_id_prefix(bucket_id)
@@ -106,7 +105,7 @@ class SnapshotLists:
         self._lists[row.bucket_id] = SnapshotList.of((*before.rows, row), count)
 
     def update(self, work: Work, bucket_id: int, changed: Sequence[SnapshotListRow]) -> None:
-        """Change some live snapshots of a bucket, at once: its list is made anew."""
+        """Replace the rows of some live snapshots of a bucket."""
         if not changed:
             return
         before = self.of(work, bucket_id)
@@ -117,7 +116,7 @@ class SnapshotLists:
         self._lists[bucket_id] = replace(before, rows=tuple(rows))
 
     def find(self, work: Work, snapshot_id: str) -> SnapshotListRow | None:
-        """A snapshot by its id, live or dropped and not forgotten."""
+        """Return a snapshot by its id, or None if it is unknown. It may be dropped."""
         captured = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
         if captured is None or not captured.is_live:
             return captured
@@ -125,7 +124,7 @@ class SnapshotLists:
         return listed.rows[listed.place(captured.txn)]
 
     def drop(self, work: Work, row: SnapshotListRow, chain_version: int) -> None:
-        """Take a snapshot out of its list; its id is still known."""
+        """Remove a snapshot from its list. Its id stays known."""
         before = self.of(work, row.bucket_id)
         place = before.place(row.txn)
         dropped = replace(row, is_live=False, dropped_chain_version=chain_version)

@@ -1,4 +1,4 @@
-"""The space matrix in the tables: changed in the same batch as the rows that it counts, and sent as absolute values."""
+"""The space matrix in the tables: written in the same batch as the rows that it counts, and sent as absolute values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Counts = tuple[int, int, int, int, int]
 
 
 def cell_of(value: SpaceCellValue | None) -> SpaceCell:
-    """The cell of a row; the empty one when there is none."""
+    """Return the cell of a row; ``EMPTY`` without a row."""
     if value is None:
         return EMPTY
     return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
@@ -59,13 +59,13 @@ def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
 
 
 def _cells_from(work: Work, bucket_id: int, first: int) -> dict[Holders, SpaceCell]:
-    """The cells of a bucket that begin with a snapshot."""
+    """Return the cells of a bucket that begin with a snapshot."""
     start, end = cell_key(bucket_id, first, 0), cell_key(bucket_id, first + 1, 0)
     return {holders_of_cell(key): cell_of(value) for key, value in work.table(SPACE_TABLE).scan(start, end)}
 
 
 def _cells_until(work: Work, bucket_id: int, last: int, live: Sequence[int]) -> dict[Holders, SpaceCell]:
-    """The cells of a bucket that end with a snapshot, and begin with a live one before it."""
+    """Return the cells of a bucket that end with a snapshot and begin with a live one before it."""
     table = work.table(SPACE_TABLE)
     keys = {(first, last): cell_key(bucket_id, first, last) for first in live[: bisect_left(live, last)]}
     table.read_ahead(list(keys.values()))
@@ -74,21 +74,21 @@ def _cells_until(work: Work, bucket_id: int, last: int, live: Sequence[int]) -> 
 
 
 class SpaceChanges:
-    """What a batch has changed in the matrices: written and sent at the end of the batch, coalesced."""
+    """The changes of a batch to the matrices, coalesced; written and sent at its end."""
 
     def __init__(self, present: PresentTxn) -> None:
         self._rows: BatchSums[tuple[int, Holders]] = BatchSums(present)
         self._lowered: dict[tuple[int, Holders], None] = {}
-        """Cells that the present message has taken from."""
+        """Cells that the present message has lowered."""
         self._disagreeing: dict[int, Counts] = {}
-        """Buckets of which the present message has seen that rows and figures disagree, with the figures."""
+        """Buckets whose rows and figures disagree, as the present message has found, with the figures."""
         self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
         self._deleted: dict[int, tuple[str, int]] = {}
         self._is_barrier_due = False
 
     def clear(self) -> None:
-        """Forget: the batch was written or thrown away."""
+        """Discard all changes: the batch was written or aborted."""
         self._rows.clear()
         self._forget_message()
         self._cells.clear()
@@ -97,7 +97,7 @@ class SpaceChanges:
         self._is_barrier_due = False
 
     def undo_message(self) -> None:
-        """The present message was not applied."""
+        """Roll back the changes of the present message, which was not applied."""
         self._rows.undo_message()
         self._forget_message()
 
@@ -110,19 +110,19 @@ class SpaceChanges:
         self._rows.add((bucket_id, holder), counts)
 
     def subtract(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
-        """Discount a row that leaves its garbage table."""
+        """Subtract a row that leaves its garbage table."""
         self._rows.add((bucket_id, holder), tuple(-count for count in counts))
         self._lowered[bucket_id, holder] = None
 
     def disagrees(self, bucket_id: int, counts: Counts) -> None:
-        """Rows of a bucket are not as its figures say."""
+        """Note that the rows of a bucket disagree with its figures."""
         self._disagreeing[bucket_id] = counts
 
     def disagreeing(self, work: Work) -> dict[int, Counts]:
-        """Buckets of which the present message shows that rows and figures disagree, each with figures that say so.
+        """Return the buckets whose rows and figures disagree after the present message, with the wrong figures.
 
-        A cell that falls below zero has lost rows that were never counted in it, or counts that were never its rows'.
-        It is asked after each message that was applied, so that it does not depend on how the log is cut into batches.
+        A cell below zero has lost rows that were never counted in it, or had too low a count. Call this after each
+        applied message, so that the result does not depend on how the log is split into batches.
         """
         found = dict(self._disagreeing)
         for bucket_id, holder in self._lowered:
@@ -133,7 +133,7 @@ class SpaceChanges:
         return found
 
     def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
-        """What a cell holds with all that this batch has changed so far."""
+        """Return the counts of a cell, with the changes of this batch so far."""
         written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)))
         changed = self._rows.of((bucket_id, holder))
         if changed is None:
@@ -142,7 +142,7 @@ class SpaceChanges:
         return size_bytes, versions, keys, directories, renames
 
     def write(self, work: Work) -> None:
-        """Write the changed cells, also one that has fallen below zero: sums go on until somebody has looked."""
+        """Write the changed cells, also those below zero: sums continue until an operator has looked."""
         table = work.table(SPACE_TABLE)
         for (bucket_id, holder), counts in self._rows.items():
             key = cell_key(bucket_id, *holder)
@@ -153,10 +153,11 @@ class SpaceChanges:
         self._rows.clear()
 
     def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
-        """Merge the cells of a dropped snapshot into its neighbours'; says how many rows it alone held.
+        """Merge the cells of a dropped snapshot into its neighbours'. Return the number of rows that it alone held.
 
-        Cells that name a snapshot that is not live stay as they are, and nobody knows what it held alone: some rows.
-        Of the matrix, which grows as the square of the live snapshots, only what changes is read.
+        If a cell names a snapshot that is not live, all cells stay as they are. The number of rows is then unknown, and
+        at least 1 is returned. Only the changing cells are read, as the matrix grows with the square of the live
+        snapshots.
         """
         table = work.table(SPACE_TABLE)
         cells = _cells_from(work, bucket_id, dropped) | _cells_until(work, bucket_id, dropped, live_before)
@@ -174,11 +175,11 @@ class SpaceChanges:
         return alone.rows
 
     def size_changed(self, bucket_id: int, size: SnapshotSize) -> None:
-        """A snapshot refers to another number of bytes now."""
+        """Note that a snapshot's referenced bytes have changed."""
         self._sizes.setdefault(bucket_id, {})[size.snapshot_id] = size
 
     def unexpanded_changed(self, work: Work, bucket_id: int, death: int, difference: int) -> None:
-        """Count deleted directories of one death that wait for their expansion."""
+        """Change the number of deleted directories of one death that are not expanded yet."""
         table = work.table(UNEXPANDED_TABLE)
         ascending, descending = ascending_death_key(bucket_id, death), descending_death_key(bucket_id, death)
         before = table.get(ascending)
@@ -195,11 +196,11 @@ class SpaceChanges:
         self._cells.setdefault(bucket_id, {})
 
     def bucket_deleted(self, bucket_id: int, path: str, log_time_ms: int) -> None:
-        """A bucket is gone: what others keep of it by its name may go."""
+        """Note a deleted bucket: other services may remove what they keep under its name."""
         self._deleted[bucket_id] = (path, log_time_ms)
 
     def barrier(self) -> None:
-        """Say at the end of the batch how far the figures go, even when none has changed."""
+        """Send the txn of the figures at the end of the batch, even if no figure has changed."""
         self._is_barrier_due = True
 
     def send(self, work: Work, txn: int) -> None:
@@ -225,7 +226,7 @@ class SpaceChanges:
 
 
 def unexpanded_bounds(tables: Work | TablesReader, bucket_id: int) -> tuple[int, int]:
-    """Oldest and newest death of the directories that are not expanded; zeros when there are none."""
+    """Return the oldest and newest death of the directories that are not expanded; zeros if there are none."""
     table = tables.table(UNEXPANDED_TABLE)
     ascending, descending = b"/%d/a/" % bucket_id, b"/%d/d/" % bucket_id
     oldest = next(table.scan(ascending, prefix_end(ascending)), None)
@@ -236,13 +237,13 @@ def unexpanded_bounds(tables: Work | TablesReader, bucket_id: int) -> tuple[int,
 
 
 MAX_UNEXPANDED_COUNT = 1_000
-"""Deleted directories that are counted before a listing says "at least"."""
+"""Maximum deleted directories to count; beyond it a listing says "at least"."""
 
 
 def unexpanded_count(
     tables: Work | TablesReader, bucket_id: int, after_death: int, until_death: int, limit: int
 ) -> int:
-    """How many deleted directories died in a range and are not expanded, counted up to a limit."""
+    """Return the number of deleted directories that died in a range and are not expanded, at most ``limit``."""
     end = ascending_death_key(bucket_id, until_death + 1) if until_death else b"/%d/a0" % bucket_id
     count = 0
     for _, row in tables.table(UNEXPANDED_TABLE).scan(ascending_death_key(bucket_id, after_death + 1), end):

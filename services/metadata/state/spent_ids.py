@@ -1,14 +1,13 @@
-"""How long the ids of dropped snapshots are known, so that a take that comes again makes no second snapshot.
+"""Remembers the ids of dropped snapshots for a while, so that a repeated capture makes no second snapshot.
 
-A take says when it was asked for. One that is applied more than a day before or after that is refused, so that it can
-come again for two days at most after it was applied for the first time. A dropped snapshot's id, and that of one that
-was dropped before it was taken, is known for two days of log time: no longer than anybody can name it, and no shorter.
-A few that are over are forgotten with each take and each drop: the tables hold what was dropped in two days, whatever
-was dropped ever.
+A capture command has the time of its request. It is refused if it is applied more than a day before or after that time.
+So a repeat can be accepted for at most two days after the first application. The id of a dropped snapshot, and of one
+that was dropped before its capture, is remembered for two days of log time: as long as a repeat can be accepted.
+Each capture and each drop forgets a few expired ids, so the tables contain only the drops of about two days.
 
-It rests on clocks that differ by less than a day. A take of an older build says no time and is never refused; if it
-came again after two days, it would make a snapshot that nobody asked for, which holds more than is needed and shows as
-one that is ``unknown_here``.
+This requires clocks that differ by less than a day. A capture command of an older build has no time and is never
+refused. If it were repeated after two days, it would capture a snapshot that no user requested. That snapshot would
+hold more than necessary, and would be listed as ``unknown_here``.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ from services.metadata.state.transaction import Transaction
 
 DAY_MS = 24 * 3_600_000
 CAPTURE_EXPIRES_MS = DAY_MS
-"""How far apart the request and the application of a take may be."""
+"""Maximum time between the request and the application of a capture."""
 KEPT_MS = 2 * CAPTURE_EXPIRES_MS
-"""How long an id is known after its drop."""
+"""How long an id is remembered after its drop."""
 FORGOTTEN_AT_ONCE = 4
-"""Ids that a take or a drop forgets at most. Each adds one at most, so that what is over does not pile up."""
+"""Maximum expired ids that a capture or drop forgets. Each adds at most one id, so expired ids do not pile up."""
 _TIME_DIGITS = 16
 
 
 def is_too_late(transaction: Transaction, command: CaptureSnapshot) -> bool:
-    """Whether a take comes so long after its request that its id may have been forgotten."""
+    """Return whether a capture is applied so far from its request time that its id may have been forgotten."""
     return bool(command.requested_ms) and abs(transaction.log_time_ms - command.requested_ms) > CAPTURE_EXPIRES_MS
 
 
 def is_uncaptured(transaction: Transaction, snapshot_id: str) -> bool:
-    """Whether a snapshot was dropped before it was taken."""
+    """Return whether a snapshot was dropped before its capture."""
     return transaction.work.table(UNCAPTURED_TABLE).get(snapshot_id.encode()) is not None
 
 
 def note_uncaptured(transaction: Transaction, snapshot_id: str) -> None:
-    """Remember that a snapshot was dropped that was never taken, as far as is known."""
+    """Remember the drop of a snapshot of which no capture is known."""
     if not is_uncaptured(transaction, snapshot_id):
         transaction.work.table(UNCAPTURED_TABLE).put(snapshot_id.encode(), CountRow(transaction.txn))
         note_dropped(transaction, snapshot_id)
 
 
 def note_dropped(transaction: Transaction, snapshot_id: str) -> None:
-    """An id was dropped now: it is known for a while."""
+    """Remember the id of a snapshot that was dropped now."""
     key = b"%016x/%s" % (transaction.log_time_ms, snapshot_id.encode())
     transaction.work.table(DROPPED_ID_TABLE).put(key, CountRow(transaction.txn))
 
 
 def forget_some(transaction: Transaction) -> None:
-    """Forget the ids of what was dropped longest ago, as far as nobody can name it any more."""
+    """Forget at most ``FORGOTTEN_AT_ONCE`` ids whose time has expired, the oldest first."""
     work = transaction.work
     end = b"%016x" % max(transaction.log_time_ms - KEPT_MS, 0)
     over: list[bytes] = []

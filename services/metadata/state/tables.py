@@ -1,4 +1,4 @@
-"""The column families of one shard's metadata, by Ozone's names where Ozone has them.
+"""The column families of one shard's metadata, with Ozone's names where Ozone has them.
 
 ==================== ========================================= =============================================
 table                key                                       value
@@ -12,30 +12,31 @@ directoryTable       /volumeId/bucketId/parentId/name          live directory of
 deletedTable         /volumeId/bucketId/death/objectId         version that left the namespace
 deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
 snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
-deletedNameTable     /bucketId/n/parentId/name 0 death/objectId what died under a name: directories and what was held
-                     /bucketId/o/objectId 0 death/objectId     the same by object, of what was renamed
+deletedNameTable     /bucketId/n/parentId/name 0 death/objectId death of a directory or held version, by name
+                     /bucketId/o/objectId 0 death/objectId     the same by object, for renamed objects
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         live snapshots
 snapshotIdTable      snapshot id                               the same row as it was when captured, or dropped
-snapshotCountTable   /bucketId                                 how many snapshots a bucket ever had, and its newest
+snapshotCountTable   /bucketId                                 number of snapshots a bucket ever had, and its newest
 uncapturedTable      snapshot id                               txn of its drop, when it was dropped before its capture
 droppedIdTable       log time/snapshot id                      txn of a drop: the id is forgotten some time after it
-rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and how far it is
-rollbackNameTable    /bucketId/objectId                        where an object goes in a rollback under way
-orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if one goes on
+rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and its progress
+rollbackNameTable    /bucketId/objectId                        target of an object in a rollback in progress
+orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if any
 spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
 collectionTable      /bucketId                                 collection state of a bucket; 0 for all of the shard
-claimHourTable       /bucketId                                 what was claimed of a bucket in its present hour
-shadowTable          /bucketId/hour                            what would have been claimed in an hour, in shadow
-s3SecretTable        user or service                           what it signs commands with
+claimHourTable       /bucketId                                 claims of a bucket in its present hour
+shadowTable          /bucketId/hour                            versions counted in an hour in shadow mode
+s3SecretTable        user or service                           the secret that signs its commands
 clientTable          client id                                 last number and answer of a client
 transactionInfoTable #TRANSACTIONINFO                          the shard's counters
 ==================== ========================================= =============================================
 
-Death is 16 hex digits. Tables of the namespace are kept by checkpoints; the others live once, in the database.
+Death is 16 hex digits. Snapshot checkpoints contain the tables of the namespace; all other tables exist only in the
+database.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ V = TypeVar("V")
 
 
 def _swept(name: str, record: type[V]) -> TableDefinition[V]:
-    """A table of garbage rows: sweeps scan its ranges of deaths, from which rows go until nothing is left."""
+    """Return a table of garbage rows. Sweeps scan its ranges of deaths, whose rows are removed one after the other."""
     return TableDefinition(name, record, remembers_empty_stretches=True, prefix_separators=3)
 
 

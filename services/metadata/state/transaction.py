@@ -1,4 +1,4 @@
-"""One command being applied: its txn, its log time, its tables, and the ids that it hands out."""
+"""The command that is being applied: its txn, log time and tables, and the ids that it assigns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.storage.tables import TablesReader
 
 @dataclass(slots=True)
 class ShardCounters:
-    """The shard's counters, in memory between two batches."""
+    """The shard's counters, kept in memory between batches."""
 
     txn: int = 0
     log_time_ms: int = 0
@@ -44,7 +44,7 @@ class ShardCounters:
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
-        """The counters of a stored state."""
+        """Return the counters of a stored state."""
         if state is None:
             return cls()
         return cls(
@@ -62,7 +62,7 @@ class ShardCounters:
         )
 
     def state(self) -> ShardState:
-        """The counters as they are stored."""
+        """Return the counters as they are stored."""
         return ShardState(
             self.txn,
             self.log_time_ms,
@@ -79,10 +79,10 @@ class ShardCounters:
 
 
 class Transaction:
-    """What every handler gets: the command that is being applied, and what its batch has changed in memory so far.
+    """The argument of every handler: the command that is applied, and the changes of its batch that are in memory.
 
-    One object serves a shard for as long as its service runs. Nothing else may decide an outcome: no clock, no setting,
-    no random number.
+    One object serves a shard for as long as its service runs. No other input may affect an outcome: no clock, no
+    setting, no random number.
     """
 
     __slots__ = (
@@ -107,15 +107,15 @@ class Transaction:
         self.collection_states = CollectionStates()
         self.orphans = OrphanSearch()
         self.freed = FreedVersions()
-        """Measurements of the versions that the batch finishes; they decide nothing."""
+        """Measurements of the versions that the batch finishes. No outcome depends on them."""
         self.txn = 0
         self.log_time_ms = 0
         self.objects = 0
         self.user = ""
-        """Who has signed a client's command."""
+        """The user who signed the client's command."""
 
     def restore(self, tables: TablesReader) -> None:
-        """Read everything that is kept in memory again, and forget the batch under way."""
+        """Load everything that is kept in memory from the tables, and discard the batch in progress."""
         self.counters = ShardCounters.of(tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY))
         self._saved_counters = self.counters.state()
         self.snapshots.restore(tables)
@@ -126,21 +126,21 @@ class Transaction:
             kept.clear()
 
     def begin(self, work: Work, log_time_ms: int) -> None:
-        """Begin the next command."""
+        """Start the next command."""
         self.work = work
         self.txn = self._present.txn = self.counters.txn + 1
         self.log_time_ms = log_time_ms
         self.objects = 0
 
     def undo(self) -> None:
-        """Take off what the command has noted: it was not applied."""
+        """Roll back the notes of the command, which was not applied."""
         for notes in (self.figures, self.space, self.written, self.entries, self.directories):
             notes.undo_message()
         self.collection_states.clear()
         self.orphans.clear()
 
     def end(self, work: Work) -> None:
-        """At the end of a batch write and send what its commands have changed, and save the counters."""
+        """At the end of a batch, write and publish the changes of its commands, and save the counters."""
         self.clients.write(work)
         self.written.send(work)
         self.entries.send(work, self.counters.chain_version)
@@ -160,11 +160,11 @@ class Transaction:
         return self.work.shard
 
     def new_object_id(self) -> int:
-        """The next objectID of this command."""
+        """Return the next objectID of this command. Raise CommandError (INVALID_PATH) when all are used."""
         if self.objects >= MAX_OBJECTS_PER_COMMAND:
             raise CommandError(
                 ErrorCode.INVALID_PATH,
-                f"one command makes at most {MAX_OBJECTS_PER_COMMAND} objects; make the directories in several steps",
+                f"a command creates at most {MAX_OBJECTS_PER_COMMAND} objects; create the directories in several steps",
             )
         self.objects += 1
         return object_id(self.counters.epoch, self.txn, self.objects)

@@ -1,4 +1,4 @@
-"""Blocks that a batch has written, told to SCM at its end: those of a bucket that follow each other in one message."""
+"""Blocks that a batch has written, sent to SCM at its end: consecutive ones of a bucket in one message."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class WrittenBlocks:
     def __init__(self, present: PresentTxn) -> None:
         self._present = present
         self._written: list[tuple[int, int, BlockRun]] = []
-        """Of each version the txn, the bucket and the blocks."""
+        """txn, bucket and blocks of each version."""
 
     def clear(self) -> None:
-        """Forget: the batch was thrown away."""
+        """Discard the blocks of an aborted batch."""
         self._written.clear()
 
     def undo_message(self) -> None:
-        """The present message was not applied."""
+        """Roll back the blocks of the present message, which was not applied."""
         undo_notes(self._written, self._present.txn)
 
     def add(self, bucket_id: int, blocks: BlockRun) -> None:
-        """The present message has written the blocks of a version."""
+        """Add the blocks of a version that the present message has written."""
         self._written.append((self._present.txn, bucket_id, blocks))
 
     def send(self, work: Work) -> None:
-        """Tell SCM."""
+        """Send all blocks to SCM."""
         for written in self._messages():
             work.send(SCM_COMMANDS, ScmCommand(written))
         self.clear()
