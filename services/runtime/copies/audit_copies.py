@@ -83,7 +83,9 @@ def _require_room(wanted: Path) -> None:
         audits = _kept(audit.parent).others(audit.name)
         copies = _kept(audit).others(wanted.name)
     except OSError as error:
-        raise StoreError(f"{audit.parent} cannot be used: free some space there or mend the disk ({error})") from error
+        raise StoreError(
+            f"{audit.parent} cannot be used: free some space there or repair the disk ({error})"
+        ) from error
     if audits >= MAX_AUDITS:
         raise ReadError(
             "AUDITS_RUNNING",
