@@ -90,7 +90,7 @@ def _require_room(wanted: Path) -> None:
         raise ReadError(
             "AUDITS_RUNNING",
             f"{audits} audits of this shard have copies: let one end, or give its copies back (DELETE "
-            f"/audit-copies); a day after they were made they go by themselves",
+            f"/audit-copies); a day after they were made they are removed",
         )
     if copies >= MAX_COPIES:
         raise ReadError("TOO_MANY_COPIES", f"audit {audit.name} has {copies} copies: give them back, and audit again")
