@@ -8,8 +8,8 @@ from services.domain.errors import DeepcleanError
 class PlaneError(DeepcleanError):
     """The plane has refused something; ``code`` is Ozone's.
 
-    Of a snapshot that has gone (SNAPSHOT_EXPIRED) ``next_snapshot`` says where its reader can go on: by name if it
-    asked by name, by id if it asked by id, empty when there is no later one.
+    For an expired snapshot (SNAPSHOT_EXPIRED) ``next_snapshot`` is the snapshot from which the client can resume: a
+    name if the client asked by name, an id if it asked by id, empty when there is no later snapshot.
     """
 
     def __init__(self, code: str, message: str, next_snapshot: str = "") -> None:
@@ -19,21 +19,21 @@ class PlaneError(DeepcleanError):
 
 
 class PlaneTimeoutError(DeepcleanError):
-    """No answer has come in time: the plane is down, or very far behind (``deepclean status`` tells)."""
+    """No answer arrived in time: the plane is down or far behind (see ``deepclean status``)."""
 
 
 class UnreachableError(DeepcleanError):
-    """A service or the broker does not answer, or what answers is something else."""
+    """A service or the broker does not answer, or another program answers in its place."""
 
 
 class AnswerExpiredError(DeepcleanError):
-    """An answer was fetched before, or left lying for too long."""
+    """An answer was already fetched, or was not fetched in time."""
 
 
 class NotDeliveredError(UnreachableError):
-    """The broker did not confirm one request. It fails alone: the client goes on.
+    """The broker did not confirm one request. Other requests of the client are not affected.
 
-    ``may_be_applied`` says whether the plane may have it all the same.
+    ``may_be_applied``: whether the plane may have received the request nevertheless.
     """
 
     def __init__(self, message: str, *, may_be_applied: bool) -> None:

@@ -167,7 +167,7 @@ class KafkaLog:
         return AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The broker's ids of the topics: a topic that was made anew has another one."""
+        """Return the broker's ids of the topics: a recreated topic has another id."""
         if not topics:
             return {}
         doing = f"asking {self.bootstrap_servers} for topic ids"
@@ -212,7 +212,7 @@ class KafkaLog:
         return offset
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
-        """Have the broker give up the messages before an offset; for good."""
+        """Have the broker delete the messages before an offset, permanently."""
         place = TopicPartition(topic, partition, before_offset)
         doing = f"trimming {topic}, partition {partition}, up to {before_offset}"
         admin = self._admin

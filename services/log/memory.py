@@ -40,7 +40,7 @@ class MemoryLog:
         return self.partitions.get((topic, partition), [])
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """A topic in memory is never made anew."""
+        """A topic in memory is never recreated."""
         return {topic: f"memory-{topic}" for topic in topics}
 
     def end_offset(self, topic: str, partition: int) -> int:

@@ -79,7 +79,7 @@ class Log(Protocol):
     """The log as a whole."""
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """What tells a topic from one of the same name that was made anew."""
+        """Return the topic's id, which differs from that of a recreated topic of the same name."""
         ...
 
     def end_offset(self, topic: str, partition: int) -> int:

@@ -58,9 +58,9 @@ def read_signing_secret(file: Path) -> bytes:
     try:
         secret = bytes.fromhex(read_secret(file))
     except ValueError:
-        raise CredentialsError(f"{file} holds no hexadecimal letters: make the secret anew") from None
+        raise CredentialsError(f"{file} holds no hexadecimal letters: create the secret again") from None
     if len(secret) < SHORTEST_SECRET:
-        raise CredentialsError(f"{file} holds fewer than {SHORTEST_SECRET} bytes: make the secret anew")
+        raise CredentialsError(f"{file} holds fewer than {SHORTEST_SECRET} bytes: create the secret again")
     return secret
 
 

@@ -45,7 +45,7 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     try:
         make_directory(target.parent)
         if target.exists():
-            raise StoreError(f"{target} is there already: choose another name for this backup")
+            raise StoreError(f"{target} exists already: choose another name for this backup")
         if making.exists():
             shutil.rmtree(making)
         (making / CHECKPOINTS).mkdir(parents=True)

@@ -39,7 +39,7 @@ from services.storage.tables import TableDefinition
 
 MAKING, REMOVING, TRIMMED, REMOVED = ".making-", ".removing-", "TRIMMED", "REMOVED"
 AGAIN = "+"
-"""Between a name and a number, in the directory of a checkpoint that was made anew; no quoted name has it."""
+"""Separates name and number in the directory of a recreated checkpoint; no quoted name contains it."""
 MAX_NAME_BYTES = 200
 MOST_LEFT = 64
 """Removed checkpoints that wait to be deleted: where nobody keeps house, as in a rebuild, whoever removes deletes."""

@@ -139,7 +139,7 @@ def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatc
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
     store = new_database(tmp_path / "shard", "metadata")
     store.back_up_to(tmp_path / "copy")
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="exists already"):
         store.back_up_to(tmp_path / "copy")
     store.close()
     with pytest.raises(StoreError, match="holds no database"):

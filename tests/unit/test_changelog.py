@@ -504,7 +504,7 @@ class TestWhatIsMissing:
         found.accept_loss(plane.store)
         plane.restart()
         assert _rows(plane.store) == before
-        with pytest.raises(PositionError, match="made anew"):
+        with pytest.raises(PositionError, match="recreated"):
             plane.restart(backup)
 
     def test_a_database_of_a_past_that_was_given_up_is_refused(self) -> None:

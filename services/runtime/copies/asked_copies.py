@@ -79,7 +79,7 @@ class AskedCopies:
         try:
             others = self.kept.others(name)
         except OSError as error:
-            raise StoreError(f"{place} cannot be used: free some space there or mend the disk ({error})") from error
+            raise StoreError(f"{place} cannot be used: free some space there or repair the disk ({error})") from error
         if (place / name).exists():
             raise CopyRefusedError("COPY_EXISTS", f"{place / name} is there already: choose another name for this copy")
         if others >= self._max_copies:

@@ -83,12 +83,14 @@ def _require_room(wanted: Path) -> None:
         audits = _kept(audit.parent).others(audit.name)
         copies = _kept(audit).others(wanted.name)
     except OSError as error:
-        raise StoreError(f"{audit.parent} cannot be used: free some space there or mend the disk ({error})") from error
+        raise StoreError(
+            f"{audit.parent} cannot be used: free some space there or repair the disk ({error})"
+        ) from error
     if audits >= MAX_AUDITS:
         raise ReadError(
             "AUDITS_RUNNING",
             f"{audits} audits of this shard have copies: let one end, or give its copies back (DELETE "
-            f"/audit-copies); a day after they were made they go by themselves",
+            f"/audit-copies); a day after they were made they are removed",
         )
     if copies >= MAX_COPIES:
         raise ReadError("TOO_MANY_COPIES", f"audit {audit.name} has {copies} copies: give them back, and audit again")

@@ -127,10 +127,10 @@ class HttpServer:
         """Serve; returns when requests are answered."""
         self._thread.start()
         if not self._server.is_serving.wait(START_SECONDS):
-            raise ServerError(f"nothing is served on {self.url} after {START_SECONDS:g} seconds: start again")
+            raise ServerError(f"the server does not answer on {self.url} after {START_SECONDS:g} seconds: start again")
 
     def stop(self) -> None:
-        """Finish the requests under way, and stop."""
+        """Finish the requests in progress, and stop."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)

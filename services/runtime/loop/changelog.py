@@ -139,7 +139,7 @@ class Changelog:
         row = self._row(store)
         if row is not None and row.topic_id != self._topic_id:
             raise PositionError(
-                f"{self._who}: topic {self.topic.name} was made anew since this database last wrote to it; restore the "
+                f"{self._who}: topic {self.topic.name} was recreated since this database last wrote to it; restore the "
                 f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
             )
         self._require_base(row)

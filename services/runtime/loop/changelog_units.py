@@ -106,7 +106,7 @@ def decoded(records: Iterable[LogRecord]) -> Iterator[SentChange]:
 
 
 def up_to(start: str, changes: Iterable[SentChange]) -> Iterator[SentChange]:
-    """What was told up to the beginning of a start.
+    """Yield the changes that were sent before the beginning of a start.
 
     Raises:
         RetryableError: it does not count, since that of another start has come before it; or it is not there.
@@ -115,7 +115,7 @@ def up_to(start: str, changes: Iterable[SentChange]) -> Iterator[SentChange]:
         if sent[0].part == BEGINNING and sent[0].start == start:
             return
         yield sent
-    raise RetryableError("the beginning of this start is not in its changelog, or came too late: it is tried again")
+    raise RetryableError("the beginning of this start is not in its changelog, or came too late: the start is retried")
 
 
 def in_force(base: Base, changes: Iterable[SentChange]) -> Iterator[SentChange]:

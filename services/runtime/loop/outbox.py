@@ -1,4 +1,4 @@
-"""Messages on their way out: written with the state that caused them, removed when the log has acknowledged them.
+"""Outgoing messages: written with the state that caused them, removed when the log has acknowledged them.
 
 One row holds the messages of one unit of work, under a rising number. A row is sent whole, again after a crash or when
 the log did not acknowledge it; it is removed by a later write, never before the acknowledgement. Under load the next
@@ -59,7 +59,7 @@ class Outbox:
         self._next_number = 1
 
     def restore(self, tables: TablesReader) -> None:
-        """Take up what the last run wrote and may not have sent."""
+        """Load the rows that the last run wrote and may not have sent."""
         self._waiting.clear()
         self._sent = []
         self._acknowledged = []
@@ -72,7 +72,7 @@ class Outbox:
                 self._waiting.append((key, row))
 
     def read_deferred(self, tables: TablesReader) -> bool:
-        """Have the oldest rows that were held back sent next; says whether there are any."""
+        """Queue the oldest deferred rows for sending; return whether there are any."""
         self._waiting = deque(islice(tables.table(OUTBOX).scan(), DEFERRED_ROWS_AT_ONCE))
         read = sum(_count(row) for _, row in self._waiting)
         self._deferred_messages = max(0, self._deferred_messages - read) if read else 0
@@ -95,7 +95,7 @@ class Outbox:
         return Added(row, removed)
 
     def written(self, added: Added) -> None:
-        """The unit of work is durable: its messages may go."""
+        """Queue the messages of a unit of work that is durable now."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
             if self.is_deferring:
@@ -105,11 +105,11 @@ class Outbox:
             self._next_number += 1
 
     def waiting(self) -> int:
-        """How many messages are written and not yet acknowledged."""
+        """Return the number of messages that are written and not yet acknowledged."""
         return self._deferred_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
 
     def send(self) -> None:
-        """Hand all that waits to the log; it may be on its way when this returns.
+        """Hand all waiting messages to the log, which may not have acknowledged them when this returns.
 
         Raises:
             RetryableError: nothing is removed; all of it is sent again at the next call.
@@ -135,7 +135,7 @@ class Outbox:
                 self._sink.flush()
 
     def settle(self) -> int:
-        """Wait until the log has acknowledged all that was sent; says how many messages.
+        """Wait until the log has acknowledged all sent messages; return their number.
 
         Raises:
             RetryableError: as in ``send``.

@@ -1,7 +1,7 @@
 """Named points of the loop at which a test may crash a service.
 
-In one process a test passes a probe of its own. A process of the real plane is told with its start: ``crash_at``, as in
-``after_write:3``, kills it with SIGKILL when it passes that point for the third time. Nothing else sets it.
+In one process a test passes a probe of its own. A process of the real plane has the setting ``crash_at``:
+``after_write:3`` kills it with SIGKILL when it passes that point for the third time. Only tests set it.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from itertools import count
 
 
 class Point(Enum):
-    """Where the loop is."""
+    """A point of the loop."""
 
     BEFORE_WRITE = "before_write"
     AFTER_WRITE = "after_write"
     MID_PUBLISH = "mid_publish"
     AFTER_PUBLISH = "after_publish"
     INSIDE_CHECKPOINT = "inside_checkpoint"
-    """The files are linked, the checkpoint has not got its name."""
+    """The files are linked; the checkpoint does not have its name yet."""
     BETWEEN_SCM_AND_FINISH = "between_scm_and_finish"
-    """That SCM has confirmed is written down; metadata, which still has the rows, was not told."""
+    """SCM's confirmation is written; metadata still has the rows and has not received it."""
 
 
 Probe = Callable[[Point], None]
 
 
 def no_probe(point: Point) -> None:
-    """What runs outside of tests."""
+    """Do nothing: the probe outside of tests."""
 
 
 def parse_crash_point(text: str) -> tuple[Point, int]:
-    """A point and at which of its passes, from ``point:pass``; raises ValueError with what is allowed."""
+    """Parse ``point:pass`` into the point and the pass; raise ValueError, which lists the points, for other text."""
     name, _, passes = text.partition(":")
     names = [point.value for point in Point]
     if name not in names or not passes.isdecimal() or int(passes) < 1:
@@ -45,7 +45,7 @@ def parse_crash_point(text: str) -> tuple[Point, int]:
 
 
 def crash_probe(text: str) -> Probe:
-    """A probe that ends this process as a crash would, at ``point:pass``; one that does nothing for no text."""
+    """Return a probe that kills this process at ``point:pass``; for an empty text, a probe that does nothing."""
     if not text:
         return no_probe
     fatal, passes = parse_crash_point(text)

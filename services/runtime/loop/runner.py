@@ -38,22 +38,22 @@ from services.storage.tables import RowCache, TableDefinition, TablesReader
 RUNTIME_TABLES: tuple[TableDefinition[Any], ...] = (OUTBOX, POSITIONS, CHANGELOG)
 
 UNIT_BYTES = 256 * 1024
-"""Of messages that one unit of work takes in. What comes of a message goes out when its unit is written: with 30 claims
-of a thousand rows in one unit, the services behind wait for the last of them, and then this one for theirs."""
+"""Most input bytes per unit of work. Output is published only after the unit is written: with 30 claims of a thousand
+rows in one unit, downstream services wait for the last claim, and this service then waits for their answers."""
 UNIT_ROWS = 10_000
-"""Changed or scanned, after which a unit of work takes in no more: for the same reason, where short messages do very
-much, as the pages of an expansion do, each of some fifty bytes and five hundred files; and since the service is away
-from its log until the unit is written. What one message may do beyond that its handler bounds."""
+"""Changed or scanned rows after which a unit of work accepts no more messages. The byte limit is not enough for short
+messages that change many rows: a page of an expansion has some fifty bytes and five hundred files. The service does not
+poll its log until the unit is written. The work of a single message is bounded by its handler."""
 UNIT_SECONDS = 0.05
-"""After which a unit of work takes in no more. Rows and bytes alone would not do: how long they take depends on the
-machine and on who else works there, and those who wait for the service wait for time."""
+"""Time after which a unit of work accepts no more messages. Limits in rows and bytes are not enough: the time that they
+take depends on the machine and its load, and latency is what the waiting services see."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class BatchSummary:
-    """What one unit of work has taken in, per topic."""
+    """The messages that one unit of work applied, per topic."""
 
     next_offsets: dict[str, int] = field(default_factory=dict)
     last_reads: dict[str, LastRead] = field(default_factory=dict)
@@ -64,14 +64,14 @@ class BatchSummary:
 
 
 class LoopMetrics(Protocol):
-    """What the loop reports of itself."""
+    """Receives the figures that the loop reports."""
 
     def polled(self) -> None:
-        """The log was looked into: from now on this service is away from it."""
+        """Record that a poll has ended: the service is away from its log from now on."""
         ...
 
     def returned(self, messages: int) -> None:
-        """It is back, with what so many messages did written and sent."""
+        """Record that the output of ``messages`` messages is written and sent, and the next poll begins."""
         ...
 
     def batch_started(self) -> None:
@@ -79,11 +79,11 @@ class LoopMetrics(Protocol):
         ...
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
-        """A unit of work is durable; so many messages wait to be published."""
+        """Record that a unit of work is durable and ``waiting_messages`` messages wait to be published."""
         ...
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged."""
+        """Record that the log acknowledged ``messages`` messages."""
         ...
 
 
@@ -223,7 +223,7 @@ class Runner:
                 continue
             if row.topic_id != topic_id:
                 raise PositionError(
-                    f"{self.service.name}, shard {self.shard}: topic {topic} was made anew since this database last "
+                    f"{self.service.name}, shard {self.shard}: topic {topic} was recreated since this database last "
                     f"read it; restore the topic, or start this service on an empty directory"
                 )
             end = ends[topic]

@@ -1,4 +1,4 @@
-"""Numbers that outlive a restart: those given out, and the work done since the last barrier.
+"""Counts that survive a restart: the numbers given out, and the work done since the last barrier.
 
 A service counts what it does in its own table, so that a restart does not make a busy round look quiet.
 """
@@ -15,7 +15,7 @@ _NUMBERS_PER_MS = 1 << 10
 
 
 def count(name: bytes, tables: Work | TablesReader) -> int:
-    """A count; 0 when it was never set."""
+    """Return a count; 0 when it was never set."""
     row = tables.table(COUNT_TABLE).get(name)
     return row.count if row else 0
 
@@ -26,10 +26,10 @@ def set_count(name: bytes, value: int, work: Work) -> None:
 
 
 def next_number(name: bytes, work: Work, now_ms: int = 0) -> int:
-    """A number that was never given out.
+    """Return a number that was never given out.
 
-    With the time it is above all that were given out before on a database that was lost since, so that no late
-    answer to that one is taken for an answer to this one.
+    With ``now_ms`` the number is also above all numbers that a database gave out that was lost since: a late answer to
+    an old number is then not taken for an answer to a new one.
     """
     number = max(count(name, work) + 1, now_ms * _NUMBERS_PER_MS)
     set_count(name, number, work)
@@ -37,12 +37,12 @@ def next_number(name: bytes, work: Work, now_ms: int = 0) -> int:
 
 
 def count_done(work: Work, things: int = 1) -> None:
-    """Remember that something was done, for the next barrier."""
+    """Count work that was done, for the next barrier."""
     set_count(_DONE, count(_DONE, work) + things, work)
 
 
 def pop_done(work: Work) -> int:
-    """What was done since the last barrier; starts again from 0."""
+    """Return the work done since the last barrier, and reset the count to 0."""
     done = count(_DONE, work)
     if done:
         set_count(_DONE, 0, work)

@@ -1,4 +1,4 @@
-"""Things by the time when they are due, in milliseconds of the clock, and two times that no clock shows.
+"""A queue of keys by due time, in milliseconds of the clock, and two reserved times that no clock shows.
 
 A row is written with its step as a message is applied, where there is no clock; its time follows with the ``tick`` at
 the end of the same unit of work.
@@ -11,33 +11,33 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", int, bytes)
 UNSET = 0
-"""In place of a due time: the next tick sets one."""
+"""Stands for a due time that the next tick sets."""
 AT_ONCE = 1
-"""A due time before all others: what waited need not wait any longer, also after a restart."""
+"""A due time before all others: the row waits no longer, also after a restart."""
 
 
 class DueQueue(Generic[K]):
-    """Each key has one due time at most; keys of one time come in their own order."""
+    """A queue in which each key has at most one due time; keys of equal due time are sorted by key."""
 
     def __init__(self) -> None:
         self._due_ms: dict[K, int] = {}
         self._heap: list[tuple[int, K]] = []
 
     def members(self) -> list[K]:
-        """Every key, in no order."""
+        """Return every key, in no order."""
         return list(self._due_ms)
 
     def __contains__(self, key: K) -> bool:
-        """Whether a key is due at any time."""
+        """Return whether the key has a due time."""
         return key in self._due_ms
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all keys."""
         self._due_ms.clear()
         self._heap.clear()
 
     def set(self, key: K, due_ms: int) -> None:
-        """Make a key due at a time, instead of when it was before."""
+        """Set the due time of a key; it replaces an earlier one."""
         self._due_ms[key] = due_ms
         heappush(self._heap, (due_ms, key))
         if len(self._heap) > 2 * len(self._due_ms) + 1_000:
@@ -45,11 +45,11 @@ class DueQueue(Generic[K]):
             heapify(self._heap)
 
     def discard(self, key: K) -> None:
-        """Forget a key."""
+        """Remove a key."""
         self._due_ms.pop(key, None)
 
     def pop_due(self, now_ms: int) -> K | None:
-        """Take out the key that was due first; None when none is due."""
+        """Remove and return the key that was due first; None when none is due."""
         while self._heap and self._heap[0][0] <= now_ms:
             due_ms, key = heappop(self._heap)
             if self._due_ms.get(key) == due_ms:

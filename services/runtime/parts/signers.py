@@ -115,7 +115,7 @@ class Signers:
         if not is_timely(command.issued_at_ms, message.timestamp_ms):
             raise DeniedError(
                 f"the command was signed at {command.issued_at_ms} ms, more than {SIGNED_FOR_MS // 60_000} minutes "
-                f"from when the broker took it: set the client's clock, and send it anew"
+                f"from when the broker took it: set the client's clock, and send it again"
             )
         return row.role
 

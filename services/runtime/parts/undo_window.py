@@ -1,10 +1,10 @@
-"""The time for which what was deleted can still be brought back: it begins when its message arrives.
+"""The undo window: the time for which a deletion can still be undone. It begins when the deletion's message arrives.
 
-Deaths rise with the log, so one number tells whose time is over: whoever's window has ended was preceded by all that
-died before it. A settle ends the windows of all that died before it passed metadata, and of nothing that died later
-and came here sooner. What is of such a death does not wait again: files of a tree that was held back, rows that a sweep
-sends once more, rows that a dropped snapshot had held for long. The number outlives a restart; so do due times, which
-are kept with what waits.
+Deaths rise with the log, so one mark is enough: when the window of a death has ended, the windows of all earlier deaths
+have ended, too. A settle ends the windows of all deaths before the settle passed metadata, and of no later death.
+Rows whose death is at or below the mark skip the window: files of a tree that was suspended, rows that a sweep sends
+again, rows that a dropped snapshot had held. The mark survives a restart. Due times are stored with the waiting rows
+and survive it, too.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _MARK = b"undoWindowMark"
 
 
 class UndoWindow:
-    """One service's view of whose window is over."""
+    """The mark of one service: the highest death whose window is over."""
 
     def __init__(self, window_ms: int) -> None:
         self.window_ms = window_ms
         self._mark = 0
 
     def restore(self, tables: Work | TablesReader) -> None:
-        """Read the mark anew."""
+        """Read the mark from the database."""
         self._mark = count(_MARK, tables)
 
     def is_over(self, death: int) -> bool:
-        """Whether something that died then need not wait."""
+        """Return whether the window of this death is over."""
         return not self.window_ms or death <= self._mark
 
     def ended(self, death: int, work: Work) -> None:
-        """The window of something that died then is over, and so is that of all that died before."""
+        """Record that the windows of this death and of all earlier deaths are over."""
         if self.window_ms and death > self._mark:
             self._mark = death
             set_count(_MARK, death, work)

@@ -34,11 +34,11 @@ class RuntimeMetrics:
         self.service = service
         report_build(registry)
         self.applied = Counter(
-            "deepclean_messages_applied_total", "Messages taken in, dead letters too.", _TOPIC, registry=registry
+            "deepclean_messages_applied_total", "Messages applied, including dead letters.", _TOPIC, registry=registry
         )
         self.dead_letters = Counter(
             "deepclean_dead_letters_total",
-            "Messages that could not be read or applied, and were put aside.",
+            "Messages dead-lettered because they could not be read or applied.",
             _TOPIC,
             registry=registry,
         )
@@ -46,58 +46,63 @@ class RuntimeMetrics:
             "deepclean_messages_published_total", "Messages that the log acknowledged.", _SHARD, registry=registry
         )
         self.retries = Counter(
-            "deepclean_step_retries_total", "Steps that failed and are tried again.", _SHARD, registry=registry
+            "deepclean_step_retries_total", "Steps that failed and are retried.", _SHARD, registry=registry
         )
         self.batch_seconds = Histogram(
             "deepclean_batch_seconds",
-            "From the first message of a unit of work until it is durable.",
+            "Time from the first message of a unit of work until the unit is durable.",
             _SHARD,
             buckets=_SECONDS,
             registry=registry,
         )
         self.away_seconds = Histogram(
             AWAY_METRIC,
-            "From a look into the log that had something to take until all is written and sent, and the next look.",
+            "Time from a poll that returned messages until their output is written and sent and the next poll begins.",
             _SHARD,
             buckets=AWAY_SECONDS,
             registry=registry,
         )
         self.batch_messages = Histogram(
-            "deepclean_batch_messages", "Messages of a unit of work.", _SHARD, buckets=_MESSAGES, registry=registry
+            "deepclean_batch_messages", "Messages per unit of work.", _SHARD, buckets=_MESSAGES, registry=registry
         )
         self.outbox = Gauge(
-            "deepclean_outbox_messages", "Messages that are written and not acknowledged.", _SHARD, registry=registry
+            "deepclean_outbox_messages",
+            "Messages in the outbox that the log has not acknowledged.",
+            _SHARD,
+            registry=registry,
         )
         self.position = Gauge(
-            "deepclean_input_position", "Offset of the next message to take in.", _TOPIC, registry=registry
+            "deepclean_input_position", "Offset of the next message to apply.", _TOPIC, registry=registry
         )
         self.changelog_offset = Gauge(
             "deepclean_changelog_offset",
-            "Offset of the changelog from which the next start would read.",
+            "Offset of the changelog from which the next start reads.",
             _SHARD,
             registry=registry,
         )
         self.end_offset = Gauge(
-            "deepclean_input_end_offset", "Offset behind the last message of the input.", _TOPIC, registry=registry
+            "deepclean_input_end_offset", "Offset after the last message of the input.", _TOPIC, registry=registry
         )
         self.lag_messages = Gauge(
-            "deepclean_input_lag_messages", "Messages of the input that lie ahead.", _TOPIC, registry=registry
+            "deepclean_input_lag_messages", "Messages of the input that are not applied yet.", _TOPIC, registry=registry
         )
         self.lag_seconds = Gauge(
             "deepclean_input_lag_seconds",
-            "Age of the last message taken in while others lie ahead; 0 when none does.",
+            "Age of the last applied message while others wait; 0 when none waits.",
             _TOPIC,
             registry=registry,
         )
         self.last_step = Gauge(
-            "deepclean_last_step_timestamp_seconds", "When the loop went round last.", _SHARD, registry=registry
+            "deepclean_last_step_timestamp_seconds", "Time of the last step of the loop.", _SHARD, registry=registry
         )
         self.database_bytes = Gauge(
-            "deepclean_database_bytes", "What the database takes on its disk.", _SHARD, registry=registry
+            "deepclean_database_bytes", "Size of the database on disk.", _SHARD, registry=registry
         )
-        self.checkpoints = Gauge("deepclean_checkpoints", "Checkpoints that are kept.", _SHARD, registry=registry)
+        self.checkpoints = Gauge(
+            "deepclean_checkpoints", "Number of snapshot checkpoints kept.", _SHARD, registry=registry
+        )
         self.checkpoint_bytes = Gauge(
-            "deepclean_checkpoint_bytes", "What only checkpoints hold on the disk.", _SHARD, registry=registry
+            "deepclean_checkpoint_bytes", "Bytes on disk that only checkpoints reference.", _SHARD, registry=registry
         )
 
 

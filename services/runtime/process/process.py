@@ -135,7 +135,7 @@ class ServiceProcess:
                 try:
                     shard.clean_up()
                 except (DeepcleanError, OSError) as error:  # the writer finds out by itself whether it can go on
-                    logger.warning("the disk could not be looked at", shard=shard.shard, reason=str(error))
+                    logger.warning("the disk usage could not be read", shard=shard.shard, reason=str(error))
 
     def _why_unhealthy(self) -> Sequence[str]:
         return [reason for shard in self._shards for reason in shard.why_unhealthy()]
@@ -174,7 +174,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     if settings.crash_at or settings.clock_offset_seconds:
         logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
     for reason in unused_modules():
-        logger.warning("a compiled module is set aside", reason=reason)
+        logger.warning("a compiled module is not used", reason=reason)
     logger.info("starting", shards=settings.shards, url=process.url, directory=str(settings.directory))
     status = process.run(signals)
     logger.info("ended", status=status)
