@@ -22,22 +22,20 @@ from services.cli.output import bytes_text, counted, print_json, print_table, ti
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 
-app = typer.Typer(
-    no_args_is_help=True, help="Hold the collector back, for one bucket or for everything, and let it go on."
-)
+app = typer.Typer(no_args_is_help=True, help="Pause and resume garbage collection, for one bucket or for everything.")
 BucketArgument = Annotated[
     str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default everything, new buckets included.")
 ]
-ReasonOption = Annotated[str, typer.Option(help="Why: shown to whoever looks.")]
+ReasonOption = Annotated[str, typer.Option(help="Reason, shown by gc status.")]
 
 
 @app.command()
 def pause(
     context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
 ) -> None:
-    """Claim nothing more. Deletions go on being taken in and wait; trees that were deleted can come back whole.
+    """Suspend claims. Further deletions are accepted and wait; deleted trees can be undeleted whole.
 
-    What was claimed before goes on to its end: its blocks are promised to the block store.
+    Rows that were claimed before are still freed, since the block store may already have their blocks.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.PAUSED, reason, bucket_id=bucket_id)
@@ -53,9 +51,9 @@ def pause(
 def shadow(
     context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
 ) -> None:
-    """Judge everything and claim nothing: what would go is counted by the hour, and shown by gc status VOLUME/BUCKET.
+    """Judge everything and claim nothing. gc status VOLUME/BUCKET shows by the hour what would have been claimed.
 
-    Deleted trees are taken apart, so that what is below them is counted, too; their files come back one by one then.
+    Deleted trees are expanded, so that their files are counted, too; undelete then restores the files one by one.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.SHADOW, reason, bucket_id=bucket_id)
@@ -70,13 +68,16 @@ def resume(
     reason: ReasonOption = "",
     bucket_id: IdOption = 0,
     ends_stop: Annotated[
-        bool, typer.Option("--chain-is-mended", help="End a stop of all claims, too: only once its cause is mended.")
+        bool,
+        typer.Option(
+            "--chain-is-mended", help="Also end a stop of all claims. Use it only after the cause is repaired."
+        ),
     ] = False,
 ) -> None:
-    """Let the collector go on: what has waited is judged once more, and goes if still nobody holds it.
+    """Resume claims. Rows that waited are judged again, and freed if no snapshot holds them.
 
-    Buckets that were paused by themselves stay so when everything is resumed; a bucket that is resumed
-    while everything is paused goes on when everything does.
+    Buckets that were paused individually stay paused when everything is resumed. A bucket that is resumed
+    while everything is paused resumes with everything.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.RUNNING, reason, bucket_id=bucket_id, ends_stop=ends_stop)
@@ -94,7 +95,7 @@ def resume(
 
 @app.command()
 def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
-    """Show what is held back, since when, by whom and why, and how much waits."""
+    """Show which buckets are suspended, since when, by whom and why, and how much waits."""
     with session_of(context) as session:
         lines = collection_lines(session, bucket)
     if as_json:

@@ -36,10 +36,10 @@ def audit(
     context: typer.Context,
     shard: Annotated[list[int] | None, typer.Option(help="Audit this shard; may be repeated. By default all.")] = None,
     bucket: Annotated[
-        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit this bucket alone: what is counted as its own.")
+        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit only the data that is counted for this bucket.")
     ] = "",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
+        bool, typer.Option("--repair", help="Publish orphaned blocks to the judges, unless a block is lost.")
     ] = False,
     repair_rows: Annotated[
         int | None,

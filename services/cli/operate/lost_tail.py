@@ -21,12 +21,12 @@ def accept(
     context: typer.Context,
     shard: Annotated[int, typer.Argument(min=0, help="Number of the shard.")],
     is_confirmed: Annotated[
-        bool, typer.Option("--yes", help="Do it; without this, only what was lost is shown.")
+        bool, typer.Option("--yes", help="Accept the loss; without this option the command only shows it.")
     ] = False,
-    reason: Annotated[str, typer.Option(help="Why, for whoever reads the log later.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, stored in the log.")] = "",
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
 ) -> None:
-    """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
+    """Show which messages a broker lost after services had read them. --yes resumes and skips the numbers in use."""
     session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         losses = find_losses(log, session.home, shard)

@@ -45,10 +45,12 @@ END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 def status(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Measure rates over so many seconds.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=60, help="Number of seconds over which rates are measured.")
+    ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
+    """Show the plane's state: processes, throughput, backlog, lag, dead letters, disk."""
     session = made_session(context)
     plane = read_plane_file(session.home)
     if plane is None:

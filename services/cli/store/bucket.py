@@ -1,4 +1,4 @@
-"""``deepclean bucket``: make, remove and list buckets, and say where their bytes are."""
+"""``deepclean bucket``: create, delete and list buckets, and show their bytes by state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LAYOUTS = {
     **{LayoutName(layout.value): layout for layout in BucketLayout},
 }
 
-app = typer.Typer(no_args_is_help=True, help="Make, remove and list buckets, and say where their bytes are.")
+app = typer.Typer(no_args_is_help=True, help="Create, delete and list buckets, and show their bytes by state.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
@@ -43,7 +43,7 @@ def create(
     layout: Annotated[LayoutName, typer.Option(help="A tree of directories, or flat keys.")] = LayoutName.FSO,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a bucket."""
+    """Create a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -56,7 +56,7 @@ def create(
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Remove a bucket that is empty and has no snapshots."""
+    """Delete a bucket that is empty and has no snapshots."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -102,7 +102,7 @@ def list_buckets(
 
 @app.command()
 def info(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Show a bucket, and where its bytes are: live, held by snapshots, on their way, freed."""
+    """Show a bucket, and where its bytes are: live, held by snapshots, pending, claimed, freed."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         reads = session.connected().metadata(session.volumes().shard_of(volume_name))
