@@ -40,11 +40,11 @@ def pause(
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.PAUSED, reason, bucket_id=bucket_id)
         lines = collection_lines(session, bucket)
-    say(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
+    say(f"{bucket or 'everything'} is paused: no further rows are claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
     if claimed:
-        say(f"claimed before, and on its way to the block store: {counted(claimed, 'version')}")
-    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+        say(f"claimed before and still to be freed: {counted(claimed, 'version')}")
+    say(f"resume with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
@@ -57,8 +57,8 @@ def shadow(
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.SHADOW, reason, bucket_id=bucket_id)
-    say(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
-    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+    say(f"{bucket or 'everything'} is in shadow mode: rows are judged and counted, but not claimed")
+    say(f"resume with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
@@ -84,13 +84,13 @@ def resume(
         lines = collection_lines(session, bucket)
     suspended = [line for line in lines if line.effective_state is not CollectionState.RUNNING]
     if bucket and suspended:
-        say(f"{bucket} is not held back by itself any more, but everything is: {state_words(lines[0])}")
+        say(f"{bucket} itself is resumed, but claims of all buckets are suspended: {state_words(lines[0])}")
         return
     if not any(line.effective_state is not CollectionState.RUNNING and not line.bucket for line in lines):
-        say(f"{bucket or 'everything'} goes on")
+        say(f"{bucket or 'everything'} is resumed")
     for line in suspended:
         where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
-        say(f"still held back: {scope(line)}{where}, {state_words(line)}")
+        say(f"still suspended: {scope(line)}{where}, {state_words(line)}")
 
 
 @app.command()
@@ -152,13 +152,13 @@ def _print_shadow(line: CollectionStatus) -> None:
 
 def _advice(lines: list[CollectionStatus]) -> str:
     if any(line.state is CollectionState.STOPPED for line in lines):
-        return "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+        return "Claims are stopped: repair the cause, then run deepclean gc resume --chain-is-mended"
     suspended = [line for line in lines if line.state is not CollectionState.RUNNING]
     if not suspended:
-        return "Nothing is held back: what waits is on its way."
+        return "No claims are suspended."
     return "\n".join(dict.fromkeys(_advice_on(line) for line in suspended))
 
 
 def _advice_on(line: CollectionStatus) -> str:
     group, way = ("breaker", "reset") if line.state is CollectionState.TRIPPED else ("gc", "resume")
-    return f"Let it go on with: deepclean {group} {way}{f' {line.volume}/{line.bucket}' if line.bucket else ''}"
+    return f"Resume with: deepclean {group} {way}{f' {line.volume}/{line.bucket}' if line.bucket else ''}"

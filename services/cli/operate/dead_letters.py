@@ -216,10 +216,10 @@ def _advice(read: DeadLetterBytes) -> Advice:
 def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
     """The record that a letter is about, or None and why not."""
     if not read.has_bytes:
-        return None, "its bytes are not here any more"
+        return None, "its bytes are no longer in dead-letters"
     topic = BY_NAME.get(read.letter.topic)
     if topic is None:
-        return None, f"{read.letter.topic} is no topic of this plane"
+        return None, f"{read.letter.topic} is not a topic of this plane"
     try:
         return codec(topic.record).decode_message(
             bytes.fromhex(read.value_hex), bytes.fromhex(read.fingerprint_hex) or None

@@ -62,7 +62,7 @@ def list_rows(
         numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "SNAPSHOT BEFORE", "SNAPSHOT AFTER", "BYTES"],
     )
     if following:
-        say("", f"There is more: --from {following}")
+        say("", f"There are more rows: continue with --from {following}")
 
 
 @app.command()
@@ -98,7 +98,7 @@ def export(
     with session_of(context) as session:
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
-            raise ExportError("Spark reads the ledger from a broker: export that of a plane that runs (deepclean up)")
+            raise ExportError("the export needs a plane with a broker: start one (deepclean up)")
         written = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
     if as_json:
         print_json({"rows": written.rows, "unreadable": written.unreadable})
@@ -106,7 +106,7 @@ def export(
         say(f"{counted(written.rows, 'new row')} in {directory / 'rows'}.")
         if written.unreadable:
             unreadable = counted(written.unreadable, "message")
-            say(f"{unreadable} could not be read, and lie in {directory / 'unreadable'}: see what has written them.")
+            say(f"{unreadable} could not be read and are in {directory / 'unreadable'}: find their writer.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:
@@ -128,7 +128,7 @@ def _moment(text: str, option: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no moment: write 2026-11-21T16:00", param_hint=option) from error
+        raise typer.BadParameter(f"{text!r} is not a time: write 2026-11-21T16:00", param_hint=option) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -136,7 +136,7 @@ def _place(text: str) -> Place:
     try:
         return place_of(text) if text else BEGINNING
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no row of a ledger: write 4711:0", param_hint="--from") from error
+        raise typer.BadParameter(f"{text!r} is not a row of the ledger: write 4711:0", param_hint="--from") from error
 
 
 def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _story(place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
     claim = row.claim
     yield "version", f"born at txn {row.birth} of object {row.object_id}, bucket {row.bucket_id}"
     yield "died", f"at txn {row.death}"
-    yield "held by", "nobody: no snapshot that was live at the claim lay between the two"
+    yield "held by", "no snapshot: none that was live at the claim lay between birth and death"
     yield "snapshot before the death", f"txn {claim.previous_txn}" if claim.previous_txn else "none was live"
     yield "snapshot after the birth", f"txn {claim.next_txn}" if claim.next_txn else "none was live"
     first = claim.first_judge_version or "unknown"

@@ -64,14 +64,14 @@ def restore(
     home = made_session(context).home
     unknown = sorted(set(service or ()) - set(SERVICES))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(SERVICES)}")
+        raise typer.BadParameter(f"{unknown[0]} is not one of {', '.join(SERVICES)}")
     place = (directory or backups_directory(home)).absolute()
     with acquire_plane_lock(home):
         found = find_backup(place, name)
         restored = restore_backup(home, place, found, service or SERVICES, shard or ())
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
-    say("Start the plane (deepclean up): it takes in what the log has had since.")
+    say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 
 def digest(

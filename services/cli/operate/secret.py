@@ -30,7 +30,7 @@ def set_secret(
         security = _security(session)
         role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
         change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
-    say(f"{name} signs with {security.signing_file(name)}: give it to nobody else")
+    say(f"{name} signs with {security.signing_file(name)}: keep this file secret")
 
 
 @app.command()
@@ -38,11 +38,13 @@ def remove(context: typer.Context, name: NameArgument) -> None:
     """Revoke the right of a user or a service to sign commands."""
     with session_of(context) as session:
         remove_secret(session.connected(), _security(session), name)
-    say(f"{name} signs no more")
+    say(f"{name} can no longer sign commands")
 
 
 def _security(session: Session) -> BrokerSecurity:
     security = plane_security(session.home)
     if security is None:
-        raise StackError(f"The plane on {session.home} asks nobody who he is: start it with deepclean up --secure.")
+        raise StackError(
+            f"The plane on {session.home} does not authenticate clients: start it with deepclean up --secure."
+        )
     return security

@@ -57,9 +57,12 @@ def trim_log(
 
 def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
     if not kept:
-        say("", "There is no backup, so nothing may go: make one (deepclean backup), or name its place.")
+        say(
+            "",
+            "Nothing can be removed without a backup: make one (deepclean backup), or name its directory.",
+        )
     elif is_dry_run:
-        say("", f"{counted(messages, 'message')} would go.")
+        say("", f"{counted(messages, 'message')} would be removed.")
     else:
         say(
             "",

@@ -76,7 +76,7 @@ def up(
             raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
     for name, process in plane.processes.items():
         say(f"{name:<20} {process.url or plane.bootstrap_servers}")
-    say(f"The plane runs on {home}. deepclean status shows how it does, deepclean down stops it.")
+    say(f"The plane runs on {home}. deepclean status shows its state, deepclean down stops it.")
 
 
 def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile | None:

@@ -51,7 +51,7 @@ def create(
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "layout": _LAYOUTS[layout], "txn": reply.txn})
     else:
-        say(f"bucket {volume_name}/{bucket_name} made ({_LAYOUTS[layout]})")
+        say(f"bucket {volume_name}/{bucket_name} created ({_LAYOUTS[layout]})")
 
 
 @app.command()
@@ -64,7 +64,7 @@ def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption =
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "txn": reply.txn})
     else:
-        say(f"bucket {volume_name}/{bucket_name} removed")
+        say(f"bucket {volume_name}/{bucket_name} deleted")
 
 
 @app.command("list")
@@ -129,11 +129,21 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "MEANING"],
         [
-            ("live", bytes_text(space.live_bytes), space.live_namespace, "in the active namespace, directories too"),
+            (
+                "live",
+                bytes_text(space.live_bytes),
+                space.live_namespace,
+                "in the active namespace, including directories",
+            ),
             ("held", bytes_text(space.held_bytes), space.held_versions, "deleted, and held by a snapshot"),
-            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "held by nobody, not yet claimed"),
-            ("claimed", bytes_text(space.claimed_bytes), space.claimed_versions, "on their way out of the store"),
-            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "confirmed by the store, ever"),
+            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "not held, not yet claimed"),
+            (
+                "claimed",
+                bytes_text(space.claimed_bytes),
+                space.claimed_versions,
+                "sent to the block store for deletion",
+            ),
+            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "confirmed by the block store, in total"),
         ],
         numbers=["BYTES", "VERSIONS"],
     )

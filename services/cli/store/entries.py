@@ -25,7 +25,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="List all entries.")]
 
 def say_more(last: str) -> None:
     """Say where a listing goes on that has stopped at its limit: beside the output, which programs may read."""
-    say(f"There is more: --start-after {shlex.quote(last)} goes on, --all lists everything.", err=True)
+    say(f"There are more entries: --start-after {shlex.quote(last)} continues, --all lists everything.", err=True)
 
 
 def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:

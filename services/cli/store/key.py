@@ -67,7 +67,7 @@ def delete(
     keys = keys or []
     if from_file is None and len(keys) < 2:
         if not keys:
-            raise typer.BadParameter("name keys, or a file of keys (--from-file)")
+            raise typer.BadParameter("give keys, or a file of keys (--from-file)")
         _delete_one(context, keys[0], as_json=as_json)
         return
     lines = (line.rstrip("\n") for line in from_file or ())

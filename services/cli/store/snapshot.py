@@ -31,7 +31,7 @@ def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, a
     if as_json:
         print_json({"name": name, "snapshot_id": reply.snapshot_id})
     else:
-        say(f"snapshot {name} taken ({reply.snapshot_id})")
+        say(f"snapshot {name} created ({reply.snapshot_id})")
 
 
 @app.command()

@@ -36,7 +36,7 @@ def create(
     if as_json:
         print_json({"volume": volume, "shard": chosen, "txn": reply.txn})
     else:
-        say(f"volume {volume} made in shard {chosen}")
+        say(f"volume {volume} created in shard {chosen}")
 
 
 @app.command()
