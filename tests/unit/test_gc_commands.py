@@ -173,7 +173,7 @@ def test_a_bucket_of_which_too_much_is_freed_is_suspended_until_its_breaker_is_r
         assert words in printed
     assert line.run("gc", "status").splitlines()[-1] == "Resume with: deepclean breaker reset vol1/one"
     assert "still suspended: vol1/one, tripped since" in line.run("gc", "resume")
-    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 version\n"
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one resumes: 1000 B in 1 version\n"
     line.settle()
     assert stored_bytes(line) == 1070
     assert "nothing to do" in line.run("breaker", "reset")

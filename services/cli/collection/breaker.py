@@ -159,9 +159,9 @@ def reset(
     for line in tripped:
         everything = after[line.shard, "everything"]
         now = after.get((line.shard, scope(line)), everything).effective_state
-        suspended = "" if now is CollectionState.RUNNING else f", once it is not {now.lower()} any more"
+        suspended = "" if now is CollectionState.RUNNING else f", once it is no longer {now.lower()}"
         waiting = amount_in_words(line.pending_bytes, line.pending_versions)
-        say(f"{scope(line)} goes on{suspended}: {waiting}")
+        say(f"{scope(line)} resumes{suspended}: {waiting}")
     if not tripped:
         say(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
 

@@ -62,4 +62,4 @@ def publish_full_chain(plane: PlaneFile) -> None:
             METADATA_COMMANDS.name, body, partition=shard, headers=[(FINGERPRINT_HEADER, encoder.fingerprint)]
         )
     if producer.flush(FLUSH_SECONDS):
-        raise StackError(f"The broker on {plane.bootstrap_servers} did not take the command: see that it runs.")
+        raise StackError(f"The broker on {plane.bootstrap_servers} did not accept the command: check that it runs.")
