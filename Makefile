@@ -18,7 +18,7 @@ help: ## List the targets
 
 setup: $(INSTALLED) $(COMPILED) $(JARS) $(CLASSES) ## Install everything into .venv and .deepclean (quick when nothing changed)
 
-run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and let git be the judge
+run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and compare with git
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
 test: setup ## All tests; SEED=… replays a simulated or chaotic run
@@ -28,33 +28,33 @@ test-fast: setup ## The quick unit, contract and property tests, without broker,
 	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 -m "not broker and not spark" \
 	  $(SLOW_PROPERTIES:%=--ignore=tests/property/test_%.py) tests/unit tests/contract tests/property
 
-faults: setup ## Put each known defect back and see that the test meant for it catches it
+faults: setup ## Insert each known defect and check that its test fails
 	.venv/bin/pytest --numprocesses=auto --faults
 
-chaos: setup ## Crash a real plane for SECONDS=… (60) and judge what is left; SEED=… replays one schedule
+chaos: setup ## Crash a real plane for SECONDS=… (60) and check the result; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(BROKERS),--brokers $(BROKERS)) $(if $(BESIDE),--beside $(BESIDE))
 
 fuzz: setup $(FUZZER) ## Fuzz decoders, rows, HTTP and the command line for SECONDS=… (60), guided by coverage
 	.venv/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS))
 
-campaign: setup ## Look for faults for HOURS=… (1, or 0.1): simulator, chaos, recordings, fuzzer; goes on where it was interrupted
+campaign: setup ## Look for faults for HOURS=… (1, or 0.1): simulator, chaos, recordings, fuzzer; resumes after an interruption
 	-@$(MAKE) --no-print-directory $(FUZZER)
 	.venv/bin/python -m tests.campaign $(if $(HOURS),--hours $(HOURS))
 
-up: setup ## Start a plane that stays
+up: setup ## Start a plane in the background
 	.venv/bin/deepclean up
 
-down: setup ## Stop the plane that stays
+down: setup ## Stop that plane
 	.venv/bin/deepclean down
 
-status: setup ## Show how the plane does: processes, throughput, backlog, lag, disk
+status: setup ## Show the plane's state: processes, throughput, backlog, lag, disk
 	.venv/bin/deepclean status
 
-bench: setup ## Measure this machine, beside the ceilings of Kafka and RocksDB (the better part of an hour)
+bench: setup ## Measure this machine, beside the limits of Kafka and RocksDB (most of an hour)
 	.venv/bin/python -m bench
 
-figures: setup ## See that each row of the bench measures; then measure in small, and tell what has moved since the last release
+figures: setup ## Check that each row of the bench runs; then measure a small load and compare with the last release
 	.venv/bin/pytest bench
 	@mkdir -p .deepclean
 	.venv/bin/python -m bench --small --json .deepclean/figures.json

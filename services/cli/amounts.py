@@ -20,10 +20,10 @@ def duration_ms(text: str) -> int:
     if compact == "0":
         return 0
     if not _WRITTEN.fullmatch(compact):
-        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 15m, 1h, 7d or 1d12h")
+        raise typer.BadParameter(f"{text!r} is not a duration: write 90s, 15m, 1h, 7d or 1d12h")
     milliseconds = sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(compact))
     if milliseconds >= BEYOND_MS:
-        raise typer.BadParameter(f"{text[:SHOWN_LETTERS]!r} is too long: 2^63-1 milliseconds are the most")
+        raise typer.BadParameter(f"{text[:SHOWN_LETTERS]!r} is too long: the limit is 2^63-1 milliseconds")
     return round(milliseconds)
 
 
@@ -52,10 +52,10 @@ def parse_size(text: str) -> int:
     """Bytes: KiB, MiB, … are powers of 1,024, KB, MB, … of 1,000; no unit means bytes."""
     matched = _SIZE.fullmatch(text.strip())
     if matched is None or (matched[3] and not matched[2]):
-        raise typer.BadParameter(f"{text!r} is no size; write 10GiB, 1.5MB or 4096")
+        raise typer.BadParameter(f"{text!r} is not a size: write 10GiB, 1.5MB or 4096")
     number, unit, binary = matched.groups()
     if len(number) <= MOST_DIGITS:
         size = int(Fraction(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
         if size <= MOST_BYTES:
             return size
-    raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is too much: 2^63-1 bytes are the most")
+    raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is too large: the limit is 2^63-1 bytes")

@@ -14,7 +14,9 @@ from services.cli.session import Session, bucket_path
 
 IdOption = Annotated[
     int,
-    typer.Option("--id", metavar="ID", help="Only the one of this name and id, say a deleted one: see gc status."),
+    typer.Option(
+        "--id", metavar="ID", help="Id of the bucket with this name, for instance of a deleted one: see gc status."
+    ),
 ]
 
 

@@ -21,27 +21,27 @@ SUB_COMMANDS = (
     SubCommand(
         "up",
         "services.cli.operate.up_down:up",
-        "Start a plane that stays: broker, services, Spark. On the same home it goes on where it was.",
+        "Start a plane in the background: broker, services, Spark. With an existing home it resumes its work.",
     ),
     SubCommand(
         "down",
         "services.cli.operate.up_down:down",
-        "Stop the plane: Spark, the services, the broker. What it keeps stays.",
+        "Stop the plane: Spark, the services, the broker. All data is kept.",
     ),
     SubCommand(
         "status",
         "services.cli.operate.status:status",
-        "Show how the plane does: processes, throughput, backlog, lag, dead letters, disk.",
+        "Show the plane's state: processes, throughput, backlog, lag, dead letters, disk.",
     ),
     SubCommand(
         "restore",
         "services.cli.store.restore:restore",
-        "Copy a key or a directory out of a snapshot, with new blocks, over what is there now.",
+        "Copy a key or a directory out of a snapshot, with new blocks. Existing keys are overwritten.",
     ),
     SubCommand(
         "undelete",
         "services.cli.store.deleted:undelete",
-        "Bring back a deleted key, an overwritten version or a whole directory, with its blocks, unless it is claimed.",
+        "Undelete a key, an overwritten version or a whole directory, with its blocks, unless it is claimed.",
     ),
     SubCommand(
         "backup",
@@ -51,22 +51,22 @@ SUB_COMMANDS = (
     SubCommand(
         "restore-backup",
         "services.cli.operate.recovery:restore",
-        "Put a backup's copies where a stopped plane looks for its databases; the log brings the rest at the start.",
+        "Restore the databases of a stopped plane from a backup. At the next start the services replay newer messages.",
     ),
     SubCommand(
         "rebuild",
         "services.cli.operate.recovery:rebuild",
-        "Make a shard of metadata again from the log, snapshots and all, and prove by digest that it is the same.",
+        "Rebuild a shard of metadata from the log, with its snapshots, and verify the result by digest.",
     ),
     SubCommand(
         "digest",
         "services.cli.operate.recovery:digest",
-        "Say what a shard of metadata holds, as one digest: of its tables, and of every live snapshot's checkpoint.",
+        "Print the digest of a shard of metadata: of its tables and of every live snapshot's checkpoint.",
     ),
     SubCommand(
         "trim-log",
         "services.cli.operate.trim_log:trim_log",
-        "Trim the log up to what readers, backups and unfinished transactions still need.",
+        "Delete log records that no reader, backup or unfinished transaction needs.",
     ),
     SubCommand(
         "upgrade",
@@ -76,7 +76,7 @@ SUB_COMMANDS = (
     SubCommand(
         "accept-lost-tail",
         "services.cli.operate.lost_tail:accept",
-        "Show what a broker has lost that was read already, and go on without it: no name that it gave is given again.",
+        "Show which messages a broker lost after services had read them. --yes resumes and skips the numbers in use.",
     ),
     SubCommand(
         "replay",
@@ -91,7 +91,7 @@ SUB_COMMANDS = (
     SubCommand(
         "explain",
         "services.cli.collection.explain:explain",
-        "Say who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what lets it go.",
+        "Show who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what frees it.",
     ),
     SubCommand(
         "audit",
@@ -101,66 +101,66 @@ SUB_COMMANDS = (
     SubCommand(
         "verify",
         "services.cli.operate.verify:verify",
-        "Replay the command log with code of its own, and compare the ledger with what it says.",
+        "Replay the command log with independent code and compare the result with the ledger.",
     ),
-    SubCommand("volume", "services.cli.store.volume:app", "Make, remove and list volumes."),
+    SubCommand("volume", "services.cli.store.volume:app", "Create, delete and list volumes."),
     SubCommand(
         "bucket",
         "services.cli.store.bucket:app",
-        "Make, remove and list buckets, and say where their bytes are.",
+        "Create, delete and list buckets, and show their bytes by state.",
     ),
     SubCommand("key", "services.cli.store.key:app", "Put, delete, rename, list and show keys."),
     SubCommand(
         "dir",
         "services.cli.store.directory:app",
-        "Make, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).",
+        "Create, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).",
     ),
     SubCommand(
         "snapshot",
         "services.cli.store.snapshot:app",
-        "Take, delete, rename, list, compare and roll back to snapshots.",
+        "Create, delete, rename, list, compare and roll back to snapshots.",
     ),
     SubCommand(
         "retention",
         "services.cli.collection.retention:app",
-        "Say which snapshots of a bucket expire, see what would go, and let it go.",
+        "Set the retention policy of a bucket, preview which snapshots would expire, and expire them.",
     ),
-    SubCommand("tag", "services.cli.collection.tag:app", "Hold snapshots under names."),
+    SubCommand("tag", "services.cli.collection.tag:app", "Protect snapshots by named tags."),
     SubCommand(
         "consumer",
         "services.cli.collection.consumer:app",
-        "Say which snapshots a named reader has still to read.",
+        "Protect the snapshots that a named consumer has not read yet.",
     ),
     SubCommand(
         "space",
         "services.cli.collection.space:app",
-        "Show where the bytes of VOLUME/BUCKET are and what its snapshots share; say what deleting some would free.",
+        "Show the bytes of VOLUME/BUCKET by state and by snapshot, and how many a deletion of snapshots would free.",
     ),
     SubCommand(
         "ledger",
         "services.cli.operate.ledger:app",
-        "Why versions were freed, and when: a record of each, for ever.",
+        "Show why and when versions were freed; each record is kept forever.",
     ),
     SubCommand(
         "secret",
         "services.cli.operate.secret:app",
-        "Say who may sign commands, on a plane that refuses strangers.",
+        "Register the secrets that may sign commands on a secure plane.",
     ),
-    SubCommand("deleted", "services.cli.store.deleted:app", "See what was deleted and can still be brought back."),
+    SubCommand("deleted", "services.cli.store.deleted:app", "List deletions that can still be undone."),
     SubCommand(
         "gc",
         "services.cli.collection.gc:app",
-        "Hold the collector back, for one bucket or for everything, and let it go on.",
+        "Pause and resume garbage collection, for one bucket or for everything.",
     ),
     SubCommand(
         "breaker",
         "services.cli.collection.breaker:app",
-        "Hold a bucket back by itself when far more of it is to be freed than usual, until a person has looked.",
+        "Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
     ),
     SubCommand(
         "dead-letters",
         "services.cli.operate.dead_letters:app",
-        "Look at messages that could not be read or applied, and deal with them.",
+        "Show messages that could not be read or applied, and resolve them.",
     ),
 )
 
@@ -179,7 +179,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A snapshot and garbage-collection plane for object stores: it frees what nobody holds, and nothing else.",
+    help="A snapshot and garbage-collection plane for object stores: it frees deleted data that no snapshot holds.",
 )
 
 
@@ -194,11 +194,11 @@ def root(
     context: typer.Context,
     home: Annotated[
         Path | None,
-        typer.Option(envvar="DEEPCLEAN_HOME", help="Where the plane keeps everything; by default .deepclean."),
+        typer.Option(envvar="DEEPCLEAN_HOME", help="Directory of the plane's data; by default .deepclean."),
     ] = None,
     *,
     is_version_asked: Annotated[  # noqa: ARG001  its callback answers
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Take what holds for every sub-command; ``session_of`` makes a session of it when one needs the plane."""

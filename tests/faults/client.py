@@ -204,7 +204,7 @@ FAULTS = (
     Fault(
         listings_end_silently,
         caught_by=f"{LISTINGS}test_a_command_says_that_there_is_more_and_how_to_go_on",
-        message="There is more",
+        message="There are more",
     ),
     Fault(
         reads_end_at_a_thousand,

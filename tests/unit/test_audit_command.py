@@ -60,11 +60,11 @@ DIFFERENCE = FigureDifference("vol/bucket", "bytes held by 1 to 2", 10, 11)
 @pytest.mark.parametrize(
     ("found", "status", "words"),
     [
-        (report(), 0, ["Everything that is referred to is there", "3.0 KiB in 3", "0 / 1 / 0", "not judged"]),
-        (report(LOST), 3, ["DANGLING", "a/b", "stop claims", "1 (10 B), referred to and gone: lost"]),
+        (report(), 0, ["Every referenced block is present", "3.0 KiB in 3", "0 / 1 / 0", "not judged"]),
+        (report(LOST), 3, ["DANGLING", "a/b", "stop claims", "1 (10 B), referenced and missing: lost"]),
         (report(LOST, ORPHAN), 3, ["ORPHANED", "DANGLING"]),
-        (report(ORPHAN), 4, ["Nothing is lost", str(9 << 16)]),
-        (report(differences=(DIFFERENCE,)), 4, ["bytes held by 1 to 2", "figures not confirmed", "Nothing is lost"]),
+        (report(ORPHAN), 4, ["No block is lost", str(9 << 16)]),
+        (report(differences=(DIFFERENCE,)), 4, ["bytes held by 1 to 2", "figures not confirmed", "No block is lost"]),
     ],
 )
 def test_the_status_says_how_bad_it_is(
@@ -80,13 +80,13 @@ def test_the_status_says_how_bad_it_is(
 def test_an_audit_of_one_bucket_repairs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status, output, _ = run(monkeypatch, tmp_path, report(ORPHAN), "--repair", "--bucket", "vol/bucket")
     assert status == 2
-    assert "Given to the judges" not in output
+    assert "Published to the judges" not in output
 
 
 def test_a_repair_says_what_was_kept_and_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status, output, _ = run(monkeypatch, tmp_path, report(ORPHAN), "--repair", "--shard", "1")
     assert status == 4
-    assert "Given to the judges: 1 (10 B); kept: 2 (20 B).\n  INVALID_REQUEST: why" in output
+    assert "Published to the judges: 1 (10 B); kept: 2 (20 B).\n  INVALID_REQUEST: why" in output
 
 
 def test_a_shard_that_is_not_there_is_a_wrong_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

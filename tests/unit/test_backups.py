@@ -78,8 +78,8 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     for content, reason in (
         ("{}", r"has no format: a deepclean before 0\.2\.0"),
         ('{"format": 2}', "has format 2, this program reads up to 1"),
-        ('{"format": 1}', r"is not one that deepclean has written: move this backup elsewhere\.$"),
-        ("[]", r"is not one that deepclean has written: move this backup elsewhere\.$"),
+        ('{"format": 1}', r"was not written by deepclean: move this backup elsewhere\.$"),
+        ("[]", r"was not written by deepclean: move this backup elsewhere\.$"),
     ):
         manifest.write_text(content)
         with pytest.raises(StackError, match=reason):

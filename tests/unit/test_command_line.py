@@ -186,17 +186,17 @@ def test_a_path_that_names_no_bucket_is_a_mistake_of_usage(line: CommandLine, pa
 def test_without_a_plane_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["--home", str(tmp_path), "volume", "list"])
     assert result.exit_code == 1
-    assert result.stderr == f"No plane runs on {tmp_path}: start one (deepclean up), or name another home (--home).\n"
+    assert result.stderr == f"No plane runs on {tmp_path}: start one (deepclean up), or set another home (--home).\n"
 
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
         (["key", "put", "vol1/tree/k", "--size", "9" * 20], 1, "has more than 64 bits"),
-        (["space", "plan", "vol1/tree", "--free", "9" * 5_000], 2, "is too much"),
-        (["space", "plan", "vol1/tree", "--free", "9" * 19], 2, "is too much"),
+        (["space", "plan", "vol1/tree", "--free", "9" * 5_000], 2, "is too large"),
+        (["space", "plan", "vol1/tree", "--free", "9" * 19], 2, "is too large"),
         (["tag", "create", "vol1/tree", "s", "t", "--time-to-live", "9" * 400 + "d"], 2, "is too long"),
-        (["explain", "9" * 5_000], 2, "is no block"),
+        (["explain", "9" * 5_000], 2, "is not a block"),
     ],
     ids=lambda value: "_".join(value[:2]) if isinstance(value, list) else None,
 )

@@ -42,8 +42,8 @@ def stored_bytes(line: CommandLine) -> int:
 def test_a_paused_bucket_keeps_all_until_it_is_resumed(line: CommandLine) -> None:
     said = line.run("gc", "pause", "vol1/one", "--reason", "who deleted this?")
     assert said.splitlines() == [
-        "vol1/one is paused from now on: nothing more of it is claimed",
-        "let it go on with: deepclean gc resume vol1/one",
+        "vol1/one is paused: no further rows are claimed",
+        "resume with: deepclean gc resume vol1/one",
     ]
     delete_all(line, "one")
     delete_all(line, "two")
@@ -54,11 +54,11 @@ def test_a_paused_bucket_keeps_all_until_it_is_resumed(line: CommandLine) -> Non
     assert (paused["pending_bytes"], paused["pending_versions"], paused["unexpanded_directories"]) == (1000, 1, 1)
     printed = line.run("gc", "status")
     assert "who deleted this?" in printed
-    assert printed.splitlines()[-1] == "Let it go on with: deepclean gc resume vol1/one"
-    assert line.run("gc", "resume", "vol1/one") == "vol1/one goes on\n"
+    assert printed.splitlines()[-1] == "Resume with: deepclean gc resume vol1/one"
+    assert line.run("gc", "resume", "vol1/one") == "vol1/one is resumed\n"
     line.settle()
     assert stored_bytes(line) == 0
-    assert line.run("gc", "status").splitlines()[-1] == "Nothing is held back: what waits is on its way."
+    assert line.run("gc", "status").splitlines()[-1] == "No claims are suspended."
 
 
 def test_a_tree_that_was_deleted_while_paused_comes_back_whole(line: CommandLine) -> None:
@@ -79,12 +79,12 @@ def test_everything_is_paused_with_new_buckets_and_resumed_but_for_what_was_paus
     delete_all(line, "one")
     delete_all(line, "two")
     assert stored_bytes(line) == 2145
-    assert "everything is: paused since" in line.run("gc", "resume", "vol1/one")
+    assert "claims of all buckets are suspended: paused since" in line.run("gc", "resume", "vol1/one")
     line.settle()
     assert stored_bytes(line) == 2145
     said = line.run("gc", "resume")
-    assert said.splitlines()[0] == "everything goes on"
-    assert said.splitlines()[1].startswith("still held back: vol1/two, paused since")
+    assert said.splitlines()[0] == "everything is resumed"
+    assert said.splitlines()[1].startswith("still suspended: vol1/two, paused since")
     line.settle()
     assert stored_bytes(line) == 1070
 
@@ -115,17 +115,17 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     since = f"since {time_text(stopped_ms)}"
     assert time_text(stopped_ms) in stopped
     assert stopped.count(":") == 3, "when something else was said last is no part of it"
-    assert advice == "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+    assert advice == "Claims are stopped: repair the cause, then run deepclean gc resume --chain-is-mended"
     assert (stopped.split()[0], stopped.split()[1]) == (str(line.shard), "everything"), "the shard that is meant"
     said = line.run("gc", "resume")
     assert (
-        said == f"still held back: everything in shard {line.shard}, stopped {since}: snapshots: two rows follow one\n"
+        said == f"still suspended: everything in shard {line.shard}, stopped {since}: snapshots: two rows follow one\n"
     )
     plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
     line.settle()
     assert f"all claims are stopped {since}: snapshots: two rows follow one" in line.run("explain", "vol1/one")
     assert stored_bytes(line) == 2140
-    assert line.run("gc", "resume", "--chain-is-mended") == "everything goes on\n"
+    assert line.run("gc", "resume", "--chain-is-mended") == "everything is resumed\n"
     line.settle()
     assert stored_bytes(line) == 1070
 
@@ -171,9 +171,9 @@ def test_a_bucket_of_which_too_much_is_freed_is_suspended_until_its_breaker_is_r
         "deepclean breaker reset vol1/one",
     ):
         assert words in printed
-    assert line.run("gc", "status").splitlines()[-1] == "Let it go on with: deepclean breaker reset vol1/one"
-    assert "still held back: vol1/one, tripped since" in line.run("gc", "resume")
-    assert line.run("breaker", "reset", "vol1/one") == "vol1/one goes on: 1000 B in 1 version\n"
+    assert line.run("gc", "status").splitlines()[-1] == "Resume with: deepclean breaker reset vol1/one"
+    assert "still suspended: vol1/one, tripped since" in line.run("gc", "resume")
+    assert line.run("breaker", "reset", "vol1/one") == "vol1/one resumes: 1000 B in 1 version\n"
     line.settle()
     assert stored_bytes(line) == 1070
     assert "nothing to do" in line.run("breaker", "reset")

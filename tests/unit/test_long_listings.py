@@ -62,15 +62,15 @@ def test_a_command_says_that_there_is_more_and_how_to_go_on(
 
     first = run(client, *words, "vol/tree", *flags)
     assert rows(first) == 1_000
-    assert first.stderr.startswith("There is more: --start-after ")
+    assert first.stderr.startswith("There are more entries: --start-after ")
     assert first.stderr.endswith("--all lists everything.\n")
-    rest = run(client, *words, "vol/tree", "--start-after", first.stderr.split()[4], *flags)
+    rest = run(client, *words, "vol/tree", "--start-after", first.stderr.split()[5], *flags)
     assert (rows(rest), rest.stderr) == (KEYS - 1_000, "")
     whole = run(client, *words, "vol/tree", "--all", *flags)
     assert (rows(whole), whole.stderr) == (KEYS, "")
     exactly = run(client, *words, "vol/tree", "--limit", str(KEYS), *flags)
     assert (rows(exactly), exactly.stderr) == (KEYS, "")
-    assert run(client, *words, "vol/tree", "--limit", str(KEYS - 1), *flags).stderr.startswith("There is more")
+    assert run(client, *words, "vol/tree", "--limit", str(KEYS - 1), *flags).stderr.startswith("There are more")
 
 
 def test_reads_without_a_limit_are_whole(client: InMemoryClient) -> None:

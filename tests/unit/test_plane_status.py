@@ -137,4 +137,4 @@ def test_collection_is_running_not_known_or_cut_after_so_many_lines() -> None:
     many = tuple(SuspendedCollection(0, f"sales/{number}", "tripped", "") for number in range(MOST_SUSPENDED + 3))
     fields = collection_fields(many)
     assert len(fields) == MOST_SUSPENDED + 1
-    assert fields[-1] == ("and 3 more", "deepclean gc status: what waits, and how it goes on")
+    assert fields[-1] == ("and 3 more", "deepclean gc status: what waits, and how to resume")

@@ -114,7 +114,7 @@ def test_a_plan_names_the_fewest(line: CommandLine) -> None:
     assert line.run("space", "plan", "vol1/tree", "--free", "200").startswith(
         "s-two\ndeleting this snapshot would free 200 B, 1 version "
     )
-    assert "is no size" in line.run("space", "plan", "vol1/tree", "--free", "much", status=2)
+    assert "is not a size" in line.run("space", "plan", "vol1/tree", "--free", "much", status=2)
     assert line.run("space", "plan", "vol1/tree", "--free", "1", "--keep", "x", status=1).startswith("FILE_NOT_FOUND")
 
 

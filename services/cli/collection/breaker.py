@@ -25,7 +25,7 @@ from services.cli.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Hold a bucket back by itself when far more of it is to be freed than usual, until a person has looked.",
+    help="Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
 )
 BucketArgument = Annotated[
     str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each that has no limits of its own.")
@@ -38,17 +38,25 @@ def set_limits(
     bucket: BucketArgument = "",
     share_percent: Annotated[
         int | None,
-        typer.Option("--share", metavar="PERCENT", min=0, max=100, help="Share of what a bucket has; 0 for no limit."),
+        typer.Option(
+            "--share",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="Largest share of the bucket to claim in an hour; 0: unlimited.",
+        ),
     ] = None,
-    floor: Annotated[str | None, typer.Option(metavar="SIZE", help="What may always go in an hour: 100GiB.")] = None,
+    floor: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Bytes that may always be claimed in an hour: 100GiB.")
+    ] = None,
     floor_versions: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Versions that may always go in an hour.")
+        int | None, typer.Option(metavar="N", min=0, help="Versions that may always be claimed in an hour.")
     ] = None,
 ) -> None:
-    """Limit what of a bucket may be claimed within an hour: a share of what it has, live and deleted, as that begins.
+    """Limit the claims of a bucket in an hour to a share of its versions, live and deleted, at the start of the hour.
 
-    The floors are for small buckets, of which most may go on a normal day. What is not named stays as it was set;
-    where nothing was set a share has to be named, and a floor that is not is 0.
+    The floors are for small buckets, of which most may be freed on a normal day. Options left out keep their values;
+    the first time, --share is required and a floor that is left out is 0.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     named = (share_percent, None if floor is None else parse_size(floor), floor_versions)
@@ -89,7 +97,7 @@ def _completed(
 def unset(
     context: typer.Context, bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 ) -> None:
-    """Take a bucket's own limits away: those for all count for it again."""
+    """Remove a bucket's own limits. The limits for all buckets apply again."""
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
         order(session, SetBreaker(volume, name, None))
@@ -135,12 +143,12 @@ def reset(
     bucket: Annotated[
         str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each for which it has tripped.")
     ] = "",
-    reason: Annotated[str, typer.Option(help="Why: shown to whoever looks.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, shown by gc status.")] = "",
     bucket_id: IdOption = 0,
 ) -> None:
-    """Let the collector go on where the breaker has tripped: the hour begins anew, and what is deleted by now goes.
+    """Resume claims where the breaker has tripped. A new hour starts, and all rows deleted until now may be claimed.
 
-    Where an administrator has set the limits, only an administrator may.
+    If an administrator has set the limits, only an administrator can reset the breaker.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:
@@ -151,9 +159,9 @@ def reset(
     for line in tripped:
         everything = after[line.shard, "everything"]
         now = after.get((line.shard, scope(line)), everything).effective_state
-        suspended = "" if now is CollectionState.RUNNING else f", once it is not {now.lower()} any more"
+        suspended = "" if now is CollectionState.RUNNING else f", once it is no longer {now.lower()}"
         waiting = amount_in_words(line.pending_bytes, line.pending_versions)
-        say(f"{scope(line)} goes on{suspended}: {waiting}")
+        say(f"{scope(line)} resumes{suspended}: {waiting}")
     if not tripped:
         say(f"the breaker has not tripped for {bucket or 'any bucket'}: nothing to do")
 

@@ -11,9 +11,11 @@ from services.cli.output import print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 
-app = typer.Typer(no_args_is_help=True, help="Say which snapshots a named reader has still to read.")
+app = typer.Typer(no_args_is_help=True, help="Protect the snapshots that a named consumer has not read yet.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
-ConsumerArgument = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the reader, unique in the bucket.")]
+ConsumerArgument = Annotated[
+    str, typer.Argument(metavar="CONSUMER", help="Name of the consumer, unique in the bucket.")
+]
 
 
 @app.command("set")
@@ -21,13 +23,13 @@ def set_consumer(
     context: typer.Context,
     bucket: BucketArgument,
     consumer: ConsumerArgument,
-    next_snapshot: Annotated[str, typer.Option("--next", help="The snapshot that it reads next.")] = "",
+    next_snapshot: Annotated[str, typer.Option("--next", help="The snapshot that the consumer reads next.")] = "",
     read_snapshot: Annotated[
-        str, typer.Option("--after", help="The snapshot that it has read: the next one is next.")
+        str, typer.Option("--after", help="The snapshot that the consumer has read; it reads the following one next.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Note where a reader is; also says that it is still there."""
+    """Record the position of a consumer, which also renews it."""
     if bool(next_snapshot) == bool(read_snapshot):
         raise typer.BadParameter("give --next SNAPSHOT or --after SNAPSHOT, one of the two")
     volume_name, bucket_name = bucket_path(bucket)
@@ -45,7 +47,7 @@ def set_consumer(
 def delete(
     context: typer.Context, bucket: BucketArgument, consumer: ConsumerArgument, as_json: JsonOption = False
 ) -> None:
-    """Forget a reader: it holds nothing any more."""
+    """Remove a consumer; it protects no snapshots any longer."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -58,7 +60,7 @@ def delete(
 
 @app.command("list")
 def list_consumers(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """List the readers of a bucket, by name."""
+    """List the consumers of a bucket, by name."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)

@@ -52,15 +52,15 @@ def explain(
         ),
     ],
     bucket: Annotated[
-        str, typer.Option(metavar="VOLUME/BUCKET", help="Look for a block in this bucket only: much faster.")
+        str, typer.Option(metavar="VOLUME/BUCKET", help="Search for a block in this bucket only, which is much faster.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what lets it go."""
+    """Show who holds a path, a snapshot, a bucket or a block, since when, how many bytes, and what frees it."""
     if bucket and not target.isdecimal():
-        raise typer.BadParameter("it says where to look for a block, and TARGET is none", param_hint="--bucket")
+        raise typer.BadParameter("--bucket needs a block as TARGET", param_hint="--bucket")
     if target.isdecimal() and len(target) > MAX_DIGITS:
-        raise typer.BadParameter(f"{target[:MAX_DIGITS]}… is no block: an id has up to {MAX_DIGITS} digits")
+        raise typer.BadParameter(f"{target[:MAX_DIGITS]}… is not a block: an id has at most {MAX_DIGITS} digits")
     with session_of(context) as session:
         if target.isdecimal():
             _block(session, int(target), bucket, as_json=as_json)

@@ -22,45 +22,43 @@ from services.cli.output import bytes_text, counted, print_json, print_table, ti
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 
-app = typer.Typer(
-    no_args_is_help=True, help="Hold the collector back, for one bucket or for everything, and let it go on."
-)
+app = typer.Typer(no_args_is_help=True, help="Pause and resume garbage collection, for one bucket or for everything.")
 BucketArgument = Annotated[
     str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default everything, new buckets included.")
 ]
-ReasonOption = Annotated[str, typer.Option(help="Why: shown to whoever looks.")]
+ReasonOption = Annotated[str, typer.Option(help="Reason, shown by gc status.")]
 
 
 @app.command()
 def pause(
     context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
 ) -> None:
-    """Claim nothing more. Deletions go on being taken in and wait; trees that were deleted can come back whole.
+    """Suspend claims. Further deletions are accepted and wait; deleted trees can be undeleted whole.
 
-    What was claimed before goes on to its end: its blocks are promised to the block store.
+    Rows that were claimed before are still freed, since the block store may already have their blocks.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.PAUSED, reason, bucket_id=bucket_id)
         lines = collection_lines(session, bucket)
-    say(f"{bucket or 'everything'} is paused from now on: nothing more of it is claimed")
+    say(f"{bucket or 'everything'} is paused: no further rows are claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
     if claimed:
-        say(f"claimed before, and on its way to the block store: {counted(claimed, 'version')}")
-    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+        say(f"claimed before and still to be freed: {counted(claimed, 'version')}")
+    say(f"resume with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
 def shadow(
     context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
 ) -> None:
-    """Judge everything and claim nothing: what would go is counted by the hour, and shown by gc status VOLUME/BUCKET.
+    """Judge everything and claim nothing. gc status VOLUME/BUCKET shows by the hour what would have been claimed.
 
-    Deleted trees are taken apart, so that what is below them is counted, too; their files come back one by one then.
+    Deleted trees are expanded, so that their files are counted, too; undelete then restores the files one by one.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.SHADOW, reason, bucket_id=bucket_id)
-    say(f"{bucket or 'everything'} is in the shadow from now on: judged and counted, but not claimed")
-    say(f"let it go on with: deepclean gc resume{f' {bucket}' if bucket else ''}")
+    say(f"{bucket or 'everything'} is in shadow mode: rows are judged and counted, but not claimed")
+    say(f"resume with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
 
 @app.command()
@@ -70,31 +68,34 @@ def resume(
     reason: ReasonOption = "",
     bucket_id: IdOption = 0,
     ends_stop: Annotated[
-        bool, typer.Option("--chain-is-mended", help="End a stop of all claims, too: only once its cause is mended.")
+        bool,
+        typer.Option(
+            "--chain-is-mended", help="Also end a stop of all claims. Use it only after the cause is repaired."
+        ),
     ] = False,
 ) -> None:
-    """Let the collector go on: what has waited is judged once more, and goes if still nobody holds it.
+    """Resume claims. Rows that waited are judged again, and freed if no snapshot holds them.
 
-    Buckets that were paused by themselves stay so when everything is resumed; a bucket that is resumed
-    while everything is paused goes on when everything does.
+    Buckets that were paused individually stay paused when everything is resumed. A bucket that is resumed
+    while everything is paused resumes with everything.
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.RUNNING, reason, bucket_id=bucket_id, ends_stop=ends_stop)
         lines = collection_lines(session, bucket)
     suspended = [line for line in lines if line.effective_state is not CollectionState.RUNNING]
     if bucket and suspended:
-        say(f"{bucket} is not held back by itself any more, but everything is: {state_words(lines[0])}")
+        say(f"{bucket} itself is resumed, but claims of all buckets are suspended: {state_words(lines[0])}")
         return
     if not any(line.effective_state is not CollectionState.RUNNING and not line.bucket for line in lines):
-        say(f"{bucket or 'everything'} goes on")
+        say(f"{bucket or 'everything'} is resumed")
     for line in suspended:
         where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
-        say(f"still held back: {scope(line)}{where}, {state_words(line)}")
+        say(f"still suspended: {scope(line)}{where}, {state_words(line)}")
 
 
 @app.command()
 def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
-    """Show what is held back, since when, by whom and why, and how much waits."""
+    """Show which buckets are suspended, since when, by whom and why, and how much waits."""
     with session_of(context) as session:
         lines = collection_lines(session, bucket)
     if as_json:
@@ -151,13 +152,13 @@ def _print_shadow(line: CollectionStatus) -> None:
 
 def _advice(lines: list[CollectionStatus]) -> str:
     if any(line.state is CollectionState.STOPPED for line in lines):
-        return "Claims were stopped: mend the cause, then deepclean gc resume --chain-is-mended"
+        return "Claims are stopped: repair the cause, then run deepclean gc resume --chain-is-mended"
     suspended = [line for line in lines if line.state is not CollectionState.RUNNING]
     if not suspended:
-        return "Nothing is held back: what waits is on its way."
+        return "No claims are suspended."
     return "\n".join(dict.fromkeys(_advice_on(line) for line in suspended))
 
 
 def _advice_on(line: CollectionStatus) -> str:
     group, way = ("breaker", "reset") if line.state is CollectionState.TRIPPED else ("gc", "resume")
-    return f"Let it go on with: deepclean {group} {way}{f' {line.volume}/{line.bucket}' if line.bucket else ''}"
+    return f"Resume with: deepclean {group} {way}{f' {line.volume}/{line.bucket}' if line.bucket else ''}"

@@ -24,7 +24,8 @@ from services.cli.terminal import say
 from services.client.errors import PlaneError
 
 app = typer.Typer(
-    no_args_is_help=True, help="Say which snapshots of a bucket expire, see what would go, and let it go."
+    no_args_is_help=True,
+    help="Set the retention policy of a bucket, preview which snapshots would expire, and expire them.",
 )
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 _DEFAULT = RetentionPolicy()
@@ -52,7 +53,7 @@ LimitOption = Annotated[
 ]
 ForgetOption = Annotated[
     str | None,
-    typer.Option("--consumer-expiration", help="Remove consumers that were not heard of for this long; 0: never [0]."),
+    typer.Option("--consumer-expiration", help="Remove consumers that were not set for this long; 0: never [0]."),
 ]
 
 
@@ -73,10 +74,10 @@ def set_policy(
     ] = "0",
     tag_every: Annotated[str, typer.Option(help="Tag the first snapshot of each such period; 0: none.")] = "0",
     tag_num_retained_max: Annotated[int, typer.Option(help="Keep at most N automatic tags; 0: all.")] = 0,
-    tag_time_retained: Annotated[str, typer.Option(help="Lifetime of an automatic tag; 0: for ever.")] = "0",
+    tag_time_retained: Annotated[str, typer.Option(help="Lifetime of an automatic tag; 0: unlimited.")] = "0",
     as_json: JsonOption = False,
 ) -> None:
-    """Give a bucket a policy, in place of the one it has; what is left out is as by default."""
+    """Set the bucket's policy, replacing the present one. Options that are left out get their defaults."""
     figures = _figures(_DEFAULT, num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
     policy = replace(
         figures,
@@ -98,7 +99,7 @@ def set_policy(
 
 @app.command("unset")
 def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Take a bucket's policy away: nothing expires by itself there any more."""
+    """Remove a bucket's policy. Its snapshots no longer expire."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         session.request(session.volumes().shard_of(volume_name), UnsetRetention(volume_name, bucket_name))
@@ -110,7 +111,7 @@ def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOp
 
 @app.command()
 def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Show a bucket's policy, and how its last run went."""
+    """Show a bucket's policy and the result of its last run."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -134,7 +135,7 @@ def preview(
 ) -> None:
     """Show what a run would expire now, what that frees, and why each other snapshot stays. Nothing is changed.
 
-    With options the figures that they name are tried in place of the policy's.
+    Options replace the values of the policy for this preview.
     """
     volume_name, bucket_name = bucket_path(bucket)
     given = (num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
@@ -150,7 +151,7 @@ def preview(
 
 @app.command()
 def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Expire by the bucket's policy now; with mode sync it ends when what expired is gone."""
+    """Apply the bucket's policy now. With mode sync the command waits until expired snapshots are purged."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)

@@ -37,7 +37,7 @@ class ShowByDefault(TyperGroup):
 app = typer.Typer(
     cls=ShowByDefault,
     no_args_is_help=True,
-    help="Show where the bytes of VOLUME/BUCKET are and what its snapshots share; say what deleting some would free.",
+    help="Show the bytes of VOLUME/BUCKET by state and by snapshot, and how many a deletion of snapshots would free.",
 )
 
 
@@ -146,7 +146,7 @@ def what_if(
     names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say exactly what deleting some snapshots together would free. Nothing is deleted."""
+    """Show exactly how much deleting some snapshots together would free. Nothing is deleted."""
     with session_of(context) as session:
         view = view_of(session, bucket)
         freed = view.what_if(view.snapshots(), names)
@@ -161,11 +161,13 @@ def what_if(
 def plan(
     context: typer.Context,
     bucket: BucketArgument,
-    free: Annotated[str, typer.Option(metavar="SIZE", help="How much to free at least: 10GiB, 500MB, 4096.")],
-    keep: Annotated[list[str] | None, typer.Option(metavar="SNAPSHOT", help="Leave this one; may be repeated.")] = None,
+    free: Annotated[str, typer.Option(metavar="SIZE", help="Bytes to free, at least: 10GiB, 500MB, 4096.")],
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the fewest snapshots, then the oldest, whose deletion frees so much. Nothing is deleted."""
+    """Show the smallest set of snapshots, older ones first, whose deletion frees at least SIZE. Nothing is deleted."""
     wanted_bytes = parse_size(free)
     with session_of(context) as session:
         view = view_of(session, bucket)

@@ -12,7 +12,7 @@ from services.cli.output import print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 
-app = typer.Typer(no_args_is_help=True, help="Hold snapshots under names.")
+app = typer.Typer(no_args_is_help=True, help="Protect snapshots by named tags.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag, unique in the bucket.")]
 
@@ -23,12 +23,12 @@ def create(
     bucket: BucketArgument,
     snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Name of the snapshot.")],
     tag: TagArgument,
-    owner: Annotated[str, typer.Option(help="Whose it is.")] = "",
+    owner: Annotated[str, typer.Option(help="Owner of the tag.")] = "",
     reason: Annotated[str, typer.Option(help="What it is for.")] = "",
-    time_to_live: Annotated[str, typer.Option(help="When it goes by itself, such as 30d; 0: never.")] = "0",
+    time_to_live: Annotated[str, typer.Option(help="Lifetime of the tag, such as 30d; 0: unlimited.")] = "0",
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a snapshot: it neither expires nor can it be deleted."""
+    """Protect a snapshot with a tag: it does not expire and cannot be deleted."""
     volume_name, bucket_name = bucket_path(bucket)
     request = CreateTag(volume_name, bucket_name, snapshot, tag, owner, reason, duration_ms(time_to_live))
     with session_of(context) as session:
@@ -41,7 +41,7 @@ def create(
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, tag: TagArgument, as_json: JsonOption = False) -> None:
-    """Let go of a snapshot."""
+    """Delete a tag. The snapshot may then expire or be deleted."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)

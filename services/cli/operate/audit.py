@@ -22,13 +22,13 @@ from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit
 LOSS_STATUS, LEAK_STATUS = 3, 4
 MAX_SHOWN = 20
 _MEANING = {
-    FindingKind.DANGLING: "referred to and gone: lost",
-    FindingKind.DAMAGED: "referred to, and in the block store otherwise",
-    FindingKind.CLAIMED_TOO_EARLY: "on their way out though somebody sees them",
+    FindingKind.DANGLING: "referenced and missing: lost",
+    FindingKind.DAMAGED: "referenced, and different in the block store",
+    FindingKind.CLAIMED_TOO_EARLY: "claimed although live or held",
     FindingKind.CONTRADICTION: "rows that contradict each other",
-    FindingKind.FORGOTTEN: "held by a snapshot, and nobody will free them after it",
-    FindingKind.STRAY: "rows that no path leads to",
-    FindingKind.ORPHANED: "there, and neither referred to nor owed",
+    FindingKind.FORGOTTEN: "held by a snapshot, and never freed after its deletion",
+    FindingKind.STRAY: "rows that no path reaches",
+    FindingKind.ORPHANED: "present, but neither referenced nor due for deletion",
 }
 
 
@@ -36,10 +36,10 @@ def audit(
     context: typer.Context,
     shard: Annotated[list[int] | None, typer.Option(help="Audit this shard; may be repeated. By default all.")] = None,
     bucket: Annotated[
-        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit this bucket alone: what is counted as its own.")
+        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit only the data that is counted for this bucket.")
     ] = "",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Give orphaned blocks to the judges, unless something is lost.")
+        bool, typer.Option("--repair", help="Publish orphaned blocks to the judges, unless a block is lost.")
     ] = False,
     repair_rows: Annotated[
         int | None,
@@ -58,7 +58,7 @@ def audit(
     """
     if repair and bucket:
         raise typer.BadParameter(
-            "one bucket alone does not tell who else refers to a block: repair after an audit of the shard",
+            "--repair needs an audit of the whole shard, since other buckets may reference a block: leave --bucket out",
             param_hint="--repair",
         )
     if repair_rows is not None and not repair:
@@ -68,7 +68,7 @@ def audit(
     with session_of(context) as session:
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
-            raise AuditError("a plane in memory has no files to be read: audit one that runs (deepclean up)")
+            raise AuditError("a plane in memory has no files to audit: start a plane (deepclean up)")
         name, shards = "", _wanted(shard, plane.shards)
         if bucket:
             volume, own_name = bucket_path(bucket)
@@ -122,7 +122,7 @@ def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_j
     for one, repair in zip_longest(finished, repaired):
         _print(one)
         if repair is not None:
-            say(f"Given to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
+            say(f"Published to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
             for reason in repair.reasons:
                 say(f"  {reason}")
 
@@ -144,7 +144,7 @@ def _print(finished: FinishedAudit) -> None:
     print_fields(
         [
             ("in the block store", amount_text(report.inventory)),
-            ("came or went meanwhile, not judged", amount_text(report.too_young)),
+            ("written or removed meanwhile, not judged", amount_text(report.too_young)),
             *((kind.value.lower().replace("_", " "), _found_text(report, kind)) for kind in FindingKind),
             ("figures not confirmed", f"{report.difference_count:,}"),
         ]
@@ -202,8 +202,8 @@ def _finding_cells(finding: Finding) -> list[object]:
 def verdict_text(report: AuditReport) -> str:
     """One sentence on what an audit means, and what to do."""
     if report.is_clean:
-        return "Everything that is referred to is there, and everything that is there is referred to or owed."
+        return "Every referenced block is present, and every present block is referenced or due for deletion."
     if report.has_losses:
         kinds = ", ".join(kind.value for kind in LOSSES if kind in report.findings)
         return f"Something is wrong that frees or has freed what is needed ({kinds}): stop claims and find out why."
-    return "Nothing is lost; some of what is there will not be freed by itself, or is not counted right."
+    return "No block is lost. Some blocks will not be freed automatically, or some figures are wrong."

@@ -32,40 +32,42 @@ class Advice:
 
 
 _KEPT = (
-    "No block is lost: the rows stay in their garbage tables, and their blocks are kept until they are judged again."
+    "No block is lost. The rows stay in the garbage tables, and their blocks are kept until the rows are judged again."
 )
-_JUDGED_AGAIN = "A sweep brings the rows back by itself, in buckets with snapshots within the hour."
-_RETRY_IS_SAFE = "To send it again is safe: every row is judged anew, and what has gone meanwhile is answered 'gone'."
+_JUDGED_AGAIN = "A sweep publishes the rows again, in buckets with snapshots within an hour."
+_RETRY_IS_SAFE = (
+    "A retry is safe: every row is judged again, and rows that were removed meanwhile are answered with 'missing'."
+)
 _UNKNOWN = Advice(
-    "The topic is none of this plane's: nothing of the plane waits for it.",
-    "Find out who writes letters here, then drop it.",
+    "The topic does not belong to this plane, and no service waits for the message.",
+    "Find the program that writes dead letters here, then drop this letter.",
     is_retry_allowed=False,
 )
 
 _BY_TOPIC = {
     METADATA_COMMANDS.name: Advice(
-        "The command was not carried out, and nobody was answered. A service asks again by itself; a client does not.",
+        "The command was not executed and got no reply. A service sends its command again; a client does not.",
         "Mend the sender, or upgrade the plane when the sender is newer. Sent again, the command is carried out in the "
         "state of then: a delete may find a newer key of the same name. A client that has numbered later commands "
         "since gets OLD_REQUEST; let it send a new command and drop this one.",
     ),
     SNAPSHOTS_COMMANDS.name: Advice(
-        "The request was not carried out, and nobody was answered.",
-        "Mend the sender, have it ask again under a new number, then drop this one.",
+        "The request was not executed and got no reply.",
+        "Repair the sender, let it send the request with a new number, then drop this letter.",
     ),
     DELETED_ENTRIES.name: Advice(_KEPT, f"{_JUDGED_AGAIN} {_RETRY_IS_SAFE}"),
     PURGE_KEYS.name: Advice(_KEPT, f"{_JUDGED_AGAIN} {_RETRY_IS_SAFE}"),
     PURGE_DIRECTORIES.name: Advice(
-        "The deleted directories are not expanded and keep what is below them; sizes stay marked '~'.",
+        "The deleted directories are not expanded and their contents are kept. Sizes stay marked '~'.",
         f"Send it again. {_RETRY_IS_SAFE}",
     ),
     SWEEP_RESULTS.name: Advice(
-        "A page of a sweep counts as not judged: the store is swept again, later.",
-        "Nothing has to be done; drop it when deepclean snapshot list shows the store clean.",
+        "A page of a sweep counts as not judged. The garbage range is swept again later.",
+        "No action is needed. Drop the letter when deepclean snapshot list shows the snapshot clean.",
     ),
     METADATA_PROGRESS.name: Advice(
-        "An answer of metadata was not taken in. The service that waits asks again by itself.",
-        "To send it again is safe: an answer to a question that is closed does nothing.",
+        "An answer of metadata was not applied. The service that waits for it sends its request again.",
+        "A retry is safe: an answer to a completed request is ignored.",
     ),
     SPACE.name: Advice(
         "Sizes of snapshots in this bucket may be old until the same figures change again. Nothing is freed by them.",
@@ -78,18 +80,18 @@ _BY_TOPIC = {
         "inventory with the namespace.",
     ),
     SCM_REPLIES.name: Advice(
-        "A confirmation was not taken in: the rows stay claimed, and key_deletion asks the store again by itself.",
-        "To send it again is safe: a confirmation of an attempt that is over does nothing.",
+        "A confirmation was not applied. The rows stay claimed, and key_deletion sends its request again.",
+        "A retry is safe: a confirmation of an earlier attempt is ignored.",
     ),
     SNAPSHOT_CHAIN.name: Advice(
-        "Judging has stopped: with a marker missing nobody may say that a row is held by nobody. Nothing is freed.",
+        "Judging has stopped, because a marker of the snapshot chain is missing. Nothing is freed.",
         "Make gc.snapshot-chain whole again, start the service that has stopped, then drop this one. A marker is never "
         "sent a second time.",
         is_retry_allowed=False,
     ),
     DEAD_LETTERS.name: Advice(
-        "What was put aside cannot itself be read: somebody else writes to dead-letters, or a service is newer.",
-        "Find out who, then drop it.",
+        "The dead letter itself cannot be read: another program writes to dead-letters, or a service is newer.",
+        "Find the writer, then drop this letter.",
         is_retry_allowed=False,
     ),
 }

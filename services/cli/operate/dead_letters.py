@@ -24,13 +24,13 @@ from services.client.wire.paging import first_rows
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
 from services.log.clock import SystemClock
 
-app = typer.Typer(no_args_is_help=True, help="Look at messages that could not be read or applied, and deal with them.")
+app = typer.Typer(no_args_is_help=True, help="Show messages that could not be read or applied, and resolve them.")
 PAGE_ROWS = 1_000
 SHOWN_CHARACTERS = 100
 SHOWN_BYTES = 4_096
 
 LetterArgument = Annotated[str, typer.Argument(metavar="SHARD:NUMBER", help="The letter, as list prints it.")]
-ByOption = Annotated[str, typer.Option("--by", help="Who deals with it; by default the user of this machine.")]
+ByOption = Annotated[str, typer.Option("--by", help="Who resolves the letter; by default the user of this machine.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def list_letters(
         int | None,
         typer.Option(parser=duration_ms, metavar="DURATION", help="Only letters no older than this, as in 2h."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that were dealt with.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many of each shard at most.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Include resolved letters.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of letters of each shard.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List the dead letters, newest first, and count them by kind."""
@@ -216,10 +216,10 @@ def _advice(read: DeadLetterBytes) -> Advice:
 def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
     """The record that a letter is about, or None and why not."""
     if not read.has_bytes:
-        return None, "its bytes are not here any more"
+        return None, "its bytes are no longer in dead-letters"
     topic = BY_NAME.get(read.letter.topic)
     if topic is None:
-        return None, f"{read.letter.topic} is no topic of this plane"
+        return None, f"{read.letter.topic} is not a topic of this plane"
     try:
         return codec(topic.record).decode_message(
             bytes.fromhex(read.value_hex), bytes.fromhex(read.fingerprint_hex) or None
@@ -233,11 +233,11 @@ def retry(
     context: typer.Context,
     letter: LetterArgument,
     by: ByOption = "",
-    reason: Annotated[str, typer.Option(help="Why it should work now.")] = "",
-    again: Annotated[bool, typer.Option("--again", help="Even though it was sent again before and failed.")] = False,
+    reason: Annotated[str, typer.Option(help="Reason why the message should succeed now.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Send it even if an earlier retry failed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message again, as it came, to where it came from. If it fails again, a new letter says so."""
+    """Send the unchanged message to its topic again. If it fails again, a new letter is recorded."""
     shard, number = _letter(letter)
     with session_of(context) as session:
         plane = session.connected()
@@ -296,11 +296,11 @@ def _original_headers(read: DeadLetterBytes) -> list[MessageHeader]:
 def drop(
     context: typer.Context,
     letter: LetterArgument,
-    reason: Annotated[str, typer.Option(help="Why it may stay undone.")],
+    reason: Annotated[str, typer.Option(help="Reason why the message need not be applied.")],
     by: ByOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Mark a letter as dealt with: the message stays undone, and what it was about is not looked at again."""
+    """Mark a letter as resolved. Its message is never applied."""
     shard, number = _letter(letter)
     who = by or _user()
     with session_of(context) as session:

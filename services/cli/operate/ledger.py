@@ -22,7 +22,7 @@ from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, p
 from services.domain.ledger_rows import LedgerRow
 from services.plane.upkeep.ledger_export import ExportError, export_ledger
 
-app = typer.Typer(no_args_is_help=True, help="Why versions were freed, and when: a record of each, for ever.")
+app = typer.Typer(no_args_is_help=True, help="Show why and when versions were freed; each record is kept forever.")
 CLIENT_ID = f"{group_prefix(CLIENTS)}ledger"
 DEFAULT_LIMIT = 100
 
@@ -30,15 +30,15 @@ DEFAULT_LIMIT = 100
 @app.command("list")
 def list_rows(
     context: typer.Context,
-    bucket: Annotated[str, typer.Argument(metavar="[VOLUME/BUCKET]", help="Of this bucket alone.")] = "",
-    shard: Annotated[
-        int | None, typer.Option(min=0, help="Of which shard [0]; a bucket's own when one is named.")
+    bucket: Annotated[str, typer.Argument(metavar="[VOLUME/BUCKET]", help="Only versions of this bucket.")] = "",
+    shard: Annotated[int | None, typer.Option(min=0, help="Shard [0]; with a bucket, the bucket's own.")] = None,
+    bucket_id: Annotated[
+        int | None, typer.Option(help="Only versions of the bucket with this id, which may be deleted.")
     ] = None,
-    bucket_id: Annotated[int | None, typer.Option(help="Of the bucket with this id, also when it is deleted.")] = None,
-    since: Annotated[str, typer.Option(help="Freed at this moment or later: 2026-11-21T16:00, in UTC.")] = "",
-    before: Annotated[str, typer.Option(help="Freed before this moment.")] = "",
-    start: Annotated[str, typer.Option("--from", help="Go on here: what the page before has named.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Rows at most.")] = DEFAULT_LIMIT,
+    since: Annotated[str, typer.Option(help="Freed at this time or later: 2026-11-21T16:00, in UTC.")] = "",
+    before: Annotated[str, typer.Option(help="Freed before this time.")] = "",
+    start: Annotated[str, typer.Option("--from", help="Continue here: the value that the previous page printed.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = DEFAULT_LIMIT,
     as_json: JsonOption = False,
 ) -> None:
     """List freed versions, oldest first, page by page."""
@@ -62,7 +62,7 @@ def list_rows(
         numbers=["BUCKET", "OBJECT", "BIRTH", "DEATH", "SNAPSHOT BEFORE", "SNAPSHOT AFTER", "BYTES"],
     )
     if following:
-        say("", f"There is more: --from {following}")
+        say("", f"There are more rows: continue with --from {following}")
 
 
 @app.command()
@@ -70,10 +70,10 @@ def show(
     context: typer.Context,
     number: Annotated[int, typer.Argument(metavar="ID", help="An object's id; with --block a block's.")],
     is_block: Annotated[bool, typer.Option("--block", help="The id is the local id of a block.")] = False,
-    shard: Annotated[int, typer.Option(min=0, help="Of which shard.")] = 0,
+    shard: Annotated[int, typer.Option(min=0, help="Shard of the object or block.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why the versions of an object were freed, or the one that had a block, and when."""
+    """Show why and when the versions of an object, or the version with a block, were freed."""
     wanted = LedgerFilter(block_id=number) if is_block else LedgerFilter(object_id=number)
     with session_of(context) as session:
         rows = list(read_ledger(log_of(session, CLIENT_ID), _shard(session, shard), wanted))
@@ -90,15 +90,15 @@ def show(
 @app.command()
 def export(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="Where the files are, or are to be; it is the export's own.")],
+    directory: Annotated[Path, typer.Argument(help="Directory for the files; used by this export only.")],
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
-    """Write what is new in the ledger into Parquet files, a row for each version, once; the next run goes on there."""
+    """Export new ledger records to Parquet files, one row for each version. The next run resumes there."""
     with session_of(context) as session:
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
-            raise ExportError("Spark reads the ledger from a broker: export that of a plane that runs (deepclean up)")
+            raise ExportError("the export needs a plane with a broker: start one (deepclean up)")
         written = export_ledger(plane.address.bootstrap_servers, session.home, directory, heap)
     if as_json:
         print_json({"rows": written.rows, "unreadable": written.unreadable})
@@ -106,7 +106,7 @@ def export(
         say(f"{counted(written.rows, 'new row')} in {directory / 'rows'}.")
         if written.unreadable:
             unreadable = counted(written.unreadable, "message")
-            say(f"{unreadable} could not be read, and lie in {directory / 'unreadable'}: see what has written them.")
+            say(f"{unreadable} could not be read and are in {directory / 'unreadable'}: find their writer.")
 
 
 def _bucket(session: Session, bucket: str) -> tuple[int, int]:
@@ -128,7 +128,7 @@ def _moment(text: str, option: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no moment: write 2026-11-21T16:00", param_hint=option) from error
+        raise typer.BadParameter(f"{text!r} is not a time: write 2026-11-21T16:00", param_hint=option) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -136,7 +136,7 @@ def _place(text: str) -> Place:
     try:
         return place_of(text) if text else BEGINNING
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no row of a ledger: write 4711:0", param_hint="--from") from error
+        raise typer.BadParameter(f"{text!r} is not a row of the ledger: write 4711:0", param_hint="--from") from error
 
 
 def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _story(place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
     claim = row.claim
     yield "version", f"born at txn {row.birth} of object {row.object_id}, bucket {row.bucket_id}"
     yield "died", f"at txn {row.death}"
-    yield "held by", "nobody: no snapshot that was live at the claim lay between the two"
+    yield "held by", "no snapshot: none that was live at the claim lay between birth and death"
     yield "snapshot before the death", f"txn {claim.previous_txn}" if claim.previous_txn else "none was live"
     yield "snapshot after the birth", f"txn {claim.next_txn}" if claim.next_txn else "none was live"
     first = claim.first_judge_version or "unknown"

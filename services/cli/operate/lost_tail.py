@@ -21,12 +21,12 @@ def accept(
     context: typer.Context,
     shard: Annotated[int, typer.Argument(min=0, help="Number of the shard.")],
     is_confirmed: Annotated[
-        bool, typer.Option("--yes", help="Do it; without this, only what was lost is shown.")
+        bool, typer.Option("--yes", help="Accept the loss; without this option the command only shows it.")
     ] = False,
-    reason: Annotated[str, typer.Option(help="Why, for whoever reads the log later.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, stored in the log.")] = "",
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
 ) -> None:
-    """Show what a broker has lost that was read already, and go on without it: no name that it gave is given again."""
+    """Show which messages a broker lost after services had read them. --yes resumes and skips the numbers in use."""
     session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         losses = find_losses(log, session.home, shard)
@@ -38,7 +38,7 @@ def accept(
             return
         _show(losses)
         if not is_confirmed:
-            say("", "If the lost records can be restored, restore them. Otherwise call this again with --yes.")
+            say("", "If the lost records can be restored, restore them. Otherwise run this command again with --yes.")
             return
         accepted = accept_losses(log, session.home, shard, losses, reason)
     if accepted is None:
@@ -53,7 +53,7 @@ def accept(
         "",
         f"Shard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
         f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
-        f"(deepclean backup): from the log alone this shard cannot be made again any more.",
+        f"(deepclean backup): from the log alone this shard can no longer be rebuilt.",
     )
     _warn_of_older_copies(losses)
 
@@ -80,4 +80,4 @@ def _show(losses: Losses) -> None:
             f"{known.chain_version:,}; it has told others of txn {sent.txn:,} and chain version {sent.chain_version:,}."
         )
     if not losses.is_chain_whole:
-        say("gc.snapshot-chain does not lead to metadata's chain version: markers are lost.")
+        say("gc.snapshot-chain does not reach metadata's chain version: markers are lost.")

@@ -23,4 +23,4 @@ def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> Log:
     if isinstance(plane, KafkaPlane):
         credentials = administrator(session.home) if is_whole else plane.address.credentials
         return KafkaLog(plane.address.bootstrap_servers, client_id, credentials=credentials)
-    raise UnreachableError("this plane has no log that can be read: use one that runs (deepclean up)")
+    raise UnreachableError("this plane has no readable log: start a plane with a broker (deepclean up)")

@@ -22,10 +22,11 @@ from services.plane.upkeep.backups import backups_directory, find_backup, make_b
 from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuilding
 
 SERVICE = Annotated[
-    list[str] | None, typer.Option("--service", help=f"Only this one; may be given again. {', '.join(SERVICES)}.")
+    list[str] | None,
+    typer.Option("--service", help=f"Restore only this service; may be repeated. {', '.join(SERVICES)}."),
 ]
 BOOTSTRAP_SERVERS = Annotated[
-    str, typer.Option(help="Brokers that run; by default the plane's own one is started for this.")
+    str, typer.Option(help="Running brokers; by default the command starts the plane's own broker.")
 ]
 SHARD = Annotated[int, typer.Argument(min=0, help="Number of the shard.")]
 
@@ -34,7 +35,8 @@ def backup(
     context: typer.Context,
     to: Annotated[Path | None, typer.Option(help="Where backups are kept; by default backups in the home.")] = None,
     has_digest: Annotated[
-        bool, typer.Option("--digest/--no-digest", help="Read metadata's copy, and write down what it hashes to.")
+        bool,
+        typer.Option("--digest/--no-digest", help="Store a digest of metadata's copy; computing it reads every row."),
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,34 +55,34 @@ def backup(
 
 def restore(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Which backup; the newest when none is named.")] = "",
+    name: Annotated[str, typer.Argument(help="Name of the backup; by default the newest.")] = "",
     directory: Annotated[Path | None, typer.Option("--from", help="Where backups are kept.")] = None,
     service: SERVICE = None,
-    shard: Annotated[list[int] | None, typer.Option(help="Only this shard; may be given again.")] = None,
+    shard: Annotated[list[int] | None, typer.Option(help="Restore only this shard; may be repeated.")] = None,
 ) -> None:
-    """Put a backup's copies where a stopped plane looks for its databases; the log brings the rest at the start."""
+    """Restore the databases of a stopped plane from a backup. At the next start the services replay newer messages."""
     home = made_session(context).home
     unknown = sorted(set(service or ()) - set(SERVICES))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(SERVICES)}")
+        raise typer.BadParameter(f"{unknown[0]} is not one of {', '.join(SERVICES)}")
     place = (directory or backups_directory(home)).absolute()
     with acquire_plane_lock(home):
         found = find_backup(place, name)
         restored = restore_backup(home, place, found, service or SERVICES, shard or ())
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
-    say("Start the plane (deepclean up): it takes in what the log has had since.")
+    say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 
 def digest(
     context: typer.Context,
     shard: SHARD,
     directory: Annotated[
-        Path | None, typer.Option(help="Of a database elsewhere, that nobody runs: where its db and checkpoints are.")
+        Path | None, typer.Option(help="Directory with the db and checkpoints of a database that no service has open.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a shard of metadata holds, as one digest: of its tables, and of every live snapshot's checkpoint."""
+    """Print the digest of a shard of metadata: of its tables and of every live snapshot's checkpoint."""
     home = made_session(context).home
     with readable_metadata(home, shard, directory) as store:
         found = PlacedDigest.of(store)
@@ -102,19 +104,22 @@ def rebuild(
     context: typer.Context,
     shard: SHARD,
     compare_with: Annotated[
-        Path | None, typer.Option(help="The lost database, moved away: the new one must equal it where it ended.")
+        Path | None,
+        typer.Option(help="A moved copy of the lost database: at its position the new one must have the same digest."),
     ] = None,
-    backups: Annotated[Path | None, typer.Option(help="Where backups are kept, to compare with theirs.")] = None,
+    backups: Annotated[
+        Path | None, typer.Option(help="Directory of backups whose digests the rebuilt database is compared with.")
+    ] = None,
     goes_on: Annotated[
-        bool, typer.Option("--go-on", help="Go on with a database that is there: restored, or half rebuilt.")
+        bool, typer.Option("--go-on", help="Continue with an existing database, restored or partly rebuilt.")
     ] = False,
     sends_all: Annotated[
-        bool, typer.Option("--send-all", help="Send every message again, also those that were surely sent.")
+        bool, typer.Option("--send-all", help="Publish every message again, including those known to be published.")
     ] = False,
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
     max_batch_messages: Annotated[int, typer.Option(min=1, max=100_000, help="Commands of one unit of work.")] = 2_000,
 ) -> None:
-    """Make a shard of metadata again from the log, snapshots and all, and prove by digest that it is the same."""
+    """Rebuild a shard of metadata from the log, with its snapshots, and verify the result by digest."""
     home = made_session(context).home
     options = RebuildOptions(compare_with, backups or backups_directory(home), goes_on, sends_all, max_batch_messages)
     with (

@@ -15,7 +15,7 @@ from services.plane.machine.errors import StackError
 from services.plane.stack.enrolment import change_secret, remove_secret
 from services.plane.stack.secrets import plane_security
 
-app = typer.Typer(no_args_is_help=True, help="Say who may sign commands, on a plane that refuses strangers.")
+app = typer.Typer(no_args_is_help=True, help="Register the secrets that may sign commands on a secure plane.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a service.")]
 
 
@@ -25,24 +25,26 @@ def set_secret(
     name: NameArgument,
     is_administrator: Annotated[bool, typer.Option("--administrator", help="A user who may do everything.")] = False,
 ) -> None:
-    """Make somebody known, or change a secret; the one before stays good until the next one is set."""
+    """Register a user or a service, or change its secret. The previous secret stays valid until the next change."""
     with session_of(context) as session:
         security = _security(session)
         role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
         change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
-    say(f"{name} signs with {security.signing_file(name)}: give it to nobody else")
+    say(f"{name} signs with {security.signing_file(name)}: keep this file secret")
 
 
 @app.command()
 def remove(context: typer.Context, name: NameArgument) -> None:
-    """Have a user or a service sign no more."""
+    """Revoke the right of a user or a service to sign commands."""
     with session_of(context) as session:
         remove_secret(session.connected(), _security(session), name)
-    say(f"{name} signs no more")
+    say(f"{name} can no longer sign commands")
 
 
 def _security(session: Session) -> BrokerSecurity:
     security = plane_security(session.home)
     if security is None:
-        raise StackError(f"The plane on {session.home} asks nobody who he is: start it with deepclean up --secure.")
+        raise StackError(
+            f"The plane on {session.home} does not authenticate clients: start it with deepclean up --secure."
+        )
     return security

@@ -45,14 +45,16 @@ END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 def status(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Measure rates over so many seconds.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=60, help="Number of seconds over which rates are measured.")
+    ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the plane does: processes, throughput, backlog, lag, dead letters, disk."""
+    """Show the plane's state: processes, throughput, backlog, lag, dead letters, disk."""
     session = made_session(context)
     plane = read_plane_file(session.home)
     if plane is None:
-        raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or name another home (--home).")
+        raise StackError(f"No plane runs on {session.home}: start one (deepclean up), or set another home (--home).")
     observed = observe_plane(plane, seconds)
     if as_json:
         print_json(observed)
@@ -133,8 +135,8 @@ def _print(plane: PlaneStatus) -> None:
             ("versions deleted from the store", f"{rates.groups_deleted:,.0f} ({bytes_text(rates.bytes_deleted)})"),
         ],
         "backlog": [
-            ("oldest message not taken in", f"{waiting.oldest_seconds:.1f} s"),
-            ("held by nobody, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
+            ("oldest message not applied", f"{waiting.oldest_seconds:.1f} s"),
+            ("not held, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
             ("claimed, not confirmed", amount_in_words(waiting.claimed_bytes, waiting.claimed_versions)),
             ("deleted directories in progress", f"{waiting.directories_in_progress:,}"),
             ("garbage ranges to sweep", f"{waiting.garbage_ranges_to_sweep:,}"),
@@ -169,7 +171,7 @@ def collection_fields(lines: tuple[SuspendedCollection, ...] | None) -> list[tup
         return [("running", "")]
     shown = [(line.bucket or f"all of shard {line.shard}", _suspended_text(line)) for line in lines[:MOST_SUSPENDED]]
     more = len(lines) - len(shown)
-    return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how it goes on")]
+    return [*shown, (f"and {more} more" if more else "see", "deepclean gc status: what waits, and how to resume")]
 
 
 def _suspended_text(line: SuspendedCollection) -> str:

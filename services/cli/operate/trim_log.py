@@ -19,20 +19,20 @@ from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 def trim_log(
     context: typer.Context,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which records would be deleted.")] = False,
     backups: Annotated[
         list[Path] | None,
-        typer.Option(help="Where backups are kept beside those in the home; each such place must be named."),
+        typer.Option(help="Directory of further backups, beside those in the home; name each such directory."),
     ] = None,
     writes_full_chain: Annotated[
         bool,
         typer.Option(
-            "--full-chain", help="Have the whole chain written, so that gc.snapshot-chain can be trimmed later."
+            "--full-chain", help="Publish the whole chain again, so that gc.snapshot-chain can be trimmed later."
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Trim the log up to what readers, backups and unfinished transactions still need."""
+    """Delete log records that no reader, backup or unfinished transaction needs."""
     session = made_session(context)
     plane = running_plane(session.home)
     kept = all_backups(session.home, backups or ())
@@ -57,9 +57,12 @@ def trim_log(
 
 def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
     if not kept:
-        say("", "There is no backup, so nothing may go: make one (deepclean backup), or name its place.")
+        say(
+            "",
+            "Nothing can be removed without a backup: make one (deepclean backup), or name its directory.",
+        )
     elif is_dry_run:
-        say("", f"{counted(messages, 'message')} would go.")
+        say("", f"{counted(messages, 'message')} would be removed.")
     else:
         say(
             "",

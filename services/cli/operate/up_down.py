@@ -33,13 +33,16 @@ def up(
         typer.Option(min=0, max=65_000, help="First port: the broker's, then those of /metrics; 0 takes free ones."),
     ] = DEFAULT_BASE_PORT,
     is_foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C or SIGTERM.")
+        bool, typer.Option("--foreground", help="Run in the foreground; Ctrl-C or SIGTERM stops the plane.")
     ] = False,
     is_secured: Annotated[
-        bool, typer.Option("--secure", help="Refuse strangers (TLS, passwords, rights, a token); once on, it stays on.")
+        bool,
+        typer.Option(
+            "--secure", help="Require authentication (TLS, passwords, rights, a token). Cannot be turned off later."
+        ),
     ] = False,
 ) -> None:
-    """Start a plane that stays: broker, services, Spark. On the same home it goes on where it was."""
+    """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work."""
     home = made_session(context).home
     if is_foreground:
         raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured))
@@ -73,7 +76,7 @@ def up(
             raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
     for name, process in plane.processes.items():
         say(f"{name:<20} {process.url or plane.bootstrap_servers}")
-    say(f"The plane runs on {home}. deepclean status shows how it does, deepclean down stops it.")
+    say(f"The plane runs on {home}. deepclean status shows its state, deepclean down stops it.")
 
 
 def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile | None:
@@ -92,7 +95,7 @@ def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile
 
 
 def down(context: typer.Context) -> None:
-    """Stop the plane: Spark, the services, the broker. What it keeps stays."""
+    """Stop the plane: Spark, the services, the broker. All data is kept."""
     home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:

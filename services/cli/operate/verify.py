@@ -41,7 +41,7 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the command log with code of its own, and compare the ledger with what it says.
+    """Replay the command log with independent code and compare the result with the ledger.
 
     Exit status: 0 all as the log says; 1 it could not be verified; 2 wrong options; 3 something was freed that was
     needed, or that never was; 4 the ledger differs otherwise.

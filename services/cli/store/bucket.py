@@ -1,4 +1,4 @@
-"""``deepclean bucket``: make, remove and list buckets, and say where their bytes are."""
+"""``deepclean bucket``: create, delete and list buckets, and show their bytes by state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LAYOUTS = {
     **{LayoutName(layout.value): layout for layout in BucketLayout},
 }
 
-app = typer.Typer(no_args_is_help=True, help="Make, remove and list buckets, and say where their bytes are.")
+app = typer.Typer(no_args_is_help=True, help="Create, delete and list buckets, and show their bytes by state.")
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
@@ -43,7 +43,7 @@ def create(
     layout: Annotated[LayoutName, typer.Option(help="A tree of directories, or flat keys.")] = LayoutName.FSO,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a bucket."""
+    """Create a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -51,12 +51,12 @@ def create(
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "layout": _LAYOUTS[layout], "txn": reply.txn})
     else:
-        say(f"bucket {volume_name}/{bucket_name} made ({_LAYOUTS[layout]})")
+        say(f"bucket {volume_name}/{bucket_name} created ({_LAYOUTS[layout]})")
 
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Remove a bucket that is empty and has no snapshots."""
+    """Delete a bucket that is empty and has no snapshots."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -64,7 +64,7 @@ def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption =
     if as_json:
         print_json({"volume": volume_name, "bucket": bucket_name, "txn": reply.txn})
     else:
-        say(f"bucket {volume_name}/{bucket_name} removed")
+        say(f"bucket {volume_name}/{bucket_name} deleted")
 
 
 @app.command("list")
@@ -102,7 +102,7 @@ def list_buckets(
 
 @app.command()
 def info(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Show a bucket, and where its bytes are: live, held by snapshots, on their way, freed."""
+    """Show a bucket, and where its bytes are: live, held by snapshots, pending, claimed, freed."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         reads = session.connected().metadata(session.volumes().shard_of(volume_name))
@@ -129,11 +129,21 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "MEANING"],
         [
-            ("live", bytes_text(space.live_bytes), space.live_namespace, "in the active namespace, directories too"),
+            (
+                "live",
+                bytes_text(space.live_bytes),
+                space.live_namespace,
+                "in the active namespace, including directories",
+            ),
             ("held", bytes_text(space.held_bytes), space.held_versions, "deleted, and held by a snapshot"),
-            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "held by nobody, not yet claimed"),
-            ("claimed", bytes_text(space.claimed_bytes), space.claimed_versions, "on their way out of the store"),
-            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "confirmed by the store, ever"),
+            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "not held, not yet claimed"),
+            (
+                "claimed",
+                bytes_text(space.claimed_bytes),
+                space.claimed_versions,
+                "sent to the block store for deletion",
+            ),
+            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "confirmed by the block store, in total"),
         ],
         numbers=["BYTES", "VERSIONS"],
     )

@@ -15,7 +15,7 @@ from services.cli.terminal import say
 from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position, first_rows
 
-app = typer.Typer(no_args_is_help=True, help="See what was deleted and can still be brought back.")
+app = typer.Typer(no_args_is_help=True, help="List deletions that can still be undone.")
 _RETURNING = {
     Returning.ITSELF: "yes",
     Returning.NEW_OBJECT: "as a new object",
@@ -34,13 +34,13 @@ def list_deleted(
     context: typer.Context,
     bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
     start_after: Annotated[
-        str, typer.Option(metavar="DEATH:OBJECT", help="Only what comes behind this entry: its death and objectID.")
+        str, typer.Option(metavar="DEATH:OBJECT", help="Only entries after this one: its death and objectID.")
     ] = "",
     limit: LimitOption = 1_000,
     is_all: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List what was deleted and is not claimed yet, oldest first, and until when it can be brought back."""
+    """List deletions that are not claimed yet, oldest first, with the time until which each can be undone."""
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
         reads = session.connected().metadata(session.volumes().shard_of(volume))
@@ -83,22 +83,26 @@ def _until(entry: ListedDeletion) -> str:
 
 def undelete(
     context: typer.Context,
-    path: Annotated[
-        str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="What was deleted: a key, or a directory of a tree.")
-    ],
+    path: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="The deleted key or directory.")],
     target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
     death: Annotated[
         int,
         typer.Option(
-            "--death", metavar="TXN", min=0, help="Which deletion, if there were several; by default the last one."
+            "--death",
+            metavar="TXN",
+            min=0,
+            help="Transaction of the deletion to undo; by default the last deletion of the path.",
         ),
     ] = 0,
     is_by_file: Annotated[
-        bool, typer.Option("--files", help="Bring the files below a directory back one by one: all that is left.")
+        bool,
+        typer.Option(
+            "--files", help="Undelete the files below a directory one by one, as far as they are not claimed."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring back a deleted key, an overwritten version or a whole directory, with its blocks, unless it is claimed."""
+    """Undelete a key, an overwritten version or a whole directory, with its blocks, unless it is claimed."""
     volume, bucket, name = key_path(path)
     with session_of(context) as session:
         plane, shard = session.connected(), session.volumes().shard_of(volume)

@@ -18,7 +18,7 @@ from services.client.tasks.snapshot_ids import ACTIVE, live_snapshot_id
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
-STATE_HELP = f"A snapshot, or {ACTIVE} for what is there now."
+STATE_HELP = f"A snapshot, or {ACTIVE} for the active namespace."
 
 console = Console(stderr=True)
 _COLOURS = {
@@ -44,7 +44,7 @@ def diff(
 ) -> None:
     """Show how TO differs from FROM: - deleted, R renamed, + created, M modified.
 
-    A renamed directory is one line, whatever is in it. Deleted and put again is two lines, overwritten is M.
+    A renamed directory is one line, whatever it contains. Deleted and put again is two lines, overwritten is M.
     """
     names = bucket_path(bucket)
     with session_of(context) as session:
@@ -87,7 +87,7 @@ def _summary(entries: list[DiffEntry], from_state: str, to_state: str) -> str:
 
 
 def list_diffs(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """List the diffs of a bucket that are being made or are kept, oldest first."""
+    """List the diffs of a bucket, in progress and ended, oldest first."""
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
@@ -122,7 +122,7 @@ def cancel_diff(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The diff, as `diffs` lists it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a diff that has not ended."""
+    """Cancel a diff that has not ended."""
     volume, _ = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)

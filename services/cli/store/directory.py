@@ -19,13 +19,13 @@ from services.cli.store.entries import (
     say_more,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Make, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
+app = typer.Typer(no_args_is_help=True, help="Create, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
 DirectoryArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="The directory.")]
 
 
 @app.command()
 def make(context: typer.Context, directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Make a directory and its missing parents."""
+    """Create a directory and its missing parents."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), MakeDirectory(volume, bucket, path))
@@ -41,7 +41,7 @@ def delete(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a directory with everything below it, at one txn however much that is."""
+    """Delete a directory with everything below it, in one transaction."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), DeleteDirectory(volume, bucket, path, is_recursive))
@@ -55,7 +55,7 @@ def rename(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Give a directory, with everything below it, another path in its bucket."""
+    """Rename a directory, with everything below it, within its bucket."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
     with session_of(context) as session:
         reply = session.execute(

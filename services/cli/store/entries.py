@@ -12,18 +12,20 @@ from services.cli.session import Session
 from services.cli.terminal import say
 from services.client.wire.paging import FirstRows, all_rows, first_rows
 
-SnapshotOption = Annotated[str, typer.Option(metavar="NAME", help="As this snapshot holds it, instead of now.")]
-PrefixOption = Annotated[str, typer.Option(help="Only paths that begin with this.")]
-StartAfterOption = Annotated[str, typer.Option(metavar="PATH", help="Only what comes behind this path.")]
-LimitOption = Annotated[
-    int, typer.Option(min=1, help="At most so many; standard error says when there are more, and how to go on.")
+SnapshotOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Read this snapshot instead of the active namespace.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="However many there are.")]
+PrefixOption = Annotated[str, typer.Option(help="Only paths with this prefix.")]
+StartAfterOption = Annotated[str, typer.Option(metavar="PATH", help="Only paths after this path.")]
+LimitOption = Annotated[
+    int, typer.Option(min=1, help="Maximum number of entries. If there are more, standard error shows how to continue.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="List all entries.")]
 
 
 def say_more(last: str) -> None:
     """Say where a listing goes on that has stopped at its limit: beside the output, which programs may read."""
-    say(f"There is more: --start-after {shlex.quote(last)} goes on, --all lists everything.", err=True)
+    say(f"There are more entries: --start-after {shlex.quote(last)} continues, --all lists everything.", err=True)
 
 
 def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:

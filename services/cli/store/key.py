@@ -40,10 +40,10 @@ def put(
     context: typer.Context,
     key: KeyArgument,
     size: Annotated[int, typer.Option(min=0, help="Its bytes.")],
-    tag: Annotated[str, typer.Option(help="A word of yours that listings show for this version.")] = "",
+    tag: Annotated[str, typer.Option(help="Your label for this version, shown in listings.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Commit a key, new or over an older version. Missing parent directories are made."""
+    """Commit a key, new or over an older version. Missing parent directories are created."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), PutKey(volume, bucket, name, size, tag))
@@ -62,12 +62,12 @@ def delete(
 ) -> None:
     """Delete keys; their blocks are freed when no snapshot holds them.
 
-    Many keys are deleted up to 1,000 at a time. What cannot be deleted is left and named, and the exit status is 1.
+    Many keys are deleted up to 1,000 at a time. Keys that cannot be deleted are listed, and the exit status is then 1.
     """
     keys = keys or []
     if from_file is None and len(keys) < 2:
         if not keys:
-            raise typer.BadParameter("name keys, or a file of keys (--from-file)")
+            raise typer.BadParameter("give keys, or a file of keys (--from-file)")
         _delete_one(context, keys[0], as_json=as_json)
         return
     lines = (line.rstrip("\n") for line in from_file or ())
@@ -107,7 +107,7 @@ def rename(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Give a key another path in its bucket."""
+    """Rename a key within its bucket."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         reply = session.execute(session.volumes().shard_of(volume), RenameKey(volume, bucket, name, target))

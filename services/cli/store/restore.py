@@ -16,11 +16,11 @@ from services.client.tasks.restore import restore as restore_path
 def restore(
     context: typer.Context,
     path: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="A key, or a directory of a tree.")],
-    snapshot: Annotated[str, typer.Option("--from", help="The snapshot that has it.")],
+    snapshot: Annotated[str, typer.Option("--from", help="The snapshot to copy from.")],
     target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a key or a directory out of a snapshot, with new blocks, over what is there now."""
+    """Copy a key or a directory out of a snapshot, with new blocks. Existing keys are overwritten."""
     volume, bucket, name = key_path(path)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)

@@ -1,4 +1,4 @@
-"""``deepclean snapshot``: take, delete, rename, list, compare and roll back to snapshots; what each refers to."""
+"""``deepclean snapshot``: create, delete, rename, list, compare and roll back to snapshots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.store.diff import cancel_diff, diff, list_diffs
 from services.cli.terminal import say
 
-app = typer.Typer(no_args_is_help=True, help="Take, delete, rename, list, compare and roll back to snapshots.")
+app = typer.Typer(no_args_is_help=True, help="Create, delete, rename, list, compare and roll back to snapshots.")
 app.command("diff")(diff)
 app.command("diffs")(list_diffs)
 app.command("cancel-diff")(cancel_diff)
@@ -23,7 +23,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the s
 
 @app.command()
 def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Take a snapshot of a bucket."""
+    """Create a snapshot of a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -31,12 +31,12 @@ def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, a
     if as_json:
         print_json({"name": name, "snapshot_id": reply.snapshot_id})
     else:
-        say(f"snapshot {name} taken ({reply.snapshot_id})")
+        say(f"snapshot {name} created ({reply.snapshot_id})")
 
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Delete a snapshot; what it alone holds is freed."""
+    """Delete a snapshot. Versions that only this snapshot holds are freed."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -55,7 +55,7 @@ def rename(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new name.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Give a snapshot another name, where the plane allows it."""
+    """Rename a snapshot, if the plane allows it."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
@@ -71,12 +71,12 @@ def rollback(
     context: typer.Context,
     bucket: BucketArgument,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the snapshot.")] = "",
-    tag: Annotated[str, typer.Option(help="Roll back to the snapshot that this tag holds.")] = "",
+    tag: Annotated[str, typer.Option(help="Roll back to the snapshot that this tag names.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make a snapshot the active namespace of its bucket again. Newer snapshots are deleted.
 
-    What only they and the present namespace hold is freed. Until it is done the bucket refuses changes (BUCKET_BUSY).
+    Versions that only they or the present namespace contain are freed. Meanwhile changes are refused (BUCKET_BUSY).
     """
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
@@ -93,7 +93,7 @@ def list_snapshots(
     context: typer.Context,
     bucket: BucketArgument,
     with_deleted: Annotated[
-        bool, typer.Option("--with-deleted", help="Also those that are deleted and not yet gone.")
+        bool, typer.Option("--with-deleted", help="Include deleted snapshots that are not purged yet.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``deepclean volume``: make, remove and list volumes."""
+"""``deepclean volume``: create, delete and list volumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.cli.terminal import say
 from services.client.plane import Plane
 from services.client.wire.paging import all_rows
 
-app = typer.Typer(no_args_is_help=True, help="Make, remove and list volumes.")
+app = typer.Typer(no_args_is_help=True, help="Create, delete and list volumes.")
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOLUME", help="Name of the volume.")]
 
 
@@ -25,23 +25,23 @@ def create(
     volume: VolumeArgument,
     owner: Annotated[str, typer.Option(help="Who owns it.")] = "",
     shard: Annotated[
-        int | None, typer.Option(help="Shard to put it in, for ever; by default one that follows from the name.")
+        int | None, typer.Option(help="Shard of the volume, permanently; by default derived from the name.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a volume."""
+    """Create a volume."""
     with session_of(context) as session:
         chosen = session.volumes().shard_for_new(volume, shard)
         reply = session.execute(chosen, CreateVolume(volume, owner))
     if as_json:
         print_json({"volume": volume, "shard": chosen, "txn": reply.txn})
     else:
-        say(f"volume {volume} made in shard {chosen}")
+        say(f"volume {volume} created in shard {chosen}")
 
 
 @app.command()
 def delete(context: typer.Context, volume: VolumeArgument, as_json: JsonOption = False) -> None:
-    """Remove an empty volume."""
+    """Delete an empty volume."""
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
         reply = session.execute(shard, DeleteVolume(volume))

@@ -42,9 +42,9 @@ def git(
         ),
     ],
     every: Annotated[
-        int | None, typer.Option(min=1, help="Take a snapshot at each Nth commit; by default 20 to 40 in all.")
+        int | None, typer.Option(min=1, help="Create a snapshot at each Nth commit; by default 20 to 40 in all.")
     ] = None,
-    tags: Annotated[bool, typer.Option("--tags", help="Take a snapshot at each tag instead.")] = False,
+    tags: Annotated[bool, typer.Option("--tags", help="Create a snapshot at each tag instead.")] = False,
     max_commits: Annotated[int | None, typer.Option(min=1, help="Play the oldest commits only.")] = None,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Run the plane within this process, in seconds.")

@@ -23,13 +23,12 @@ def replay(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="Operations, one JSON object per line.", exists=True, dir_okay=False)],
     observations: Annotated[
-        Path | None, typer.Option(help="Where refusals and observations go, one JSON object per line; else stdout.")
+        Path | None,
+        typer.Option(help="File for refusals and observations, one JSON object per line; by default stdout."),
     ] = None,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Run the plane within this process.")] = False,
     plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Shards of the plane that is started, or is within this process [1].")
-    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Shards of the plane that this command starts [1].")] = None,
 ) -> None:
     """Execute a workload; snapshots may be renamed (as in the recorded cases)."""
     operations = list(read_operations(file))

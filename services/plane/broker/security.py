@@ -169,7 +169,7 @@ class BrokerSecurity:
             _send_rights(admin)
         except KafkaException as error:
             raise StackError(
-                f"The broker does not take the identities in {self.directory} ({error.args[0]}): read its log."
+                f"The broker does not accept the identities in {self.directory} ({error.args[0]}): read its log."
             ) from error
 
     def _send_passwords(self, admin: AdminClient) -> None:
@@ -242,5 +242,7 @@ def _keytool(java: JavaRuntime, *arguments: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise StackError(f"Java's keytool did not finish within {KEY_SECONDS:g} seconds: start again.") from error
     if run.returncode != 0:
-        raise StackError(f"Java's keytool made no certificate ({run.stdout.strip()[:300]}): mend what it names.")
+        raise StackError(
+            f"Java's keytool made no certificate ({run.stdout.strip()[:300]}): correct the problem that it names."
+        )
     return run.stdout

@@ -63,8 +63,8 @@ def _add_partitions(admin: AdminClient, existing: set[str], partitions: int) -> 
     for name, count in counts.items():
         if count > partitions:
             raise StackError(
-                f"Topic {name} has {count} partitions and the plane is set to {partitions} shards: set it to {count}, "
-                f"since a shard is never taken away."
+                f"Topic {name} has {count} partitions and the plane is set to {partitions} shards: set {count} shards, "
+                f"since shards cannot be removed."
             )
     grown = [NewPartitions(name, partitions) for name, count in counts.items() if count < partitions]
     if grown:
@@ -86,7 +86,7 @@ def _await_leaders(admin: AdminClient, names: set[str], partitions: int) -> None
         if ready == names:
             return
     raise StackError(
-        f"The broker has not taken up topic {min(names - ready)} within {ANSWER_SECONDS:g} seconds: read its log."
+        f"The broker has not created topic {min(names - ready)} within {ANSWER_SECONDS:g} seconds: read its log."
     )
 
 

@@ -112,7 +112,7 @@ def _fetch_for(consumer: str, wanted: Iterable[Jar], ivy: Ivy, directory: Path) 
         if found is None or not _is_intact(found, jar.sha256):
             raise StackError(
                 f"{jar.file_name} from this machine's registry is not the one in services/plane/machine/jars.lock: "
-                f"look into the registry, or write the lock anew if the change is wanted."
+                f"look into the registry, or write the lock again if the change is intended."
             )
         target = directory / consumer / jar.file_name
         partial = target.with_suffix(f".partial-{os.getpid()}")

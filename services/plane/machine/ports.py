@@ -26,4 +26,6 @@ def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
         with contextlib.suppress(OSError):
             probe.bind((HOST, port))
             return port
-    raise StackError(f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: end what holds them.")
+    raise StackError(
+        f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: stop a program that uses one."
+    )

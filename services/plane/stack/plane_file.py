@@ -101,7 +101,7 @@ def running_plane(home: Path) -> PlaneFile:
     """The plane of a home; raises StackError when it does not run."""
     plane = read_plane_file(home)
     if plane is None or plane.state is PlaneState.FAILED or not plane.is_up():
-        raise StackError(f"No plane runs on {home}: start one (deepclean up), or name another home (--home).")
+        raise StackError(f"No plane runs on {home}: start one (deepclean up), or set another home (--home).")
     if plane.state is not PlaneState.RUNNING:
         raise StackError(f"The plane on {home} is {plane.state}: try again when it runs (deepclean status).")
     return plane

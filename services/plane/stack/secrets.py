@@ -50,8 +50,8 @@ def signer_of(security: BrokerSecurity) -> Signer:
     file = security.signing_file(user)
     if not file.exists():
         raise CredentialsError(
-            f"{user} has no file to sign with ({file}): have an administrator make it (deepclean secret set {user}), "
-            f"or say who you are (DEEPCLEAN_USER)"
+            f"{user} has no signing file ({file}): ask an administrator to create it (deepclean secret set {user}), "
+            f"or set DEEPCLEAN_USER to another user"
         )
     return Signer(user, read_signing_secret(file))
 

@@ -156,7 +156,7 @@ def write_last_audit(home: Path, finished: FinishedAudit) -> None:
         written.write_bytes(_FINISHED.dump_json(finished))
         written.replace(file)
     except OSError as error:
-        raise StackError(f"{file} cannot be written: free some space there or mend the disk ({error})") from error
+        raise StackError(f"{file} cannot be written: free some space there or repair the disk ({error})") from error
 
 
 def last_audits(home: Path) -> list[FinishedAudit]:

@@ -121,7 +121,7 @@ def _read_manifest(manifest: Path) -> Backup:
     except FormatError as error:
         raise StackError(f"{error}, or move this backup elsewhere.") from error
     except (ValueError, AttributeError) as error:
-        raise StackError(f"{manifest} is not one that deepclean has written: move this backup elsewhere.") from error
+        raise StackError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
 
 
 def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
@@ -136,7 +136,7 @@ def find_backup(directory: Path, name: str = "") -> Backup:
     found = [backup for backup in list_backups(directory) if name in ("", backup.name)]
     if not found:
         which = f"no complete backup {name}" if name else "no complete backup"
-        raise StackError(f"{directory} holds {which}: make one (deepclean backup), or name another place (--from).")
+        raise StackError(f"{directory} holds {which}: make one (deepclean backup), or name another directory (--from).")
     return found[-1]
 
 

@@ -34,4 +34,4 @@ def send_to_metadata(plane: PlaneFile, body: Any, shards: Iterable[int], client:
         signed = person_command(command, person(home), SystemClock().now_ms())
         producer.produce(METADATA_COMMANDS.name, signed, partition=shard, headers=[(FINGERPRINT_HEADER, fingerprint)])
     if producer.flush(FLUSH_SECONDS):
-        raise StackError(f"The broker on {plane.bootstrap_servers} did not take the command: see that it runs.")
+        raise StackError(f"The broker on {plane.bootstrap_servers} did not accept the command: check that it runs.")

@@ -35,7 +35,7 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
             try:
                 text = http.get(f"{url}/metrics").raise_for_status().text
             except httpx.HTTPError as error:
-                raise StackError(f"{service} did not say on {url} how far it is: see deepclean status.") from error
+                raise StackError(f"{service} did not report its positions on {url}: see deepclean status.") from error
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     if sample.name in (POSITION, CHANGELOG_OFFSET):
