@@ -21,11 +21,10 @@ from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.task_state import TaskState
 from services.key_deletion.tasks import Tasks
-from services.metadata import service as metadata_service
 from services.metadata.checkpoints import capture_drop, rollback
 from services.metadata.collecting import claims, expansion, undelete
 from services.metadata.namespace.garbage import Death
-from services.metadata.state import changed_rows
+from services.metadata.state import changed_rows, transaction
 from services.metadata.state.changed_rows import note_changes
 from services.metadata.state.sent_entries import SentEntries
 from services.metadata.state.snapshot_lists import SnapshotList, SnapshotLists
@@ -388,7 +387,7 @@ def moved_directories_unnoticed(patch: Patch) -> None:
             while_noting.setattr(changed_rows, "_LETTERS", letters[:2])
             original(work, snapshots)
 
-    patch.setattr(metadata_service, "note_changes", without_directories)
+    patch.setattr(transaction, "note_changes", without_directories)
 
 
 def late_chain(reader: str) -> FaultMix:
