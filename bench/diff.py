@@ -1,4 +1,4 @@
-"""How long a diff takes when little changed, beside a comparison of everything."""
+"""Measures a diff with few changes, beside a comparison of all keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWENTIETH = Target(1 / 20, is_of_ratio=True, is_upper=True)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A bucket to compare: flat, or a tree."""
+    """A kind of bucket to compare: flat, or a tree."""
 
     name: str
     layout: BucketLayout
@@ -79,7 +79,7 @@ def _measured(shard: LoadedShard, kind: _Kind, count: int) -> Figure:
 
 
 def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
-    """Overwrites, deletes and renames of keys that lie apart."""
+    """Yield overwrites, deletes and renames of keys at random places."""
     random = Random(count)  # noqa: S311  the same at each run
     for number, chosen in enumerate(random.sample(range(count), min(CHANGES, count))):
         path = kind.path(chosen)
@@ -92,7 +92,7 @@ def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
 
 
 def _timed(shard: LoadedShard, *, is_full: bool) -> tuple[float, list[DiffEntry]]:
-    """Seconds of one diff, and its entries."""
+    """Return the seconds of one diff, and its entries."""
     started = time.perf_counter()
     with opened_states(shard.store, VOLUME, BUCKET, "before", "after") as states:
         if is_full:

@@ -1,4 +1,4 @@
-"""What the drop of a snapshot costs: one that holds nothing alone, and one that alone holds very much."""
+"""Measures the drop of a snapshot that holds nothing alone, and of one that alone holds many versions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measure_drops(conditions: Conditions) -> Sequence[Figure]:
 
 
 def _drop_same(plane: SharedPlane, bucket: str, count: int) -> tuple[list[float], float]:
-    """Milliseconds of each drop, and how many sweeps they caused."""
+    """Return the milliseconds of each drop, and the number of sweeps that the drops caused."""
     names = [f"same-{number:02}" for number in range(count + 1)]
     for name in names:
         plane.snapshot(bucket, name)
@@ -79,7 +79,7 @@ def _drop(plane: SharedPlane, bucket: str, name: str) -> None:
 
 
 def _sweeps(plane: SharedPlane) -> float:
-    """How many sweeps have ended so far."""
+    """Return the number of sweeps that have ended so far."""
     page = httpx.get(f"{plane.stack.url('key_deletion')}/metrics", timeout=ANSWER_SECONDS, trust_env=False).text
     name = "deepclean_key_deletion_sweeps_total"
     return sum(value for metric, value in parse_metrics(page).items() if metric.startswith(name))
