@@ -1,4 +1,4 @@
-"""What millions of held versions take: memory of the processes, and room on disk."""
+"""Measures the memory and the disk space of a plane with millions of held versions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def measure_disk(conditions: Conditions) -> Sequence[Figure]:
 
 
 def _files(directory: Path) -> Iterator[tuple[int, int]]:
-    """Inode and size of every file below a directory; what compaction removes meanwhile is left out."""
+    """Yield inode and size of every file below a directory, without files that compaction removes meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:
             try:

@@ -1,4 +1,4 @@
-"""How fast metadata applies commands."""
+"""Measures how fast metadata applies commands."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from services.client.plane import NamespaceCommand
 
 NAME = "metadata-commands"
 COMMANDS_PER_SECOND = 10_000
-"""How many are prepared for each second of each kind."""
+"""Commands prepared for each second of each kind."""
 FLAT, BULK, TREE = "flat", "bulk", "tree"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of command: what it does so many times, and what that should come to a second."""
+    """One kind of command, with its target a second."""
 
     name: str
     commands_of: Callable[[int], Iterable[NamespaceCommand]]
     target: Target | None = None
     unit: str = "commands"
-    """What is counted: the commands, or the keys that they name."""
+    """The unit of the rate: commands, or the keys that they name."""
 
 
 KINDS = (
@@ -47,7 +47,7 @@ KINDS = (
     Kind("bulk-deletes", lambda count: flat_bulk_deletes(BULK, count), Target(50_000), unit="keys"),
     Kind("tree-puts", lambda count: tree_puts(TREE, count), Target(30_000)),
 )
-"""In this order; without a target it is not measured."""
+"""All kinds, in the order in which they run; a kind without a target is not measured."""
 
 
 def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
