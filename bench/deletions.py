@@ -41,10 +41,11 @@ def measure_deletions(conditions: Conditions) -> Sequence[Figure]:
     """Deletions a second from command to freed, with the whole plane running, without and with 20 live snapshots.
 
     Once with a command for each key (DeleteKey), once in bulk, a hundred keys to a command (DeleteKeys).
-    Keys are put and the plane settles; then the deletes of all are sent, encoded before, and the clock runs from the
-    first one until the store says that it has deleted the last block. With snapshots every tenth key more is held by
-    them and must stay: after the clock has stopped the plane settles once more, and exactly the others are gone.
-    A first round is not counted: until the JVM has compiled its hot code, Spark takes several times as long.
+    Keys are put and the plane settles. Then the deletes of all keys, encoded before, are sent; the clock runs from the
+    first delete until the block store reports the last block as deleted. In the variant with snapshots, the snapshots
+    hold a further tenth of the keys, which must stay: after the measurement the plane settles again, and exactly the
+    other keys must be freed. A first round is not counted: until the JVM has compiled its hot code, Spark takes several
+    times as long.
     """
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)

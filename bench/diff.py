@@ -45,9 +45,9 @@ KINDS = (
 def measure_diff(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds of a diff of two snapshots of 1 million keys with 100 changes, beside a comparison of all keys.
 
-    metadata itself applies the puts, the snapshots and the changes, to a database on disk; only the log is in memory.
-    The changes, of which a third each puts, deletes and renames, lie anywhere among the keys. Each diff opens what it
-    needs and closes it again; the quick one is made first, and of five the median counts. Both must say the same.
+    metadata itself applies the puts, the snapshots and the changes, to a database on disk; only the log is in memory. A
+    third of the changes each are puts, deletes and renames, at random keys. Each diff opens and closes the checkpoints
+    that it reads. The quick diff runs first; the median of five counts. Both diffs must return the same entries.
     """
     figures = []
     for kind in KINDS:

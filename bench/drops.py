@@ -31,10 +31,10 @@ FREED = Target(20_000)
 def measure_drops(conditions: Conditions) -> Sequence[Figure]:
     """Dropping snapshots that hold nothing alone, and one of 1,000 that alone holds 1 million versions.
 
-    The whole plane runs, and its bucket holds 10 million versions. First snapshots are taken of the same state, and
-    all but the oldest dropped: milliseconds from request to reply, the median beside that in a bucket of 100 keys; then
-    how many sweeps that has caused. Last the one that holds much: versions a second, from the request until the block
-    store has deleted the last block.
+    The whole plane runs, and the snapshots of its bucket hold 10 million versions. First, snapshots of the same state
+    are created, and all but the oldest are dropped. Figures: milliseconds from request to reply, as a median beside
+    that in a bucket of 100 keys, and the number of sweeps that the drops cause. Last, the snapshot that holds many
+    versions is dropped. Figure: versions a second, from the request until the block store has deleted the last block.
     """
     ceiling = slowest(conditions)
     plane, held = plane_with_held_versions(conditions)

@@ -32,10 +32,10 @@ TARGETS = {
 def measure_latency(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds from a delete to its verdict and to freed, at 2,000 deletes a second offered: p50 and p99.
 
-    The whole plane runs. Deletes are sent by a schedule that waits for nothing, and the time of each begins when it was
-    due by that schedule, so that a stall is seen by all that wait behind it. It ends when the broker has the purge that
-    names the row (verdict), and the block store's answer that its blocks are deleted (freed), by the broker's clock,
-    which is that of this machine. Deletes are told apart by their death: it grows in the order in which they were sent.
+    The whole plane runs. Deletes are sent by a fixed schedule (open loop). The time of a delete begins when it was due,
+    so that a stall counts for all deletes behind it. The time ends when the broker has the purge request of the row
+    (verdict), and when it has the block store's answer that the blocks are deleted (freed), by the broker's clock,
+    which is that of this machine. The death identifies a delete: it grows in the order in which deletes were sent.
     """
     plane = shared_plane(conditions)
     plane.warm()

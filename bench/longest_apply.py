@@ -36,12 +36,12 @@ Counts = Mapping[float, float]
 def measure_longest_apply(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds that metadata is away from its log, all but one time in a thousand, amid writers, drops and sweeps.
 
-    The whole plane runs, and its bucket holds 10 million versions in 1,000 snapshots. Keys of that bucket are
-    overwritten, 2,000 a second, while its snapshots are dropped, two a second at most: first the one that alone holds a
-    million versions, if it is there, then others in the order in which they were taken. Each lets some versions go, so
-    that sweeps, claims and finishes run beside. metadata's histogram of the times from one look into its log until it
-    is back there is read before and after all is freed. Between two bounds of the histogram a straight line is drawn;
-    the longest time is given by the bound above it.
+    The whole plane runs, and 1,000 snapshots of its bucket hold 10 million versions. Keys of that bucket are
+    overwritten, 2,000 a second, while its snapshots are dropped, at most two a second: first the snapshot that alone
+    holds a million versions, if it exists, then others in the order of creation. Each drop frees some versions, so that
+    sweeps, claims and finishes run at the same time. metadata has a histogram of the times between two polls of its
+    log; it is read before the drops and after all versions are freed. Quantiles are interpolated between two bounds of
+    the histogram; the longest time is the bound above it.
     """
     plane, held = plane_with_held_versions(conditions)
     drops = min(conditions.count(DROPS_PER_SECOND, at_least=LEAST_DROPS), held.snapshots // DROPPED_SHARE)

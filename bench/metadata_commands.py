@@ -53,11 +53,11 @@ KINDS = (
 def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
     """Commands a second applied and durable in one shard: puts, their deletes, deletes in bulk, puts in deep trees.
 
-    All commands lie in Kafka before metadata starts, as a process, with nothing else running but the broker. It reads
-    them, writes its RocksDB (synced) and publishes what they cause (acknowledged). Its own count of applied messages
-    is read ten times a second; a kind is timed from its first command to its last, on a straight line between two
-    readings. ``cpu`` is the same in seconds of the process's own time: on a busy machine it says more. Of deletes in
-    bulk, a hundred keys to a command, the keys are counted.
+    All commands are in Kafka before metadata starts, as a process; only the broker runs beside it. metadata reads the
+    commands, writes its RocksDB (synced) and publishes the resulting messages (acknowledged). Its count of applied
+    messages is read ten times a second. A kind is timed from its first command to its last, interpolated between two
+    readings. ``cpu`` is the rate by the process's own processor time, which is more reliable on a busy machine. For
+    deletes in bulk, a hundred keys to a command, the keys are counted.
     """
     count = conditions.count(COMMANDS_PER_SECOND)
     ceiling = slowest(conditions)
