@@ -106,15 +106,15 @@ class Growth:
 
 
 def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Growth]:
-    """Cost of metadata's operations from 10 thousand keys in a bucket to so many, each time ten times as many.
+    """Return the cost of metadata's operations for buckets of 10 thousand to ``max_keys`` keys, in steps of ten times.
 
-    metadata itself applies commands to a database on disk; only the log is in memory. Of each operation some thousand
-    are done five times, on keys anywhere in the bucket, and the cheapest round counts, by the processor time of this
-    thread, which also looks up what metadata otherwise has another thread look up; what compaction does beside it is
-    left out. Before each round the database's files are read once, so that the machine has them in memory. Deletes are
-    done once more when it has dropped them, timed by the clock, and the median round counts. Paths are explained while
-    one snapshot holds a version of every tenth key. A snapshot is timed by the clock, with what is to be flushed for
-    it, and the median counts.
+    metadata itself applies commands to a database on disk; only the log is in memory. Each of five rounds does some
+    thousand operations of each kind, on random keys. The cheapest round counts, by the processor time of this thread,
+    which also does the look-ups that metadata otherwise does in another thread; compaction is left out. Before each
+    round the database's files are read once, so that the machine has them in memory. Deletes are done once more after
+    the machine has dropped the files from memory, timed by the clock; the median round counts. Paths are explained
+    while one snapshot holds a version of every tenth key. A snapshot is timed by the clock, including its flush; the
+    median counts.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     costs: dict[str, dict[int, float]] = {}
