@@ -1,1 +1,1 @@
-"""Measurements of the plane on this machine, each beside a ceiling that the same run has measured."""
+"""Measurements of the plane on this machine, each compared with a ceiling that the same run has measured."""

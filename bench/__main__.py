@@ -1,4 +1,4 @@
-"""``python -m bench``: measures the plane on this machine beside ceilings of the same run, and compares two runs."""
+"""``python -m bench``: measures the plane on this machine and ceilings in the same run, and compares two runs."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def bench(
     try:
         with _progress() as progress:
             figures.extend(run_benchmarks(names, seconds, progress, sizes))
-    finally:  # what was measured before something went wrong has cost its time, too
+    finally:  # also after an error: print the figures measured so far
         _print_figures(figures, machine, output)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done now."""
+    """Show a line with the current step."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting")
@@ -185,7 +185,7 @@ def merge(
 
 
 def run() -> None:
-    """Run the command line; SIGTERM and Ctrl-C stop whatever it has started."""
+    """Run the command line; SIGTERM and Ctrl-C stop all processes that it has started."""
     keep_files_private()
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
     for reason in unused_modules():

@@ -1,4 +1,4 @@
-"""One service as a process of its own, with nothing beside it but the broker; watched by its own metrics."""
+"""Runs one service as a process with only the broker beside it, and reads its metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STALLED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a process had done at a moment."""
+    """The progress of a process at one moment."""
 
     at_seconds: float
     count: float
@@ -38,7 +38,7 @@ class Sample:
 
 @contextmanager
 def bench_broker(conditions: Conditions, name: str, shards: int = 1) -> Iterator[EmbeddedBroker]:
-    """A broker with the plane's topics, all empty."""
+    """Start a broker with the plane's topics, all empty."""
     conditions.say(f"{name}: starting a broker")
     with EmbeddedBroker(conditions.scratch("broker"), java=conditions.java()) as broker:
         create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, shards)
@@ -46,7 +46,7 @@ def bench_broker(conditions: Conditions, name: str, shards: int = 1) -> Iterator
 
 
 class ServiceAlone:
-    """A service of the plane, started over a broker."""
+    """A running service of the plane with a broker."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ServiceAlone:
         shards: int = 1,
         only_shard: int | None = None,
     ) -> None:
-        """``only_shard`` leaves the other shards to other processes."""
+        """Start the service; with ``only_shard``, it runs this shard only."""
         plane = PlaneSettings(home, broker.bootstrap_servers, shards, conditions.java())
         self.name = name
         self.url = f"http://{HOST}:{free_ports(1)[0]}"
@@ -85,11 +85,11 @@ class ServiceAlone:
         self._child.await_ready()
 
     def require_running(self) -> None:
-        """Raise StackError when it has ended."""
+        """Raise StackError if the process has ended."""
         self._child.require_running()
 
     def metrics(self) -> dict[str, float]:
-        """Its metrics, each by its name with labels; none while it starts."""
+        """Return the service's metrics by name with labels; empty while it starts."""
         self.require_running()
         try:
             return parse_metrics(self._http.get(f"{self.url}/metrics").text)
@@ -97,7 +97,7 @@ class ServiceAlone:
             return {}
 
     def applied(self, topic: str, shard: int = 0) -> Sample | None:
-        """How many messages of a topic it has applied; None while it starts."""
+        """Return how many messages of a topic the service has applied; None while it starts."""
         asked = time.perf_counter()
         metrics = self.metrics()
         name = f'deepclean_messages_applied_total{{service="{self.name}",shard="{shard}",topic="{topic}"}}'
@@ -107,7 +107,11 @@ class ServiceAlone:
         return Sample(at_seconds, metrics[name], metrics["process_cpu_seconds_total"])
 
     def watch(self, topic: str, until: int, on_sample: Callable[[float], None], shard: int = 0) -> list[Sample]:
-        """Samples until so many messages of a topic are applied; raises StackError when it stands still."""
+        """Return samples taken until ``until`` messages of a topic are applied.
+
+        Raises:
+            StackError: the service makes no progress.
+        """
         pause, samples = threading.Event(), list[Sample]()
         moved = time.monotonic()
         while not samples or samples[-1].count < until:
@@ -124,13 +128,13 @@ class ServiceAlone:
 
 
 def parse_metrics(text: str) -> dict[str, float]:
-    """The samples of a page of metrics."""
+    """Return the samples of a page of metrics."""
     lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
 
 
 def reached(samples: list[Sample], count: float) -> Sample:
-    """The moment at which a count was passed, between two samples on a straight line."""
+    """Return the moment at which a count was reached, interpolated between two samples."""
     before = samples[0]
     for sample in samples:
         if sample.count >= count:

@@ -1,4 +1,4 @@
-"""Messages by the hundred thousand: made before the clock starts, sent and read with as little Python as possible."""
+"""Messages by the hundred thousand: encoded before the clock starts, sent and read with little Python code."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ QUEUED_MESSAGES = 400_000
 VOLUME = "bench"
 KEY_BYTES = 4_096
 KEYS_AT_ONCE = 100
-"""In a command that deletes many; ten times as many are allowed."""
+"""Keys in a command that deletes many; ten times as many are allowed."""
 FILES_PER_DIRECTORY = 50
 DIRECTORY_LEVELS = 7
 
 _quiet = logging.getLogger("deepclean.bench.connections")
 _quiet.propagate = False
 _quiet.addHandler(logging.NullHandler())
-"""A broker that has just started is not ready for idempotent producers yet; librdkafka says so and tries again."""
+"""Drops librdkafka's log lines: it retries, and logs it, until a new broker is ready for idempotent producers."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class CommandMaker:
     number: int = 0
 
     def encoded(self, commands: Iterable[NamespaceCommand]) -> Iterator[bytes]:
-        """The bodies of commands that want no reply."""
+        """Yield the bodies of commands that need no reply."""
         encode = codec(MetadataCommand).encode
         for command in commands:
             self.number += 1
@@ -52,46 +52,46 @@ class CommandMaker:
 
 
 def flat_puts(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
-    """New keys of a flat bucket, all of one size."""
+    """Yield puts of new keys of a flat bucket, all of one size."""
     return (PutKey(VOLUME, bucket, flat_name(number), KEY_BYTES) for number in range(first, first + count))
 
 
 def flat_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
-    """Deletes of those keys, in the order in which they were put."""
+    """Yield deletes of the keys of ``flat_puts``, in the same order."""
     return (DeleteKey(VOLUME, bucket, flat_name(number)) for number in range(first, first + count))
 
 
 def flat_bulk_deletes(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
-    """The same keys, ``KEYS_AT_ONCE`` to a command."""
+    """Yield deletes of the keys of ``flat_puts``, ``KEYS_AT_ONCE`` keys to a command."""
     for start in range(first, first + count, KEYS_AT_ONCE):
         numbers = range(start, min(start + KEYS_AT_ONCE, first + count))
         yield DeleteKeys(VOLUME, bucket, tuple(flat_name(number) for number in numbers))
 
 
 def tree_puts(bucket: str, count: int, below: str = "") -> Iterator[NamespaceCommand]:
-    """New files of a tree, some in each directory and every directory many levels deep, ``below`` a path."""
+    """Yield puts of new files of a tree: some files a directory, every directory many levels deep, ``below`` a path."""
     return (PutKey(VOLUME, bucket, f"{below}{tree_path(number)}", KEY_BYTES) for number in range(count))
 
 
 def flat_name(number: int) -> str:
-    """A key as applications make them: a few parts, unlike its neighbours only at the end."""
+    """Return a key like those of applications: a few parts, different from its neighbours only at the end."""
     return f"warehouse/table-{number % 16:02}/part-{number:09}.parquet"
 
 
 def tree_path(number: int) -> str:
-    """A path whose directories split in ten at each level, from the last one up."""
+    """Return a path; its directories have ten children each, from the last level up."""
     directory = number // FILES_PER_DIRECTORY
     levels = [f"level-{level}-{directory // 10**level % 10}" for level in range(DIRECTORY_LEVELS - 1, 0, -1)]
     return "/".join([*levels, f"directory-{directory:07}", f"part-{number:09}.parquet"])
 
 
 def made_places(buckets: dict[str, BucketLayout]) -> list[NamespaceCommand]:
-    """The volume of the measurements, and buckets in it."""
+    """Return the commands that make the volume of the measurements and its buckets."""
     return [CreateVolume(VOLUME), *(CreateBucket(VOLUME, name, layout) for name, layout in buckets.items())]
 
 
 class BulkProducer:
-    """Sends bodies of one record to one partition; the settings are those of the services."""
+    """Sends encoded records to one partition, with the producer settings of the services."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         settings = {
@@ -107,12 +107,12 @@ class BulkProducer:
             self._failures.append(str(error))
 
     def send(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
-        """Send them, and wait until the broker has acknowledged all."""
+        """Send bodies and wait until the broker has acknowledged all."""
         self.enqueue(topic, record, bodies, partition)
         self.flush()
 
     def enqueue(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
-        """Send them without waiting, unless too many wait already."""
+        """Enqueue bodies without waiting, unless the producer's queue is full."""
         headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, codec(record).fingerprint)]
         produce = self._producer.produce
         for body in bodies:
@@ -140,12 +140,12 @@ class BulkProducer:
             raise StackError(f"The broker refused messages ({self._failures[0]}): read its log.")
 
     def close(self) -> None:
-        """Stop sending."""
+        """Close the producer."""
         self._producer.close()
 
 
 def produce_rate(bootstrap_servers: str, topic: str, record: type[Any], bodies: Sequence[bytes]) -> float:
-    """Messages a second that one producer has acknowledged."""
+    """Return the acknowledged messages a second of one producer."""
     producer = BulkProducer(bootstrap_servers)
     try:
         producer.send(topic, record, bodies[:1])  # connected
@@ -157,7 +157,7 @@ def produce_rate(bootstrap_servers: str, topic: str, record: type[Any], bodies: 
 
 
 def consume_rate(bootstrap_servers: str, topic: str, count: int) -> float:
-    """Messages a second that one consumer hands to Python, value and headers taken, from the first batch on."""
+    """Return the messages a second that one consumer passes to Python (value and headers), after the first batch."""
     consumer = Consumer(consumer_configuration(bootstrap_servers, "deepclean.bench"), logger=_quiet)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

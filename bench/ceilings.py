@@ -1,4 +1,4 @@
-"""What Kafka and RocksDB alone do on this machine, from Python, with messages and rows of the plane's sizes."""
+"""Rates of Kafka and RocksDB alone on this machine, from Python, with messages and rows of the plane's sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS_PER_BATCH = 500
 DISTINCT_MESSAGES = 10_000
 MESSAGES_PER_SECOND, ROWS_PER_SECOND = 60_000, 100_000
 MOST_SECONDS = 15.0
-"""Longer tells nothing more, and all the messages are in memory: a row of half an hour would want twenty gigabytes."""
+"""Longest measurement of a ceiling. All messages are in memory: half an hour would need twenty gigabytes."""
 PRODUCE, CONSUME, PUTS = "kafka produce", "kafka consume", "rocksdb puts"
 
 
@@ -39,7 +39,7 @@ def measure_ceilings(conditions: Conditions) -> Sequence[Figure]:
 
 
 def slowest(conditions: Conditions) -> Ceiling:
-    """The slowest of the three: whoever reads, writes and sends one of each cannot be faster."""
+    """Return the slowest of the three: a service that reads, writes and sends one of each cannot be faster."""
     rates = _rates(conditions)
     what = min(rates, key=lambda name: rates[name])
     return Ceiling(rates[what], what)
@@ -63,7 +63,7 @@ def _rates(conditions: Conditions) -> dict[str, float]:
 
 
 def put_rate(directory: Path, count: int) -> float:
-    """Rows a second that RocksDB takes in synced batches."""
+    """Return the rows a second that RocksDB writes in synced batches."""
     txn = 1 << 20
     blocks = BlockRun(1, local_id(0, txn, 0), 1, 1 << 28, KEY_BYTES)
     value = row_codec(KeyRow).encode(

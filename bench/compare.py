@@ -1,7 +1,7 @@
 """Two reports of ``python -m bench`` side by side.
 
-Machines are shared and differ: where both reports have a ceiling of their own run, what counts is how the ratios to it
-have changed, and only otherwise how the values have.
+Machines are shared and differ. Therefore rows are compared by their ratios to the ceilings of their own runs, and by
+their values only if a report has no ceiling for the row.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from bench.figures import number_text
 from services.domain.errors import DeepcleanError
 
 NOISE = 1.05
-"""A factor within which nothing is said, where a report does not know its own noise: machines are shared."""
+"""Changes within this factor get no verdict, if a report does not contain its own noise: machines are shared."""
 COLUMNS = ("what", "unit", "before", "after", "value", "ratio", "")
 
 
 class ReportError(DeepcleanError):
-    """A file is no report of ``python -m bench``."""
+    """A file is not a report of ``python -m bench``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One row that both reports have."""
+    """A row that both reports have."""
 
     name: str
     unit: str
@@ -36,44 +36,44 @@ class Comparison:
     ratio_after: float | None
     is_less_better: bool
     noise: float = NOISE
-    """A factor by which runs of the same commit differ."""
+    """The factor by which runs of the same commit differ."""
 
     @property
     def value_change(self) -> float | None:
-        """After by before; None when nothing was before."""
+        """Return the value after divided by that before; None if the value before is 0."""
         return self.after / self.before if self.before else None
 
     @property
     def ratio_change(self) -> float | None:
-        """The ratio to the ceiling after by that before; None without both."""
+        """Return the ratio to the ceiling after divided by that before; None without both ratios."""
         if not self.ratio_before or self.ratio_after is None:
             return None
         return self.ratio_after / self.ratio_before
 
     @property
     def gain(self) -> float | None:
-        """How many times as good: above 1 is better, whatever the figure measures."""
+        """Return the factor of the improvement: above 1 is better, for rates and for costs."""
         change = self.value_change if self.ratio_change is None else self.ratio_change
         return 1 / change if change and self.is_less_better else change
 
     @property
     def verdict(self) -> str:
-        """Better or worse, by more than noise; else empty."""
+        """Return whether the row is better or worse by more than noise; else empty."""
         if self.gain is None or 1 / self.noise <= self.gain <= self.noise:
             return ""
         return "better" if self.gain > 1 else "worse"
 
 
 def measured(figure: Mapping[str, Any]) -> float:
-    """What counts of a row: its ratio to its ceiling if it has one, else its value."""
+    """Return a row's ratio to its ceiling if it has one, else its value."""
     return float(figure["value"] if figure["ratio"] is None else figure["ratio"])
 
 
 def read_report(file: Path) -> Mapping[str, Any]:
-    """A report that ``python -m bench --json`` has written.
+    """Return a report that ``python -m bench --json`` has written.
 
     Raises:
-        ReportError: it cannot be read, or is something else.
+        ReportError: the file cannot be read or is not a report.
     """
     try:
         report = json.loads(file.read_text("utf-8"))
@@ -87,7 +87,7 @@ def read_report(file: Path) -> Mapping[str, Any]:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Comparison]:
-    """The rows that both reports have, in the order of the second."""
+    """Return the rows that both reports have, in the order of the second report."""
     earlier = {figure["name"]: figure for figure in before["figures"]}
     return [
         Comparison(
@@ -106,18 +106,18 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Compari
 
 
 def _is_less_better(figure: Mapping[str, Any]) -> bool:
-    """A target says it; without one, what is not a rate is a cost."""
+    """Return the direction of the target; without a target, whether the figure is a cost, not a rate."""
     target = figure.get("target")
     return bool(target["is_upper"]) if target else "/s" not in figure["unit"]
 
 
 def unmatched(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Names of rows that only one report has."""
+    """Return the names of rows that only one report has."""
     return sorted({one["name"] for one in before["figures"]} ^ {one["name"] for one in after["figures"]})
 
 
 def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """The comparisons as cells for people, under ``COLUMNS``: changes as factors."""
+    """Return the comparisons as cells of a table with the headings ``COLUMNS``; changes are factors."""
     return [
         (
             one.name,

@@ -1,4 +1,4 @@
-"""What all measurements of a run share: how long, how much, where, and the ceilings that were measured already."""
+"""The settings that all measurements of a run share, and the ceilings measured so far."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from services.plane.machine.java import JavaRuntime, find_java
 
 
 def _silent(what: str) -> None:
-    """Nobody looks on."""
+    """Ignore progress."""
 
 
 class Closeable(Protocol):
-    """Something that runs until it is closed."""
+    """A resource that runs until it is closed."""
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the resource."""
         ...
 
 
 @dataclass(slots=True)
 class Conditions:
-    """The settings of a run. What has no size of its own follows from the seconds."""
+    """The settings of a run. Counts that are not in ``sizes`` follow from ``seconds``."""
 
     directory: Path
-    """Scratch: each measurement makes a directory of its own in it."""
+    """Scratch directory: each measurement makes a subdirectory."""
     seconds: float = 10.0
     """About how long each row measures."""
     sizes: Sizes = field(default_factory=Sizes)
     is_one_plane: bool = False
-    """Have rows share a plane that should have one of their own: for runs whose figures do not count."""
+    """Share one plane also between rows that need separate planes: for runs whose figures do not count."""
     say: Callable[[str], None] = _silent
-    """Told what is being done now."""
+    """Called with a description of the current step."""
     ceilings: dict[str, float] = field(default_factory=dict)
-    """Rates measured already in this run."""
+    """Rates measured so far in this run."""
     plane: Closeable | None = None
-    """The plane that runs now: ``shared_plane`` starts it, since its start takes longer than many rows do."""
+    """The running plane, which rows share: its start (by ``shared_plane``) takes longer than many rows."""
     _java: JavaRuntime | None = None
 
     def count(self, per_second: int, at_least: int = 200, most_seconds: float = math.inf) -> int:
-        """How many of something to prepare that is expected to go at such a rate, for so long at most."""
+        """Return how many items to prepare at an expected rate, for at most ``most_seconds`` of work."""
         return max(at_least, int(per_second * min(self.seconds, most_seconds)))
 
     def scratch(self, name: str) -> Path:
-        """A new directory."""
+        """Make and return a new directory."""
         directory = self.directory / name
         number = 1
         while directory.exists():
@@ -59,13 +59,13 @@ class Conditions:
         return directory
 
     def java(self) -> JavaRuntime:
-        """The Java that broker and Spark run on, looked for once."""
+        """Return the Java runtime of broker and Spark; it is looked up once."""
         if self._java is None:
             self._java = find_java()
         return self._java
 
     def close(self) -> None:
-        """Stop what rows share."""
+        """Stop the resources that rows share."""
         if self.plane is not None:
             self.plane.close()
             self.plane = None
@@ -80,5 +80,5 @@ class Benchmark:
 
     @property
     def summary(self) -> str:
-        """What is measured, in the first line of its docstring."""
+        """Return the first line of the measurement's docstring."""
         return (self.measure.__doc__ or "").strip().partition("\n")[0]

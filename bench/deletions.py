@@ -1,4 +1,4 @@
-"""How fast deleted keys are freed by the whole plane."""
+"""Measures how fast the whole plane frees deleted keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NAME = "deletions"
 KEYS_PER_SECOND = 8_000
 LIVE_SNAPSHOTS = 20
 HELD_SHARE = 10
-"""One key in so many more is held by snapshots in the variant that has some."""
+"""In the variant with snapshots, they hold one further key for every ``HELD_SHARE`` keys."""
 TARGET = Target(20_000)
 FREE, HELD = "free", "held"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How keys are deleted, and beside how many snapshots."""
+    """The command that deletes keys, and the number of live snapshots."""
 
     name: str
     live_snapshots: int
@@ -41,10 +41,11 @@ def measure_deletions(conditions: Conditions) -> Sequence[Figure]:
     """Deletions a second from command to freed, with the whole plane running, without and with 20 live snapshots.
 
     Once with a command for each key (DeleteKey), once in bulk, a hundred keys to a command (DeleteKeys).
-    Keys are put and the plane settles; then the deletes of all are sent, encoded before, and the clock runs from the
-    first one until the store says that it has deleted the last block. With snapshots every tenth key more is held by
-    them and must stay: after the clock has stopped the plane settles once more, and exactly the others are gone.
-    A first round is not counted: until the JVM has compiled its hot code, Spark takes several times as long.
+    Keys are put and the plane settles. Then the deletes of all keys, encoded before, are sent; the clock runs from the
+    first delete until the block store reports the last block as deleted. In the variant with snapshots, the snapshots
+    hold a further tenth of the keys, which must stay: after the measurement the plane settles again, and exactly the
+    other keys must be freed. A first round is not counted: until the JVM has compiled its hot code, Spark takes several
+    times as long.
     """
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)
@@ -53,7 +54,7 @@ def measure_deletions(conditions: Conditions) -> Sequence[Figure]:
 
 
 def measure_burst(conditions: Conditions, plane: SharedPlane, variant: Variant, ceiling: Ceiling) -> Figure:
-    """One of the variants."""
+    """Measure one variant."""
     name, snapshots = variant.name, variant.live_snapshots
     count = conditions.count(KEYS_PER_SECOND)
     bucket = plane.make_bucket(HELD if snapshots else FREE)
@@ -67,7 +68,7 @@ def measure_burst(conditions: Conditions, plane: SharedPlane, variant: Variant, 
 
 
 def _hold_some(plane: SharedPlane, bucket: str, count: int, snapshots: int) -> int:
-    """Put some keys one after the other with the snapshots that hold them; says how many."""
+    """Put some keys in turns with the snapshots that hold them; return the number of keys."""
     each = max(1, count // HELD_SHARE // snapshots) if snapshots else 0
     for number in range(snapshots):
         plane.send(flat_puts(bucket, each, number * each))
@@ -76,5 +77,5 @@ def _hold_some(plane: SharedPlane, bucket: str, count: int, snapshots: int) -> i
 
 
 def cpu_details(burst: Burst) -> dict[str, float]:
-    """What each process used."""
+    """Return the processor time of each process in a burst, as details of a figure."""
     return {f"{process}_cpu_seconds": used for process, used in burst.cpu_seconds.items()}

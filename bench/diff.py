@@ -1,4 +1,4 @@
-"""How long a diff takes when little changed, beside a comparison of everything."""
+"""Measures a diff with few changes, beside a comparison of all keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWENTIETH = Target(1 / 20, is_of_ratio=True, is_upper=True)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A bucket to compare: flat, or a tree."""
+    """A kind of bucket to compare: flat, or a tree."""
 
     name: str
     layout: BucketLayout
@@ -45,9 +45,9 @@ KINDS = (
 def measure_diff(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds of a diff of two snapshots of 1 million keys with 100 changes, beside a comparison of all keys.
 
-    metadata itself applies the puts, the snapshots and the changes, to a database on disk; only the log is in memory.
-    The changes, of which a third each puts, deletes and renames, lie anywhere among the keys. Each diff opens what it
-    needs and closes it again; the quick one is made first, and of five the median counts. Both must say the same.
+    metadata itself applies the puts, the snapshots and the changes, to a database on disk; only the log is in memory. A
+    third of the changes each are puts, deletes and renames, at random keys. Each diff opens and closes the checkpoints
+    that it reads. The quick diff runs first; the median of five counts. Both diffs must return the same entries.
     """
     figures = []
     for kind in KINDS:
@@ -79,7 +79,7 @@ def _measured(shard: LoadedShard, kind: _Kind, count: int) -> Figure:
 
 
 def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
-    """Overwrites, deletes and renames of keys that lie apart."""
+    """Yield overwrites, deletes and renames of keys at random places."""
     random = Random(count)  # noqa: S311  the same at each run
     for number, chosen in enumerate(random.sample(range(count), min(CHANGES, count))):
         path = kind.path(chosen)
@@ -92,7 +92,7 @@ def _changes(kind: _Kind, count: int) -> Iterator[NamespaceCommand]:
 
 
 def _timed(shard: LoadedShard, *, is_full: bool) -> tuple[float, list[DiffEntry]]:
-    """Seconds of one diff, and its entries."""
+    """Return the seconds of one diff, and its entries."""
     started = time.perf_counter()
     with opened_states(shard.store, VOLUME, BUCKET, "before", "after") as states:
         if is_full:

@@ -1,4 +1,4 @@
-"""What the drop of a snapshot costs: one that holds nothing alone, and one that alone holds very much."""
+"""Measures the drop of a snapshot that holds nothing alone, and of one that alone holds many versions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FREED = Target(20_000)
 def measure_drops(conditions: Conditions) -> Sequence[Figure]:
     """Dropping snapshots that hold nothing alone, and one of 1,000 that alone holds 1 million versions.
 
-    The whole plane runs, and its bucket holds 10 million versions. First snapshots are taken of the same state, and
-    all but the oldest dropped: milliseconds from request to reply, the median beside that in a bucket of 100 keys; then
-    how many sweeps that has caused. Last the one that holds much: versions a second, from the request until the block
-    store has deleted the last block.
+    The whole plane runs, and the snapshots of its bucket hold 10 million versions. First, snapshots of the same state
+    are created, and all but the oldest are dropped. Figures: milliseconds from request to reply, as a median beside
+    that in a bucket of 100 keys, and the number of sweeps that the drops cause. Last, the snapshot that holds many
+    versions is dropped. Figure: versions a second, from the request until the block store has deleted the last block.
     """
     ceiling = slowest(conditions)
     plane, held = plane_with_held_versions(conditions)
@@ -61,7 +61,7 @@ def measure_drops(conditions: Conditions) -> Sequence[Figure]:
 
 
 def _drop_same(plane: SharedPlane, bucket: str, count: int) -> tuple[list[float], float]:
-    """Milliseconds of each drop, and how many sweeps they caused."""
+    """Return the milliseconds of each drop, and the number of sweeps that the drops caused."""
     names = [f"same-{number:02}" for number in range(count + 1)]
     for name in names:
         plane.snapshot(bucket, name)
@@ -79,7 +79,7 @@ def _drop(plane: SharedPlane, bucket: str, name: str) -> None:
 
 
 def _sweeps(plane: SharedPlane) -> float:
-    """How many sweeps have ended so far."""
+    """Return the number of sweeps that have ended so far."""
     page = httpx.get(f"{plane.stack.url('key_deletion')}/metrics", timeout=ANSWER_SECONDS, trust_env=False).text
     name = "deepclean_key_deletion_sweeps_total"
     return sum(value for metric, value in parse_metrics(page).items() if metric.startswith(name))

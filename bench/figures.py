@@ -1,4 +1,4 @@
-"""What a measurement says: a value, what it should be, and a ceiling of the same run; as a table and as JSON."""
+"""The result of a measurement: a value, its target and a ceiling of the same run; as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure should be: its value, or its ratio to the ceiling, at least or at most so much."""
+    """A lower or upper bound of a figure's value, or of its ratio to the ceiling."""
 
     bound: float
     is_of_ratio: bool = False
@@ -30,7 +30,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What something simpler does on the same machine in the same run."""
+    """The rate of a simpler program on the same machine in the same run."""
 
     value: float
     what: str
@@ -38,7 +38,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the outcome."""
+    """One row of the results."""
 
     name: str
     value: float
@@ -46,23 +46,23 @@ class Figure:
     target: Target | None = None
     ceiling: Ceiling | None = None
     details: Mapping[str, float] = field(default_factory=dict)
-    """What else was measured, by names that end in their unit."""
+    """Further measured values, by names that end in their unit."""
 
     @property
     def ratio(self) -> float | None:
-        """Value by ceiling; None without one."""
+        """Return the value divided by the ceiling; None without a ceiling."""
         return self.value / self.ceiling.value if self.ceiling is not None and self.ceiling.value else None
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is reached; None when there is none."""
+        """Return whether the target is reached; None without a target."""
         measured = self.ratio if self.target is not None and self.target.is_of_ratio else self.value
         if self.target is None or measured is None:
             return None
         return measured <= self.target.bound if self.target.is_upper else measured >= self.target.bound
 
     def to_json(self) -> dict[str, Any]:
-        """The figure with everything that follows from it."""
+        """Return the figure with its ratio and whether the target is reached."""
         return {**asdict(self), "details": dict(self.details), "ratio": self.ratio, "is_met": self.is_met}
 
 
@@ -70,7 +70,7 @@ COLUMNS = ("what", "value", "unit", "target", "ceiling", "ratio", "")
 
 
 def table_row(figure: Figure) -> tuple[str, ...]:
-    """The figure as cells for people, under ``COLUMNS``."""
+    """Return the figure as cells of a table with the headings ``COLUMNS``."""
     ceiling = f"{number_text(figure.ceiling.value)} ({figure.ceiling.what})" if figure.ceiling else ""
     verdict = {True: "met", False: "missed", None: ""}[figure.is_met]
     return (
@@ -85,19 +85,19 @@ def table_row(figure: Figure) -> tuple[str, ...]:
 
 
 def details_text(figure: Figure) -> str:
-    """What else was measured, on one line."""
+    """Return the details of a figure on one line."""
     return ", ".join(f"{name} {number_text(value)}" for name, value in figure.details.items())
 
 
 def number_text(value: float) -> str:
-    """Three or four digits that matter."""
+    """Return a number with three or four significant digits."""
     if abs(value) >= 1_000 or value == round(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def report(figures: Sequence[Figure], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """All figures of a run, for programs."""
+    """Return all figures of a run as an object for JSON."""
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -107,7 +107,7 @@ def report(figures: Sequence[Figure], machine: Mapping[str, Any]) -> dict[str, A
 
 
 def machine_description() -> dict[str, Any]:
-    """What the run stands on; the load is that of the moment, before anything was started."""
+    """Return a description of the machine; call it before the measurements start, because it contains the load."""
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -119,7 +119,7 @@ def machine_description() -> dict[str, Any]:
 
 
 def commit(directory: Path | None = None) -> str:
-    """The commit that is checked out where the command runs, ``+`` behind it when files differ; empty without git."""
+    """Return the checked-out commit of the working directory, with ``+`` if files differ; empty without git."""
     answers = []
     for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no")):
         try:

@@ -1,4 +1,4 @@
-"""What millions of held versions take: memory of the processes, and room on disk."""
+"""Measures the memory and the disk space of a plane with millions of held versions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PER_VERSION = Target(400, is_upper=True)
 def measure_memory(conditions: Conditions) -> Sequence[Figure]:
     """The most memory that each process ever had resident, when 1,000 snapshots hold 10 million versions.
 
-    Of a plane that has lived through all of it: every version was put, overwritten, told and judged since its start.
-    Spark is driver and executor in one JVM, with the Python process that started it.
+    The plane has processed every version since its start: put, overwritten, published and judged. Spark is driver and
+    executor in one JVM, with the Python process that started it.
     """
     plane, held = plane_with_held_versions(conditions)
     details = {"versions": float(held.versions), "snapshots": float(held.snapshots), "made_in_seconds": held.seconds}
@@ -46,9 +46,10 @@ def measure_memory(conditions: Conditions) -> Sequence[Figure]:
 def measure_disk(conditions: Conditions) -> Sequence[Figure]:
     """Bytes on disk for each held version in all services' databases, and what a checkpoint costs beside them.
 
-    Everything in the databases is counted, write-ahead logs and live keys (one to a hundred held versions) as well. A
-    checkpoint shares its files with the database until compaction has rewritten them: its cost is what only
-    checkpoints still have, by snapshot, after a tenth of the keys was overwritten between each two.
+    All files of the databases are counted, including write-ahead logs and live keys (one to a hundred held versions). A
+    checkpoint shares its files with the database until compaction has rewritten them. Its cost is the size of the files
+    that only checkpoints have, divided by the number of snapshots, after a tenth of the keys was overwritten between
+    every two snapshots.
     """
     plane, held = plane_with_held_versions(conditions)
     databases, checkpoints, apart = dict[str, int](), 0, set[int]()
@@ -69,7 +70,7 @@ def measure_disk(conditions: Conditions) -> Sequence[Figure]:
 
 
 def _files(directory: Path) -> Iterator[tuple[int, int]]:
-    """Inode and size of every file below a directory; what compaction removes meanwhile is left out."""
+    """Yield inode and size of every file below a directory, without files that compaction removes meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:
             try:

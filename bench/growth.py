@@ -1,12 +1,13 @@
-"""Whether an operation costs more as a bucket grows: metadata's own operations from ten thousand keys to ten million.
+"""Measures how the cost of metadata's operations grows, in a bucket of ten thousand to ten million keys.
 
 A cost bends when ten times the keys make it more than ``MOST_STEP`` times as large, or when, over all sizes, it grows
-faster than keys to the power of ``MOST_SLOPE`` (on a plot of both logarithms: steeper than that). A look-up in a sorted
-table grows with the logarithm of its rows and stays well within; what scans goes as the keys, and does not.
+faster than keys to the power of ``MOST_SLOPE`` (the slope on a plot of both logarithms). The cost of a look-up in a
+sorted table grows with the logarithm of its rows and stays well below both bounds; the cost of a scan grows with the
+keys and exceeds them.
 
-All that is for a database whose files the machine has in memory. A look-up whose block is neither there nor in the
-store's own cache waits for a disk: that is a cliff, which stands where memory ends. What a delete costs when files are
-on disk alone is told, and not bounded.
+The bounds apply to a database whose files are in the machine's memory. A look-up whose block is neither in memory nor
+in the store's own cache waits for a disk, so costs jump when the database outgrows memory. The cost of a delete with
+the files only on disk is reported, but has no bound.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ MOST_STEP = 2.0
 MOST_SLOPE = 0.2
 OPERATIONS_AT_ONCE = 2_000
 ROWS_AT_ONCE = 1_000
-"""In one command of a collector."""
+"""Rows in one command of garbage collection."""
 ROUNDS = 5
 HELD_SHARE = 10
-"""One key in so many has a version that a snapshot holds, when a path is explained."""
+"""One in ``HELD_SHARE`` keys has a version that a snapshot holds, when paths are explained."""
 PUT, OVERWRITE, DELETE, CLAIM, FINISH, DELETE_ON_DISK, CAPTURE, EXPLAIN = (
     *("put", "overwrite", "delete", "claim", "finish"),
     *("delete-with-files-on-disk", "snapshot-capture", "explain"),
@@ -67,7 +68,7 @@ UNBOUNDED = frozenset({DELETE_ON_DISK})
 Costs = Mapping[str, Mapping[int, float]]
 """Microseconds of one operation, by its name and the number of keys."""
 Timer = Callable[[], float]
-"""Seconds, of the wall or of a thread's work."""
+"""Returns seconds, of wall-clock time or of a thread's processor time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,13 @@ class Growth:
 
     @property
     def steepest_step(self) -> float:
-        """The most that the cost is multiplied by from one size to the next."""
+        """Return the largest factor of the cost from one size to the next."""
         costs = [self.costs[size] for size in sorted(self.costs)]
         return max((after / before for before, after in pairwise(costs)), default=1.0)
 
     @property
     def slope(self) -> float:
-        """The power of the number of keys that the cost goes with: the best line through the logarithms."""
+        """Return the exponent with which the cost grows with the keys: the slope of a line fitted to the logarithms."""
         points = [(math.log10(size), math.log10(cost)) for size, cost in self.costs.items()]
         if len(points) < 2:
             return 0.0
@@ -95,25 +96,25 @@ class Growth:
 
     @property
     def is_bent(self) -> bool:
-        """Whether it costs more than it may as keys become more."""
+        """Return whether the cost grows faster than the bounds allow."""
         return self.is_bounded and (self.steepest_step > MOST_STEP or self.slope > MOST_SLOPE)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether more than a bound would be a fault; else the cost is only told."""
+        """Return whether the bounds apply; otherwise the cost is only reported."""
         return self.operation not in UNBOUNDED
 
 
 def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Growth]:
-    """Cost of metadata's operations from 10 thousand keys in a bucket to so many, each time ten times as many.
+    """Return the cost of metadata's operations for buckets of 10 thousand to ``max_keys`` keys, in steps of ten times.
 
-    metadata itself applies commands to a database on disk; only the log is in memory. Of each operation some thousand
-    are done five times, on keys anywhere in the bucket, and the cheapest round counts, by the processor time of this
-    thread, which also looks up what metadata otherwise has another thread look up; what compaction does beside it is
-    left out. Before each round the database's files are read once, so that the machine has them in memory. Deletes are
-    done once more when it has dropped them, timed by the clock, and the median round counts. Paths are explained while
-    one snapshot holds a version of every tenth key. A snapshot is timed by the clock, with what is to be flushed for
-    it, and the median counts.
+    metadata itself applies commands to a database on disk; only the log is in memory. Each of five rounds does some
+    thousand operations of each kind, on random keys. The cheapest round counts, by the processor time of this thread,
+    which also does the look-ups that metadata otherwise does in another thread; compaction is left out. Before each
+    round the database's files are read once, so that the machine has them in memory. Deletes are done once more after
+    the machine has dropped the files from memory, timed by the clock; the median round counts. Paths are explained
+    while one snapshot holds a version of every tenth key. A snapshot is timed by the clock, including its flush; the
+    median counts.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     costs: dict[str, dict[int, float]] = {}
@@ -132,7 +133,7 @@ def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Gr
 
 
 def sizes_up_to(max_keys: int) -> list[int]:
-    """The sizes to measure at: powers of ten, and at last the largest."""
+    """Return the sizes to measure: powers of ten, then ``max_keys``."""
     sizes, size = [], min(FEWEST_KEYS, max_keys)
     while size < max_keys:
         sizes.append(size)
@@ -141,7 +142,7 @@ def sizes_up_to(max_keys: int) -> list[int]:
 
 
 def growth_figures(grown: Sequence[Growth]) -> list[Figure]:
-    """Each cost as a figure, for a report."""
+    """Return each cost as a figure, for a report."""
     return [
         Figure(f"{NAME}/{one.operation}-at-{size}-keys", cost, "µs", details={"slope": one.slope})
         for one in grown
@@ -151,7 +152,7 @@ def growth_figures(grown: Sequence[Growth]) -> list[Figure]:
 
 @dataclass(slots=True)
 class _GrowingBucket:
-    """One bucket that is measured, grown, and measured again."""
+    """A bucket that is measured, enlarged and measured again."""
 
     shard: LoadedShard
     keys: int = 0
@@ -160,14 +161,14 @@ class _GrowingBucket:
     _snapshots: list[str] = field(default_factory=list)
 
     def grow_to(self, size: int) -> Iterator[int]:
-        """Put keys until there are so many."""
+        """Put keys until the bucket has ``size`` keys."""
         first = self.keys
         for done in self.shard.load(flat_puts(BUCKET, size - first, first)):
             self.keys = first + done
             yield done
 
     def costs(self) -> dict[str, float]:
-        """Microseconds of each operation now. Snapshots come last: what they hold cannot be claimed."""
+        """Return the microseconds of each operation now. Snapshots come last: held versions cannot be claimed."""
         gc.collect()
         gc.freeze()
         rounds = [self._round() for _ in range(ROUNDS)]
@@ -182,7 +183,7 @@ class _GrowingBucket:
         return found
 
     def _collect(self) -> None:
-        """Claim and finish what nobody holds, as a running collector does."""
+        """Claim and finish the rows that no snapshot holds, as garbage collection does."""
         tables = self.shard.tables
         bucket_id = get_bucket(tables, VOLUME, BUCKET).object_id
         live = [row.txn for row in live_snapshots(tables, bucket_id)]
@@ -199,7 +200,11 @@ class _GrowingBucket:
         self.shard.step()
 
     def _round(self) -> dict[str, float]:
-        """Put new keys, overwrite and delete old ones, claim and finish what has died; delete with files on disk."""
+        """Return the microseconds of one round.
+
+        It puts new keys, overwrites and deletes old keys, claims and finishes the dead versions, and deletes with the
+        files on disk.
+        """
         many = min(OPERATIONS_AT_ONCE, self.keys // 4)
         chosen = self._random.sample(range(self.keys), 3 * many)
         overwritten, deleted, deleted_on_disk = chosen[:many], chosen[many : 2 * many], chosen[2 * many :]
@@ -229,7 +234,7 @@ class _GrowingBucket:
         self.shard.forget_files()
         on_disk = (self._delete(flat_name(number)) for number in deleted_on_disk)
         found[DELETE_ON_DISK] = self._applied(many, on_disk, time.perf_counter)
-        self.shard.apply(self._put(flat_name(number)) for number in chosen[many:])  # all are there again
+        self.shard.apply(self._put(flat_name(number)) for number in chosen[many:])  # restores the deleted keys
         return found
 
     def _put(self, name: str) -> NamespaceCommand:
@@ -243,11 +248,11 @@ class _GrowingBucket:
         return self._stepped(count, clock)
 
     def _stepped(self, count: int, clock: Timer = time.thread_time) -> float:
-        """Microseconds for each of what waits in the log."""
+        """Apply the messages in the log; return the time divided by ``count``, in microseconds."""
         return _microseconds(self.shard.step, clock) / count
 
     def _capture(self) -> float:
-        """A snapshot, after some puts so that there is something to flush."""
+        """Return the microseconds of a snapshot, after some puts, so that there are rows to flush."""
         many = min(OPERATIONS_AT_ONCE, self.keys // 4)
         self.shard.apply(self._put(flat_name(self._random.randrange(self.keys))) for _ in range(many))
         self._made += 1
@@ -256,7 +261,7 @@ class _GrowingBucket:
         return _microseconds(lambda: self.shard.snapshot(self._snapshots[-1], BUCKET), time.perf_counter)
 
     def _explain(self) -> float:
-        """Paths anywhere in the bucket, while the newest snapshot holds a version of every tenth key."""
+        """Return the microseconds of explaining a random path, while a snapshot holds a version of every tenth key."""
         for _ in self.shard.load(self._put(flat_name(number)) for number in range(0, self.keys, HELD_SHARE)):
             pass
         self._collect()
@@ -269,7 +274,7 @@ class _GrowingBucket:
         return _microseconds(partial(self._explain_all, paths), time.thread_time)
 
     def _explain_all(self, paths: Sequence[str]) -> None:
-        """Each as a request of its own, with a view of its own."""
+        """Explain each path as a separate request, with a separate view."""
         for path in paths:
             with closing(self.shard.store.reading()) as view:
                 tables = TablesReader(view)

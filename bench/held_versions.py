@@ -1,8 +1,9 @@
-"""A bucket whose snapshots hold millions of deleted versions, made on the running plane.
+"""Makes a bucket whose snapshots hold millions of deleted versions, on the running plane.
 
-A hundred thousand keys are overwritten again and again, ten thousand or so between two snapshots, each at most once:
-so every version that is overwritten was seen by at least one snapshot, and most by a handful, as lifetimes differ. Half
-way one snapshot is taken of a large number of keys more, which are deleted before the next: it holds them alone.
+A hundred thousand keys are overwritten repeatedly, about ten thousand between two snapshots, each at most once. So at
+least one snapshot shows every overwritten version, and several snapshots show most of them, because lifetimes differ.
+Halfway, one snapshot is created of many further keys, which are deleted before the next snapshot: only this snapshot
+holds them.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from services.client.plane import NamespaceCommand
 
 NAME = "held-versions"
 KEYS_OVERWRITTEN_AT_ONCE = 10
-"""In how many parts the keys are overwritten between two snapshots, one of them each time."""
+"""The share of the keys that is overwritten between two snapshots: one in this many."""
 ALONE_FROM = 500_000_000
-"""First number of the keys that one snapshot holds alone."""
+"""First number of the keys that only one snapshot holds."""
 ALONE = "snapshot-alone"
 
 
 def plane_with_held_versions(conditions: Conditions) -> tuple[SharedPlane, HeldVersions]:
-    """A plane of its own, filled once: all rows about held versions share it.
+    """Return a separate plane with held versions, filled once: all rows about held versions share it.
 
-    It is filled through Kafka, by commands, since what its processes keep of it in memory and on disk is what rows ask
-    for; the plane does all its work meanwhile.
+    Commands through Kafka fill the plane, because the rows measure the memory and disk space that its processes use
+    then; the whole plane runs meanwhile.
     """
     plane = shared_plane(conditions, is_for_held=True)
     if plane.held is None:
@@ -59,7 +60,7 @@ def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
 
 
 def snapshot_name(number: int) -> str:
-    """The name of one of them, in the order in which they are taken; all but one have such a name."""
+    """Return the name of a snapshot by its number, in the order of creation; all but one have such a name."""
     return f"snapshot-{number:05}"
 
 

@@ -1,4 +1,4 @@
-"""How long a deletion takes at a rate that the plane can bear."""
+"""Measures the latency of deletions at a rate that the plane can sustain."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ TARGETS = {
 def measure_latency(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds from a delete to its verdict and to freed, at 2,000 deletes a second offered: p50 and p99.
 
-    The whole plane runs. Deletes are sent by a schedule that waits for nothing, and the time of each begins when it was
-    due by that schedule, so that a stall is seen by all that wait behind it. It ends when the broker has the purge that
-    names the row (verdict), and the block store's answer that its blocks are deleted (freed), by the broker's clock,
-    which is that of this machine. Deletes are told apart by their death: it grows in the order in which they were sent.
+    The whole plane runs. Deletes are sent by a fixed schedule (open loop). The time of a delete begins when it was due,
+    so that a stall counts for all deletes behind it. The time ends when the broker has the purge request of the row
+    (verdict), and when it has the block store's answer that the blocks are deleted (freed), by the broker's clock,
+    which is that of this machine. The death identifies a delete: it grows in the order in which deletes were sent.
     """
     plane = shared_plane(conditions)
     plane.warm()
@@ -72,7 +72,7 @@ def measure_latency(conditions: Conditions) -> Sequence[Figure]:
 
 
 class _Ends:
-    """Reads what the broker has got since it was entered: when each row was judged, and when its blocks were gone."""
+    """Reads messages published since the context was entered: when each row was judged, and when it was freed."""
 
     def __init__(self, plane: SharedPlane) -> None:
         self._consumer = Consumer(consumer_configuration(plane.stack.address.bootstrap_servers, "deepclean.bench"))
@@ -87,7 +87,7 @@ class _Ends:
         self._consumer.close()
 
     def judged(self, bucket_id: int) -> Mapping[int, int]:
-        """By death, when the purge that names the row was there, in milliseconds since the epoch."""
+        """Return, by death, when the broker had the row's purge request, in milliseconds since the epoch."""
         found: dict[int, int] = {}
         for at_ms, purge in self._read(PURGE_KEYS):
             assert isinstance(purge, PurgeKeys)  # noqa: S101  nothing else is on the topic
@@ -97,7 +97,7 @@ class _Ends:
         return found
 
     def freed(self, bucket_id: int) -> Mapping[int, int]:
-        """By death, when the block store had said that the blocks are gone."""
+        """Return, by death, when the block store had deleted the blocks, in milliseconds since the epoch."""
         deaths: dict[tuple[int, int], list[int]] = {}
         for _, command in self._read(SCM_COMMANDS):
             if isinstance(command.body, DeleteBlocks):
@@ -119,7 +119,7 @@ class _Ends:
         return end
 
     def _read(self, topic: Topic) -> Iterator[tuple[int, Any]]:
-        """Messages since the start with the broker's times."""
+        """Yield the messages since the start, with the broker's timestamps."""
         end, offset = self._end(topic), self._starts[topic.name]
         self._consumer.assign([TopicPartition(topic.name, 0, offset)])
         record = codec(topic.record)
@@ -127,7 +127,7 @@ class _Ends:
             messages = self._consumer.consume(1, ANSWER_SECONDS)
             if not messages:
                 raise StackError(f"No message of {topic.name} came within {ANSWER_SECONDS:g} seconds.")
-            messages += self._consumer.consume(MESSAGES_PER_CONSUME, 0)  # with a time it would wait for so many
+            messages += self._consumer.consume(MESSAGES_PER_CONSUME, 0)  # a timeout would wait for all of them
             for message in messages:
                 if (error := message.error()) is not None:
                     raise KafkaException(error)

@@ -1,7 +1,7 @@
-"""metadata's own loop over a database on disk and a log in memory: a shard that is filled as fast as it applies.
+"""Runs metadata's own loop with a database on disk and a log in memory, so that a shard is filled quickly.
 
-What it writes is as durable as in production (write-ahead log, synced). Only Kafka is left out, and with it all other
-services: for rows about metadata's own tables and rules, which would else wait for a broker ten million times.
+Its writes are as durable as in production (write-ahead log, synced). Kafka and all other services are left out: rows
+about metadata's own tables and rules would otherwise wait for a broker ten million times.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ READ_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class LoadedShard:
-    """One shard of metadata in this process. What it says is kept until the next commands, and then forgotten.
+    """One shard of metadata in this process. Its published messages are kept until the next step.
 
-    What it looks up it looks up in the thread that calls it, so that this thread's processor time is what it costs.
+    It does its look-ups in the calling thread, so that this thread's processor time is the whole cost.
     """
 
     directory: Path
@@ -59,15 +59,15 @@ class LoadedShard:
 
     @property
     def tables(self) -> TablesReader:
-        """What is written."""
+        """Return a reader of the written tables."""
         return TablesReader(self.store)
 
     def make_bucket(self, bucket: str, layout: BucketLayout) -> None:
-        """Make the volume of the measurements, unless it is there, and a bucket in it."""
+        """Make a bucket, and the volume of the measurements unless it exists."""
         self.apply(iter(made_places({bucket: layout})))
 
     def load(self, commands: Iterator[NamespaceCommand]) -> Iterator[int]:
-        """Apply very many commands, and say now and then how many are done."""
+        """Apply very many commands; yield from time to time how many are done."""
         done = 0
         while chunk := list(islice(commands, COMMANDS_AT_ONCE)):
             self.apply(iter(chunk))
@@ -80,20 +80,20 @@ class LoadedShard:
         self.step()
 
     def append(self, commands: Iterator[NamespaceCommand]) -> None:
-        """Put commands of a client into the log, to be applied by ``step``: what is timed is then nothing else."""
+        """Append commands of a client to the log, so that a timed ``step`` does nothing but apply them."""
         encoder = codec(MetadataCommand)
         for body in self._maker.encoded(commands):
             self._log.append(body, encoder.fingerprint)
 
     def append_from(self, sender: str, bodies: Sequence[Any]) -> None:
-        """Put commands of a service into the log."""
+        """Append commands of a service to the log."""
         encoder = codec(MetadataCommand)
         for body in bodies:
             command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
             self._log.append(encoder.encode(command), encoder.fingerprint)
 
     def snapshot(self, snapshot_id: str, bucket: str) -> None:
-        """Take a snapshot."""
+        """Create a snapshot."""
         self.append_from("snapshots", [CaptureSnapshot(VOLUME, bucket, snapshot_id)])
         self.step()
 
@@ -103,33 +103,33 @@ class LoadedShard:
         self.step()
 
     def step(self) -> None:
-        """Apply all that is in the log; the messages of those before are forgotten."""
+        """Apply all messages in the log; discard the messages that earlier steps have published."""
         self._log.said.partitions.clear()
         while self._runner.step():
             pass
 
     def read_files(self) -> None:
-        """Read the database's files once: the machine then has them in memory."""
+        """Read the database's files once, so that the machine has them in memory."""
         for file in self._open_files():
             while file.read(READ_BYTES):
                 pass
 
     def forget_files(self) -> None:
-        """Have the machine drop the database's files from its memory: what RocksDB's own cache lacks is then on disk.
+        """Drop the database's files from the machine's memory: a miss in RocksDB's own cache then reads the disk.
 
-        A file system without a disk (tmpfs) keeps them; any other one keeps what is not synced yet.
+        A file system without a disk (tmpfs) keeps the files; other file systems keep bytes that are not synced yet.
         """
         for file in self._open_files():
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _open_files(self) -> Iterator[RawIOBase]:
-        """Its SST files, but for those that compaction takes away meanwhile."""
+        """Yield its open SST files, without those that compaction removes meanwhile."""
         for path in sorted((self.directory / "db").glob("*.sst")):
             with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
                 yield file
 
     def said(self, topic: Topic) -> Iterator[Any]:
-        """What the last step has published on a topic."""
+        """Yield the messages that the last step has published on a topic."""
         for record in self._log.said.records(topic.name, 0):
             yield codec(topic.record).decode_message(record.value, record.fingerprint)
 

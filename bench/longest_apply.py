@@ -1,4 +1,4 @@
-"""How long metadata is away from its log while it has all at once to do."""
+"""Measures how long metadata does not read its log, under writers, drops and sweeps."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from services.runtime.process.metrics import AWAY_METRIC
 NAME = "longest-apply"
 DROPS_PER_SECOND, LEAST_DROPS = 2, 3
 DROPPED_SHARE = 4
-"""One in so many snapshots is dropped at most: in a longer run there are longer pauses."""
+"""At most one in this many snapshots is dropped: a longer run has longer pauses between drops."""
 ANSWER_SECONDS = 10.0
 QUARTER = Target(250, is_upper=True)
 _UP_TO = re.compile(r'le="([^"]+)"')
 Counts = Mapping[float, float]
-"""How many times it was away for at most so many seconds."""
+"""The number of times that metadata was away from its log, by the upper bound in seconds."""
 
 
 def measure_longest_apply(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds that metadata is away from its log, all but one time in a thousand, amid writers, drops and sweeps.
 
-    The whole plane runs, and its bucket holds 10 million versions in 1,000 snapshots. Keys of that bucket are
-    overwritten, 2,000 a second, while its snapshots are dropped, two a second at most: first the one that alone holds a
-    million versions, if it is there, then others in the order in which they were taken. Each lets some versions go, so
-    that sweeps, claims and finishes run beside. metadata's histogram of the times from one look into its log until it
-    is back there is read before and after all is freed. Between two bounds of the histogram a straight line is drawn;
-    the longest time is given by the bound above it.
+    The whole plane runs, and 1,000 snapshots of its bucket hold 10 million versions. Keys of that bucket are
+    overwritten, 2,000 a second, while its snapshots are dropped, at most two a second: first the snapshot that alone
+    holds a million versions, if it exists, then others in the order of creation. Each drop frees some versions, so that
+    sweeps, claims and finishes run at the same time. metadata has a histogram of the times between two polls of its
+    log; it is read before the drops and after all versions are freed. Quantiles are interpolated between two bounds of
+    the histogram; the longest time is the bound above it.
     """
     plane, held = plane_with_held_versions(conditions)
     drops = min(conditions.count(DROPS_PER_SECOND, at_least=LEAST_DROPS), held.snapshots // DROPPED_SHARE)
@@ -79,7 +79,7 @@ def _overwrites(held: HeldVersions) -> Iterator[NamespaceCommand]:
 
 
 def _drop(plane: SharedPlane, bucket: str, name: str) -> None:
-    """Drop a snapshot; one that another row has dropped is gone already."""
+    """Drop a snapshot, unless another row has dropped it already."""
     reply = plane.client.request(0, DeleteSnapshot(VOLUME, bucket, name))
     if reply.error and name != ALONE:
         raise StackError(f"A snapshot could not be dropped ({reply.error}: {reply.message}).")
@@ -90,7 +90,7 @@ def _metrics(plane: SharedPlane, service: str) -> str:
 
 
 def _swept(plane: SharedPlane) -> float:
-    """How many sweeps have ended so far."""
+    """Return the number of sweeps that have ended so far."""
     lines = _metrics(plane, "key_deletion").splitlines()
     return sum(
         float(line.rpartition(" ")[2]) for line in lines if line.startswith("deepclean_key_deletion_sweeps_total")
@@ -98,7 +98,7 @@ def _swept(plane: SharedPlane) -> float:
 
 
 def away_counts(page: str) -> Counts:
-    """The histogram of a page of metrics, over all shards."""
+    """Return the histogram of a page of metrics, summed over all shards."""
     counts: dict[float, float] = {}
     for name, value in parse_metrics(page).items():
         bound = _UP_TO.search(name)
@@ -108,7 +108,7 @@ def away_counts(page: str) -> Counts:
 
 
 def quantile(counts: Counts, share: float) -> float:
-    """The time that such a share of all does not exceed: on a straight line between two bounds, or infinite."""
+    """Return the time that this share of all does not exceed, interpolated between two bounds, or infinity."""
     bounds = sorted(counts)
     wanted = share * counts[bounds[-1]] if bounds else 0.0
     below, until = 0.0, 0.0

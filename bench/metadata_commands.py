@@ -1,4 +1,4 @@
-"""How fast metadata applies commands."""
+"""Measures how fast metadata applies commands."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from services.client.plane import NamespaceCommand
 
 NAME = "metadata-commands"
 COMMANDS_PER_SECOND = 10_000
-"""How many are prepared for each second of each kind."""
+"""Commands prepared for each second of each kind."""
 FLAT, BULK, TREE = "flat", "bulk", "tree"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of command: what it does so many times, and what that should come to a second."""
+    """One kind of command, with its target a second."""
 
     name: str
     commands_of: Callable[[int], Iterable[NamespaceCommand]]
     target: Target | None = None
     unit: str = "commands"
-    """What is counted: the commands, or the keys that they name."""
+    """The unit of the rate: commands, or the keys that they name."""
 
 
 KINDS = (
@@ -47,17 +47,17 @@ KINDS = (
     Kind("bulk-deletes", lambda count: flat_bulk_deletes(BULK, count), Target(50_000), unit="keys"),
     Kind("tree-puts", lambda count: tree_puts(TREE, count), Target(30_000)),
 )
-"""In this order; without a target it is not measured."""
+"""All kinds, in the order in which they run; a kind without a target is not measured."""
 
 
 def measure_metadata_commands(conditions: Conditions) -> Sequence[Figure]:
     """Commands a second applied and durable in one shard: puts, their deletes, deletes in bulk, puts in deep trees.
 
-    All commands lie in Kafka before metadata starts, as a process, with nothing else running but the broker. It reads
-    them, writes its RocksDB (synced) and publishes what they cause (acknowledged). Its own count of applied messages
-    is read ten times a second; a kind is timed from its first command to its last, on a straight line between two
-    readings. ``cpu`` is the same in seconds of the process's own time: on a busy machine it says more. Of deletes in
-    bulk, a hundred keys to a command, the keys are counted.
+    All commands are in Kafka before metadata starts, as a process; only the broker runs beside it. metadata reads the
+    commands, writes its RocksDB (synced) and publishes the resulting messages (acknowledged). Its count of applied
+    messages is read ten times a second. A kind is timed from its first command to its last, interpolated between two
+    readings. ``cpu`` is the rate by the process's own processor time, which is more reliable on a busy machine. For
+    deletes in bulk, a hundred keys to a command, the keys are counted.
     """
     count = conditions.count(COMMANDS_PER_SECOND)
     ceiling = slowest(conditions)

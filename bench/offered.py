@@ -1,7 +1,7 @@
-"""Commands offered at a steady rate, whatever the plane does: an open loop, so that a slow answer delays no question.
+"""Offers commands at a steady rate, whatever the plane does: an open loop, so that a slow reply delays no command.
 
-The time of each command is the one at which it was due by the schedule, not the one at which it was sent: what waits
-because the sender was late counts as waiting.
+The time of a command is the time at which it was due by the schedule, not the time at which it was sent: delay in the
+sender counts as latency.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from schemas.records import MetadataCommand
 from schemas.topics import METADATA_COMMANDS
 
 TICK_SECONDS = 0.005
-"""Between two looks at what is due: what a producer waits for more anyway (``linger.ms``)."""
+"""Interval at which due commands are sent, no longer than the producer's own wait (``linger.ms``)."""
 
 
 class Offered:
-    """A thread that sends encoded commands to one shard, so many a second, once entered."""
+    """A thread that sends encoded commands to one shard at a fixed rate, from the entry into the context."""
 
     def __init__(self, producer: BulkProducer, bodies: Iterable[bytes], per_second: float, shard: int = 0) -> None:
         self._producer = producer
@@ -33,11 +33,11 @@ class Offered:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failures: list[BaseException] = []
         self.started_at = 0.0
-        """Seconds since the epoch: the log's records have a clock of this kind."""
+        """Seconds since the epoch, like the timestamps of the log's records."""
         self.count = 0
-        """How many were sent so far."""
+        """The number of commands sent so far."""
         self.latest_seconds = 0.0
-        """How late the sender itself was at most."""
+        """The longest delay of the sender itself."""
 
     def __enter__(self) -> Offered:
         self.started_at = time.time()
@@ -52,20 +52,20 @@ class Offered:
         self.finish()
 
     def due_at(self, number: int) -> float:
-        """When a command was due, in seconds since the epoch."""
+        """Return when a command was due, in seconds since the epoch."""
         return self.started_at + number / self._per_second
 
     @property
     def is_done(self) -> bool:
-        """Whether all are sent."""
+        """Return whether all commands are sent."""
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._stop.set()
 
     def finish(self) -> None:
-        """Wait until all are sent and acknowledged; raises what the sender met."""
+        """Wait until all commands are sent and acknowledged; raise the sender's error if there was one."""
         self._thread.join()
         if self._failures:
             raise self._failures[0]
@@ -81,13 +81,13 @@ class Offered:
                     self._producer.enqueue(METADATA_COMMANDS.name, MetadataCommand, bodies, self._shard)
                     self.count += len(bodies)
             self._producer.flush()
-        except BaseException as error:  # raised by whoever waits
+        except BaseException as error:  # ``finish`` raises it
             self._failures.append(error)
 
 
 @contextmanager
 def writing(bootstrap_servers: str, bodies: Iterable[bytes], per_second: float, shard: int = 0) -> Iterator[Offered]:
-    """A writer beside what is measured, with a producer of its own; it stops when the block ends."""
+    """Run a writer with a separate producer beside a measurement; it stops when the block ends."""
     producer = BulkProducer(bootstrap_servers)
     try:
         with Offered(producer, bodies, per_second, shard) as offered:
@@ -100,6 +100,6 @@ def writing(bootstrap_servers: str, bodies: Iterable[bytes], per_second: float, 
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that such a share of all does not exceed."""
+    """Return the value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,4 +1,4 @@
-"""A log in memory that forgets what was read, so that ten million commands need no room and no time to be kept."""
+"""A log in memory that discards read messages, so that ten million commands need neither memory nor time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.log.port import LogRecord
 
 
 class PassingLog:
-    """The input of one service, handed out once and to one reader; beside it what that service has said."""
+    """The input of one service, returned once, to one reader; also the sink of that service."""
 
     def __init__(self, topic: str, shard: int, clock: Clock) -> None:
         self._topic = topic
@@ -27,32 +27,32 @@ class PassingLog:
         self._end += 1
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """A topic in memory is never made anew."""
+        """Return constant ids: a topic in memory is never recreated."""
         return self.said.topic_ids(topics)
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The end of the input; nothing else is read."""
+        """Return the end of the input; 0 for any other topic or partition."""
         return self._end if (topic, partition) == (self._topic, self._shard) else 0
 
     def first_offset(self, topic: str, partition: int) -> int:
-        """Where what was not read begins."""
+        """Return the offset of the first unread message."""
         return self.end_offset(topic, partition) - len(self._waiting)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> PassingLog:  # noqa: ARG002  it is read once
-        """The log is its own source."""
+        """Return the log, which is its own source."""
         return self
 
     def open_sink(self) -> MemorySink:
-        """Where the service speaks to."""
+        """Return the sink of the service's messages."""
         return self.said.open_sink()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002  memory has no wait
-        """Next messages, which are forgotten."""
+        """Return and discard the next messages."""
         return [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
 
     def lag(self) -> dict[str, int]:
-        """How many messages lie ahead."""
+        """Return the number of unread messages."""
         return {self._topic: len(self._waiting)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the log has no resources."""

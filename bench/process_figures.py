@@ -1,4 +1,4 @@
-"""What processes use, as the system tells: a process of the plane leads a session, and all it has started are in it."""
+"""Processor time and memory of processes, from /proc. A process of the plane leads a session with all its children."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 _CPU_FIELDS = slice(11, 13)
 _SESSION_FIELD = 3
-"""Where /proc/<pid>/stat has these, counted from 0 behind the program's name."""
+"""Positions in /proc/<pid>/stat, counted from 0 after the program's name."""
 _BYTES_PER_KIBIBYTE = 1024
 
 
 def session_cpu_seconds(session: int) -> float:
-    """Processor time of a process that leads a session, with all others in it; 0 where the system does not tell."""
+    """Return the processor time of all processes of a session, in seconds; 0 on a system without /proc."""
     ticks = sum(int(part) for _, fields in _stats() if _is_in(session, fields) for part in fields[_CPU_FIELDS])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def session_peak_bytes(session: int) -> int:
-    """The most memory that each process of a session had resident at any time, summed; 0 where it is not told."""
+    """Return the sum of the peak resident memory of all processes of a session, in bytes; 0 without /proc."""
     return sum(_peak_bytes(process) for process, fields in _stats() if _is_in(session, fields))
 
 

@@ -1,4 +1,4 @@
-"""What a verdict costs as a bucket's chain of snapshots grows."""
+"""Measures the cost of a verdict as a bucket's chain of snapshots grows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LEAST_ROUNDS = 3
 SPARK_ROWS_PER_SECOND = 200_000
 FLAT = Target(0.8, is_of_ratio=True)
 Question = tuple[int, int, int]
-"""Birth, death, and how many snapshots were before the death."""
+"""Birth, death, snapshots before the death."""
 
 
 def measure_rule_cost(conditions: Conditions) -> Sequence[Figure]:
     """Verdicts a second at 10, 1,000 and 10,000 snapshots a bucket: by the services' rule, and by Spark's column.
 
     The services' rule is ChainView.judge in one thread; Spark's is its column over rows that Spark makes itself,
-    joined with the broadcast view as in the job, with nothing read or sent. Deaths lie anywhere in the chain. The
-    services' rule is timed by its thread's own processor time. Rounds of all three sizes are taken in turns and the
-    median counts, as a ratio to the one at 10 snapshots.
+    joined with the broadcast view as in the job, with nothing read or sent. Deaths are random in the chain. The
+    services' rule is timed by its thread's own processor time. Rounds of all three sizes run in turns; the median
+    counts, as a ratio to the median at 10 snapshots.
     """
     conditions.say(f"{NAME}: the services' rule")
     rounds = max(LEAST_ROUNDS, int(ROUNDS_PER_SECOND * conditions.seconds))
@@ -44,7 +44,7 @@ def measure_rule_cost(conditions: Conditions) -> Sequence[Figure]:
 
 
 def judge_rates(rounds: int, verdicts: int) -> dict[int, float]:
-    """Verdicts a second of the services' rule by number of snapshots: the median of the rounds."""
+    """Return the verdicts a second of the services' rule by number of snapshots: the median of the rounds."""
     asked = {count: (chain_of(count), questions(count, verdicts)) for count in SNAPSHOT_COUNTS}
     measured: dict[int, list[float]] = {count: [] for count in SNAPSHOT_COUNTS}
     for _ in range(rounds):
@@ -62,7 +62,7 @@ def _seconds(view: ChainView, asking: Sequence[Question], clock: Callable[[], fl
 
 
 def chain_of(snapshots: int) -> ChainView:
-    """A view of one bucket with so many snapshots, every tenth one dropped."""
+    """Return the view of a bucket that had ``snapshots`` snapshots, every tenth of which is dropped."""
     view = ChainView()
     for number in range(1, snapshots + 1):
         view.capture(
@@ -74,7 +74,7 @@ def chain_of(snapshots: int) -> ChainView:
 
 
 def questions(snapshots: int, count: int) -> list[Question]:
-    """Lifetimes that end anywhere in the chain, half of them too short for any snapshot."""
+    """Return lifetimes that end anywhere in the chain; half of them are too short for any snapshot."""
     random = Random(snapshots)  # noqa: S311  the same at each run
     asked = []
     for number in range(count):
@@ -86,7 +86,7 @@ def questions(snapshots: int, count: int) -> list[Question]:
 
 
 def flat_figures(kind: str, rates: dict[int, float]) -> list[Figure]:
-    """The rates, each but the first beside the first."""
+    """Return the rates as figures; the first rate is the ceiling of all others."""
     first, *others = sorted(rates)
     ceiling = Ceiling(rates[first], f"at {first} snapshots")
     return [

@@ -1,4 +1,4 @@
-"""What it saves to judge by lifetimes instead of looking into the snapshots before."""
+"""Measures judging by lifetimes beside look-ups in the previous snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "rule-lookup"
 BUCKET = "bucket"
 SNAPSHOTS = ("before", "previous")
 KINDS = 3
-"""Held by both snapshots, by the newer one alone, by none: as many entries of each."""
+"""Held by both snapshots, by the newer one only, by none: the same number of entries of each."""
 ROUNDS = 3
 SPARK_ROWS_PER_SECOND = 1_000_000
 FIFTY = Target(50, is_of_ratio=True)
@@ -37,7 +37,7 @@ _Verdicts = list[Verdict | None]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One bucket, its chain, and what was deleted after its newest snapshot, with the names."""
+    """A bucket, its chain, and the entries deleted after its newest snapshot, with their names."""
 
     shard: LoadedShard
     view: ChainView
@@ -51,11 +51,11 @@ def measure_rule_lookup(conditions: Conditions) -> Sequence[Figure]:
     """Verdicts a second by lifetimes, beside look-ups in the two snapshots before, of the same entries, 1 million keys.
 
     metadata itself applies puts, two snapshots and deletes to a database on disk; only the log is in memory. A third of
-    the entries each is held by both snapshots, by one, by none; keys are chosen anywhere. The look-up gets the name's
-    row from the previous snapshot's checkpoint and, where that has the version, from the one before it, as Ozone's
-    filters do, but without their look-up of renames; it is given the names and open checkpoints. Both must say the
-    same. The services' rule is ChainView.judge_columns, Spark's its column over the same entries many times over. One
-    thread in this process, by its own processor time; Spark by the clock on all cores.
+    the entries each is held by both snapshots, by one, by none; keys are chosen at random. The look-up reads the name's
+    row from the previous snapshot's checkpoint and, if that has the version, from the one before it, as Ozone's filters
+    do, but without their look-up of renames; it gets the names and open checkpoints. Both must return the same
+    verdicts. The services' rule is ChainView.judge_columns; Spark's rule is its column over copies of the same entries.
+    The services' rule runs in one thread, timed by its processor time; Spark runs on all cores, timed by the clock.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     try:
@@ -108,7 +108,7 @@ def _entries(message: object) -> DeletedEntries:
 
 
 def _rate(count: int, judge_all: Callable[[], _Verdicts]) -> tuple[_Verdicts, float]:
-    """The verdicts, and how many a second: the median of some rounds, after one that only warms up."""
+    """Return the verdicts, and the verdicts a second: the median of some rounds, after one warm-up round."""
     verdicts, rates = judge_all(), []
     for _ in range(ROUNDS):
         started = time.thread_time()
@@ -118,7 +118,7 @@ def _rate(count: int, judge_all: Callable[[], _Verdicts]) -> tuple[_Verdicts, fl
 
 
 def _judged(case: _Case) -> _Verdicts:
-    """A message at a time, as the second judge does."""
+    """Judge one message at a time, as the second judge does."""
     verdicts: _Verdicts = []
     for one in case.messages:
         names = one.rows
@@ -128,7 +128,7 @@ def _judged(case: _Case) -> _Verdicts:
 
 
 def _looked_up(case: _Case) -> _Verdicts:
-    """In each snapshot, from the newest back, whether the name has this very version there."""
+    """Look up, in each snapshot from the newest back, whether the name has the same version there."""
     before, previous = (case.shard.store.open_checkpoint(name) for name in SNAPSHOTS)
     try:
         in_previous, in_before = (TablesReader(view).table(KEY_TABLE) for view in (previous, before))
@@ -149,7 +149,7 @@ def _looked_up(case: _Case) -> _Verdicts:
 
 
 def _spark_rate(conditions: Conditions, case: _Case) -> float:
-    """Spark's column over the same entries, copied until there are enough to measure."""
+    """Return the verdicts a second of Spark's column, over copies of the same entries."""
     file = conditions.scratch(f"{NAME}-entries") / "entries.csv"
     with file.open("w") as lines:
         for one in case.entries:

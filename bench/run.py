@@ -1,6 +1,6 @@
 """All measurements by name, run one after the other in a scratch directory.
 
-It is removed at the end; only when something did not start or did not go on is it kept, with the logs that say why.
+The directory is removed at the end. It is kept, with the logs, if a process did not start or made no progress.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ BENCHMARKS = {
         Benchmark("rule-lookup", measure_rule_lookup),
         Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("diff", measure_diff),
-        # Before the plane that the others share, which would run beside its processes.
+        # Runs before the shared plane starts, whose processes would compete for the cores.
         Benchmark("shards", measure_shards),
         Benchmark("deletions", measure_deletions),
         Benchmark("latency", measure_latency),
         Benchmark("sustained", measure_sustained),
         Benchmark("sustained-bulk", measure_sustained_bulk),
         Benchmark("tree-delete", measure_tree_delete),
-        # Rows about millions of held versions: the first of them makes them, the last two let some go.
+        # Rows about millions of held versions: the first row makes the versions, the last two rows free some.
         Benchmark("memory", measure_memory),
         Benchmark("disk", measure_disk),
         Benchmark("what-if", measure_what_if),
@@ -64,9 +64,9 @@ BENCHMARKS = {
 def run_benchmarks(
     names: Sequence[str], seconds: float, say: Callable[[str], None], sizes: Sizes | None = None
 ) -> Iterator[Figure]:
-    """Measure, and hand out the figures of each as soon as it is done; whatever was started is stopped.
+    """Measure, and yield the figures of each measurement when it is done; stop all processes at the end.
 
-    In the order of ``BENCHMARKS``, however they are named: the last of those that share something lets it go.
+    The order is that of ``BENCHMARKS``, not of ``names``: the last rows that share versions free some of them.
     """
     with prepared(seconds, say, sizes or Sizes()) as conditions:
         for benchmark in BENCHMARKS.values():
@@ -76,7 +76,7 @@ def run_benchmarks(
 
 @contextmanager
 def prepared(seconds: float, say: Callable[[str], None], sizes: Sizes) -> Iterator[Conditions]:
-    """The conditions of a run in a scratch directory."""
+    """Yield the conditions of a run in a scratch directory."""
     directory = Path(tempfile.mkdtemp(prefix="deepclean-bench-"))
     conditions, is_kept = Conditions(directory, seconds, sizes, say=say), False
     try:

@@ -1,12 +1,12 @@
-"""Whether more shards do more: what one core is to one shard, measured with one and two, and a model for four.
+"""Measures how throughput grows with shards: one and two shards are measured, four are predicted by a model.
 
-The model has two numbers of this very run: what one shard does alone, and the processor time that a command costs, in
-the shard's process and in the broker. With s shards on n cores that is
+The model has two parameters, measured in the same run: the rate of one shard alone, and the processor time of a command
+in the shard's process and in the broker. The rate of s shards on n cores is
 
     min(s * rate of one alone, n / processor seconds of a command)
 
-since shards share nothing but the broker and the cores. Two shards on this machine are measured and predicted: how well
-the two agree says what the prediction for four on a larger machine is worth.
+because shards share only the broker and the cores. For two shards on this machine the rate is both measured and
+predicted: the difference shows how reliable the prediction for four shards on a larger machine is.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ NAME = "shards"
 BUCKET = "flat"
 KEYS_PER_SECOND = 10_000
 SHARDS = 3
-"""The first is measured alone, the other two beside each other."""
+"""The first shard is measured alone, the other two at the same time."""
 MODELLED = 4
 LEAST_SHARE = 0.05
-"""Of its commands each process has done before two are compared: it has started then."""
+"""Share of its commands that a process has applied before two processes are compared, so that both have started."""
 AS_PREDICTED = Target(0.8, is_of_ratio=True)
 SEVERAL_CORES = frozenset({BROKER, STREAMING})
-"""Processes with threads of their own for each partition; all others do a shard's work in one."""
+"""Processes with a thread for each partition; all other processes do the work of a shard in one thread."""
 
 
 def measure_shards(conditions: Conditions) -> Sequence[Figure]:
     """Commands a second of one metadata process and of two with a shard each, and what a model says of four shards.
 
-    Puts and deletes lie in Kafka before the processes start; nothing else runs but the broker. The model's two numbers
-    are measured here: see the module. Then the same for deletions of the whole plane, whose processor time by process
-    is measured in a burst: a shard does as many as its busiest process of one thread lets it.
+    Puts and deletes are in Kafka before the processes start; only the broker runs beside them. The two parameters of
+    the model are measured here: see the module. The same model then predicts deletions of the whole plane, whose
+    processor time by process is measured in a burst: the busiest process with one thread limits a shard.
     """
     count = conditions.count(KEYS_PER_SECOND)
     with bench_broker(conditions, NAME, shards=SHARDS) as broker:
@@ -94,7 +94,7 @@ def _broker_clock(broker: EmbeddedBroker) -> Callable[[], float]:
 def _measured(
     conditions: Conditions, broker: EmbeddedBroker, shards: Sequence[int], count: int, broker_cpu: Callable[[], float]
 ) -> tuple[float, float]:
-    """Commands a second of processes with a shard each, while all of them work; and processor seconds of a command."""
+    """Return the commands a second of processes with one shard each, and the processor seconds of a command."""
     before = broker_cpu()
     with ExitStack() as running, ThreadPoolExecutor(len(shards)) as watching:
         services = [
@@ -114,9 +114,9 @@ def _watched(service: ServiceAlone, shard: int, count: int) -> list[Sample]:
 
 
 def rate_together(samples: Sequence[list[Sample]], count: int) -> float:
-    """Sum of the rates between the moment when the last has started and that when the first has ended.
+    """Return the sum of the rates from the start of the last process to the end of the first.
 
-    When they were never at work together, it is the rate of one after the other.
+    If the processes never worked at the same time, return the rate over the whole time.
     """
     started = [reached(one, LEAST_SHARE * count) for one in samples]
     ended = [reached(one, count) for one in samples]
@@ -128,7 +128,7 @@ def rate_together(samples: Sequence[list[Sample]], count: int) -> float:
 
 
 def count_at(samples: Sequence[Sample], at_seconds: float) -> float:
-    """What was done at a moment, between two samples on a straight line."""
+    """Return the count at a moment, interpolated between two samples."""
     before = samples[0]
     for sample in samples:
         if sample.at_seconds >= at_seconds:
@@ -150,7 +150,7 @@ def _deletions_by_model(conditions: Conditions) -> Figure:
 
 
 def modelled_deletions(burst: Burst) -> Figure:
-    """Deletions a second of four shards, where there are cores enough for them, and how many that are."""
+    """Return the deletions a second of four shards on enough cores, and the number of these cores."""
     each: Mapping[str, float] = {name: used / burst.keys for name, used in burst.cpu_seconds.items()}
     single = {name: used for name, used in each.items() if name not in SEVERAL_CORES}
     busiest = max(single, key=lambda name: single[name])

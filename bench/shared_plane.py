@@ -1,7 +1,7 @@
 """The whole plane, started once and measured by several rows: broker, services and Spark as in production.
 
-Each row works in buckets of its own. One plane runs at a time: the rows about held versions want one that has seen
-nothing else, and asking for it stops the one before.
+Each row uses separate buckets. One plane runs at a time: the rows about held versions need a plane without other work,
+and requesting it stops the running plane.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from services.plane.stack.stack import Stack
 
 WARM = "warm"
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.5
-"""Between two looks at how much is freed. Each is a request that the plane answers on the cores that are measured: with
-twenty a second all along, watching took a tenth of a core."""
+"""Bounds of the pause between two polls of the number of freed blocks. The plane answers a poll on the measured cores:
+twenty polls a second took a tenth of a core."""
 PAUSE_SHARE = 0.1
-"""A pause is so much of the time that what is left will take, so the end is seen as it comes."""
+"""A pause is this share of the estimated remaining time, so that the end is noticed in time."""
 STALLED_SECONDS = 120.0
 ANSWER_SECONDS = 900.0
-"""A snapshot may be asked for behind millions of commands; a process that ends is noticed at once."""
+"""A snapshot may wait behind millions of commands; a process that ends is noticed at once."""
 _MOST_WARM_KEYS = 100_000
 
 DeletesOf = Callable[[str, int], Iterable[NamespaceCommand]]
-"""The commands that delete so many keys of a bucket: one by one, or many at once."""
+"""Returns the commands that delete a number of keys of a bucket: one key or many keys a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Many deletes sent at once, and all of them freed."""
+    """Times of many deletes that were sent at once and freed."""
 
     keys: int
     seconds: float
     cpu_seconds: Mapping[str, float]
-    """By process, with what it has started."""
+    """Processor time by process, including its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class HeldVersions:
     keys: int
     alone_versions: int
     seconds: float
-    """How long that took, until the plane had done all it could."""
+    """Time to make the bucket, until the plane had no more work."""
 
 
 class SharedPlane:
@@ -74,44 +74,44 @@ class SharedPlane:
         self._buckets = 0
         self._is_warm = False
         self.held: HeldVersions | None = None
-        """What snapshots hold, once it is made."""
+        """The held versions; None before they are made."""
         self.send([CreateVolume(VOLUME)])
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop the plane and its client."""
         self.producer.close()
         self.client.close()
         self.stack.stop()
 
     def make_bucket(self, kind: str, layout: BucketLayout = BucketLayout.OBJECT_STORE) -> str:
-        """A new bucket; says its name."""
+        """Make a bucket and return its name."""
         self._buckets += 1
         name = f"{kind}-{self._buckets}"
         self.send([CreateBucket(VOLUME, name, layout)])
         return name
 
     def bucket_id(self, bucket: str) -> int:
-        """The id of a bucket, once everything before is applied."""
+        """Return the id of a bucket, after all commands sent before are applied."""
         self.settle(bucket)
         return self.client.metadata(0).bucket(VOLUME, bucket).object_id
 
     def send(self, commands: Iterable[NamespaceCommand]) -> None:
-        """Send commands, and wait until the broker has them."""
+        """Send commands and wait until the broker has acknowledged them."""
         self.producer.send_commands(self.maker, commands)
 
     def snapshot(self, bucket: str, name: str) -> None:
-        """Take a snapshot, behind all that was sent."""
+        """Create a snapshot, after all commands sent before."""
         reply = self.client.request(0, CreateSnapshot(VOLUME, bucket, name))
         if reply.error:
             raise StackError(f"No snapshot could be taken ({reply.error}: {reply.message}): see what holds it up.")
 
     def settle(self, name: str) -> None:
-        """Let the plane do all it can."""
+        """Wait until the plane has no more work."""
         self._conditions.say(f"{name}: settling")
         self.client.request(0, Settle(str(uuid4())))
 
     def warm(self) -> None:
-        """Delete some keys that do not count, once: until the JVM has compiled its hot code Spark takes longer."""
+        """Delete some keys without measuring, once: Spark is slower until the JVM has compiled its hot code."""
         if not self._is_warm:
             self._is_warm = True
             count = min(_MOST_WARM_KEYS, self._conditions.count(8_000))
@@ -121,7 +121,7 @@ class SharedPlane:
             self.burst(WARM, bucket, count)
 
     def burst(self, name: str, bucket: str, count: int, more: int = 0, deletes_of: DeletesOf = flat_deletes) -> Burst:
-        """Delete the first keys of a bucket at once, and wait until so many are freed; ``more`` are deleted, and held.
+        """Delete keys of a bucket and wait until ``count`` are freed; ``more`` further keys are deleted and held.
 
         The commands are encoded before the clock starts.
         """
@@ -145,11 +145,15 @@ class SharedPlane:
         return Burst(count, seconds, used)
 
     def deleted_blocks(self) -> int:
-        """How many blocks the store has deleted so far."""
+        """Return the number of blocks that the block store has deleted so far."""
         return self.client.scm(0).totals().deleted_blocks
 
     def await_deleted(self, wanted: int, name: str, on_poll: Callable[[int], None] = lambda _: None) -> None:
-        """Wait until the store has deleted so many blocks; raises StackError when it stands still."""
+        """Wait until the block store has deleted ``wanted`` blocks.
+
+        Raises:
+            StackError: the block store makes no progress.
+        """
         pause, last, moved = threading.Event(), -1, time.monotonic()
         deleted = first = self.deleted_blocks()
         started = moved
@@ -165,31 +169,31 @@ class SharedPlane:
             deleted = self.deleted_blocks()
 
     def process_ids(self) -> dict[str, int]:
-        """Its processes by name; each leads a session."""
+        """Return the ids of the plane's processes by name; each process leads a session."""
         plane = read_plane_file(self.stack.home)
         processes = plane.processes if plane is not None else {}
         return {name: process.identity.pid for name, process in processes.items()}
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Processor time of each process so far."""
+        """Return the processor time of each process so far, in seconds."""
         return {name: session_cpu_seconds(pid) for name, pid in self.process_ids().items()}
 
 
 def pause_seconds(done: int, seconds: float, left: int) -> float:
-    """How long to look away from something that has done so much in so many seconds, and has so much left."""
+    """Return the pause before the next poll of work that has done ``done`` in ``seconds`` and has ``left`` to do."""
     left_seconds = left * seconds / done if done else 0.0
     return min(max(PAUSE_SHARE * left_seconds, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
 def timed_ms(ask: Callable[[], object]) -> float:
-    """Milliseconds until something asked of a plane is answered."""
+    """Return the milliseconds that a request to the plane takes."""
     started = time.perf_counter()
     ask()
     return (time.perf_counter() - started) * 1_000
 
 
 def shared_plane(conditions: Conditions, *, is_for_held: bool = False) -> SharedPlane:
-    """The plane that runs now, or a new one when none runs or it is for other rows."""
+    """Return the running plane, or a new one if none runs or the running one is for other rows."""
     plane = conditions.plane
     if not isinstance(plane, SharedPlane) or (plane.is_for_held != is_for_held and not conditions.is_one_plane):
         conditions.close()

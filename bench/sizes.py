@@ -1,4 +1,4 @@
-"""How much of everything the measurements put in place; each is set by name, as in ``--size tree-files=10000``."""
+"""The sizes of the measurements; each is set by name, as in ``--size tree-files=10000``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 
 class SizeError(ValueError):
-    """What was set is no size; the message says which there are."""
+    """A setting is not a size; the message lists the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Sizes:
     """Deletions a second while their latency is measured, and puts a second beside snapshots."""
 
     def with_settings(self, settings: Sequence[str]) -> Sizes:
-        """The same with some of them set, each as ``name=count``.
+        """Return a copy with some sizes set, each as ``name=count``.
 
         Raises:
-            SizeError: one is not known or not a count above 0.
+            SizeError: a name is unknown or a count is not above 0.
         """
         names = {one.name.replace("_", "-"): one.name for one in fields(self)}
         changes = {}
@@ -50,5 +50,5 @@ class Sizes:
 
 
 def sizes_text() -> str:
-    """All names with what holds unless they are set."""
+    """Return all names with their defaults."""
     return ", ".join(f"{one.name.replace('_', '-')}={one.default}" for one in fields(Sizes))

@@ -1,8 +1,8 @@
-"""The bench in about a minute: few rows over little, for a gate that tells what has moved, and fails for no figure.
+"""The bench in about a minute: few rows with small sizes, for a gate that reports changes and fails for no figure.
 
-Its figures are only comparable with one another. What is small is dominated by starts and first batches, and machines
-differ: so what counts are the ratios to ceilings of the same run, and by how much those of several runs of one commit
-were apart.
+Its figures are comparable only with one another: starts and first batches dominate small sizes, and machines differ.
+Therefore compare the ratios to the ceilings of the same run, and the spread of these ratios over several runs of one
+commit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bench.sizes import Sizes
 NAMES = ("ceilings", "metadata-commands", "verdicts", "diff")
 SECONDS = 1.0
 SIZES = Sizes(few_keys=1_000, many_keys=20_000, most_keys=20_000)
-"""Rows of the whole plane are left out: its start takes as long as all of these."""
+"""Rows of the whole plane are left out: its start takes as long as all of these rows together."""
 
 
 def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several runs of one commit as one report: of each row the run in the middle, and how far apart they were.
+    """Merge several runs of one commit into one report: for each row the median run and the spread of the runs.
 
     Raises:
-        ReportError: there are fewer than two, or they are of different commits.
+        ReportError: there are fewer than two reports, or they are of different commits.
     """
     if len(reports) < 2:
         raise ReportError("two runs or more are wanted: by how much they differ is what noise is")

@@ -1,4 +1,4 @@
-"""How long a snapshot takes, beside few keys and beside many."""
+"""Measures the time to create a snapshot of few and of many keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "snapshot-time"
 AMONG_MANY = "snapshot-among-many"
 BUCKET = "flat"
 SNAPSHOTS_PER_SECOND = 4
-"""Over all sizes: at a pace, rather than as fast as they go."""
+"""Snapshots a second over all sizes: a steady rate instead of the highest possible one."""
 LEAST_ROUNDS = 3
 FIFTY = Target(50, is_upper=True)
 FLAT = Target(1.5, is_of_ratio=True, is_upper=True)
@@ -37,10 +37,10 @@ FLAT = Target(1.5, is_of_ratio=True, is_upper=True)
 def measure_snapshot_time(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds that a snapshot takes at 10 thousand, 1 million and 5 million keys with writers: request to reply.
 
-    Three shards, each with so many keys, in one metadata process beside snapshots and the broker. Into each of them a
-    writer puts new keys, 2,000 a second, while snapshots are taken in turns, four a second; of each size the median
-    counts, beside the target, and again beside the one of the smallest. As many rounds before do not count: a broker
-    that has just got writers compiles for some seconds what they need, and takes a core for it.
+    Three shards, one of each size, in one metadata process beside the snapshots service and the broker. A writer puts
+    new keys into each shard, 2,000 a second, while snapshots are created in turns, four a second. The median of each
+    size counts, beside the target and beside the median of the smallest size. The same number of rounds before does not
+    count: after writers connect, the broker compiles code for some seconds, which takes a core.
     """
     sizes = conditions.sizes
     keys = (sizes.few_keys, sizes.many_keys, sizes.most_keys)
@@ -71,8 +71,8 @@ def measure_snapshot_time(conditions: Conditions) -> Sequence[Figure]:
 def measure_snapshot_among_many(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds that a snapshot takes where 1,000 were taken before, of the plane that holds 10 million versions.
 
-    All of a small bucket, each behind a put; the median counts. A checkpoint links every file of the database, so
-    this follows how many there are.
+    All snapshots are of a small bucket, each after a put; the median counts. A checkpoint links every file of the
+    database, so the time depends on the number of files.
     """
     plane, held = plane_with_held_versions(conditions)
     bucket = plane.make_bucket(AMONG_MANY)
@@ -103,7 +103,7 @@ def _await_applied(metadata: ServiceAlone, shard: int, size: int, conditions: Co
 
 
 def _create_in_turns(conditions: Conditions, plane: KafkaPlane, shards: int) -> list[list[float]]:
-    """Per shard the milliseconds of each snapshot."""
+    """Return for each shard the milliseconds of each snapshot."""
     created: list[list[float]] = [[] for _ in range(shards)]
     rounds = max(LEAST_ROUNDS, int(SNAPSHOTS_PER_SECOND * conditions.seconds / shards))
     started, pause = time.perf_counter(), threading.Event()
@@ -126,7 +126,7 @@ def _create(plane: KafkaPlane, shard: int, number: int) -> float:
 
 
 def _figures(keys: Sequence[int], created: Sequence[Sequence[float]]) -> list[Figure]:
-    """Each size beside the target, and each but the first beside the first."""
+    """Return a figure of each size with the target, and of each but the first with the first as ceiling."""
     medians = [median(milliseconds) for milliseconds in created]
     figures = []
     for size, value, milliseconds in zip(keys, medians, created, strict=True):

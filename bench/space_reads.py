@@ -1,4 +1,4 @@
-"""How long questions about space take, where much is held."""
+"""Measures requests about space in a bucket with many held versions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FIFTY = Target(50, is_upper=True)
 def measure_what_if(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds of a what-if over 1,000 snapshots that hold 10 million versions, for sets of four kinds.
 
-    Asked over HTTP of the running plane: all snapshots, every second one, a tenth side by side, and a random half. Of
-    each kind the median of five counts, and of the kinds the slowest. What dropping all would free must be all that
-    is held.
+    Requests over HTTP to the running plane: all snapshots, every second one, an adjacent tenth, and a random half. The
+    median of five requests counts for each kind; the figure is the slowest kind. Dropping all snapshots must free all
+    held versions.
     """
     plane, held = plane_with_held_versions(conditions)
     reads = plane.client.space(0)
@@ -50,8 +50,8 @@ def measure_what_if(conditions: Conditions) -> Sequence[Figure]:
 def measure_explain(conditions: Conditions) -> Sequence[Figure]:
     """Milliseconds of an explanation of a path in a bucket of 10 million held versions and 1,000 snapshots.
 
-    Asked over HTTP of the running plane: of keys that were overwritten now and then, and one that never was; the
-    median of five paths counts. The first answer opens what later ones find open, and does not count.
+    Requests over HTTP to the running plane: for keys that were overwritten from time to time, and one that never was.
+    The median of five paths counts. The first request opens files that later requests reuse, and does not count.
     """
     plane, held = plane_with_held_versions(conditions)
     reads = plane.client.space(0)

@@ -1,6 +1,6 @@
 """The measurements within Spark, each run as ``python -m bench.spark_jobs NAME OPTIONS``.
 
-Prints its outcome as JSON on the last line of standard output.
+A measurement prints its result as JSON on the last line of standard output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STALLED_SECONDS = 300.0
 
 
 class _BatchTimes(ReclaimMetrics):
-    """Notes when each batch of the job was done, and how much it held."""
+    """Records when each batch of the job ended, and its number of entries."""
 
     def __init__(self) -> None:
         super().__init__(CollectorRegistry())
@@ -42,7 +42,7 @@ class _BatchTimes(ReclaimMetrics):
         self.ends: list[tuple[float, int]] = []
 
     def batch_judged(self, outcome: BatchOutcome, seconds: float) -> None:
-        """A batch is done."""
+        """Record a finished batch."""
         super().batch_judged(outcome, seconds)
         with self.changed:
             self.ends.append((time.perf_counter(), outcome.entries))
@@ -50,7 +50,7 @@ class _BatchTimes(ReclaimMetrics):
 
 
 def measure_verdicts(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
-    """Rates of the reclaim job and of a bare copy over the same entries, in turns; the first of each only warms up."""
+    """Return the rates of the reclaim job and of a bare copy of the same entries, in turns after a warm-up round."""
     directory, rates = Path(options["directory"]), {"judged": list[float](), "copied": list[float]()}
     for number in range(options["rounds"] + WARM_ROUNDS):
         judged = _judged_rate(session, options, directory / f"judge-{number}")
@@ -62,7 +62,7 @@ def measure_verdicts(session: SparkSession, options: dict[str, Any]) -> dict[str
 
 
 def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
-    """Entries a second, from the end of the first batch to the end of the last."""
+    """Return the entries a second of the job, from the end of the first batch to the end of the last."""
     times = _BatchTimes()
     per_batch: int = options["messages_per_batch"]
     job = ReclaimJob(
@@ -85,7 +85,7 @@ def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Pat
 
 
 def _copied_rate(session: SparkSession, options: dict[str, Any], checkpoint: Path) -> float:
-    """The same for a query that sends every message on as it is, where each entry is a message of its own."""
+    """Return the entries a second of a query that forwards every message unchanged; a message has one entry."""
     ends: list[tuple[float, int]] = []
     changed = threading.Condition()
     per_batch: int = options["entries_per_batch"]
@@ -125,7 +125,7 @@ def _rate(ends: list[tuple[float, int]]) -> float:
 
 
 def measure_rule(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts a second of the column alone, by number of snapshots."""
+    """Return the verdicts a second of the column alone, by number of snapshots."""
     plans = {count: _judged_rows(session, count, options["rows"]) for count in options["snapshot_counts"]}
     measured: dict[int, list[float]] = {count: [] for count in plans}
     for number in range(RULE_ROUNDS + WARM_ROUNDS):
@@ -152,7 +152,7 @@ def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
 
 
 def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts a second of the column alone over entries of a file, each many times over: the median of some rounds."""
+    """Return the verdicts a second of the column alone over copies of a file's entries: the median of some rounds."""
     view, bucket_id = ChainView(), options["bucket_id"]
     for number, txn in enumerate(options["snapshot_txns"], start=1):
         view.capture(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
@@ -179,7 +179,7 @@ JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Measure what the command line says."""
+    """Run the measurement that the command line names."""
     end_with_standard_input()
     job, options = sys.argv[1], json.loads(sys.argv[2])
     with spark_session(SessionOptions(Path(options["jars_directory"]), name=f"deepclean-bench-{job}")) as session:

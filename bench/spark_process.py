@@ -1,4 +1,4 @@
-"""Runs a measurement that needs Spark in a process of its own, so that its JVM ends with it."""
+"""Runs a measurement that needs Spark in a separate process, so that its JVM ends with the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_SECONDS = 1_800.0
 
 
 def run_spark(conditions: Conditions, job: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one of the measurements of ``spark_jobs``, and return what it has measured."""
+    """Run one of the measurements of ``spark_jobs`` and return its result."""
     directory = conditions.scratch("spark")
     arguments = {**options, "directory": str(directory), "jars_directory": str(jars_directory() / "spark")}
     measured: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Whether the plane keeps up with deletions for as long as the run lasts."""
+"""Measures whether the plane keeps up with deletions during the whole run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from bench.shared_plane import DeletesOf, SharedPlane, shared_plane
 NAME = "sustained"
 BULK_NAME = "sustained-bulk"
 LOAD = 0.9
-"""What is offered, of what the plane does in a burst that is well below the target."""
+"""Offered rate as a share of the burst rate, if the burst rate is well below the target."""
 NEAR = 0.95
-"""Of the target: a burst of seconds begins and ends with a wait for Spark's next batch, which a long run does not."""
+"""A burst rate from this share of the target on counts as near it: a burst of seconds begins and ends with a wait for
+Spark's next batch, a long run does not."""
 BEYOND = 1.01
-"""What is offered, of the target, where a burst comes near it: the last ones are freed after the last was sent."""
+"""Offered rate as a share of the target, if the burst rate is near it: the last keys are freed after the last send."""
 PUT_AT_ONCE = 200_000
 RATE = Target(20_000)
 BOUNDED = Target(1.2, is_of_ratio=True, is_upper=True)
-"""Of medians. A backlog that grows as it began comes to 1.67."""
+"""Bound of the ratio of medians. A backlog that grows linearly has a ratio of 1.67."""
 _THIRDS = ("first", "middle", "last")
 Backlog = list[tuple[float, int]]
-"""Seconds since the start, and deletions sent but not freed then."""
+"""Seconds since the start, and deletions sent but not yet freed at that moment."""
 
 
 def measure_sustained(conditions: Conditions) -> Sequence[Figure]:
     """Deletions a second freed for the whole run (``--seconds 300`` for five minutes), and whether a backlog grows.
 
-    The whole plane runs. First a burst tells how fast it frees. Then deletes of keys put before are offered by a
-    schedule that waits for nothing: just above the target if the burst was nearly as fast, else at nine tenths of its
-    rate, since a burst knows nothing of what piles up in minutes. Backlog is what was sent and is not freed; it is
-    bounded when its median over the last third of the run is at most 1.2 times that over the middle third, before
-    which the plane finds its pace. What piles up too late to move a median costs the rate, which counts until the last
-    deletion is freed: of five minutes the target leaves three seconds for it. One command deletes one key (DeleteKey).
+    The whole plane runs. First, a burst measures how fast it frees. Then deletes of keys put before are offered by a
+    fixed schedule (open loop): just above the target if the burst was nearly as fast, else at nine tenths of the burst
+    rate, because a burst does not show a backlog that grows over minutes. The backlog is the number of deletions sent
+    and not freed. It is bounded if its median over the last third of the run is at most 1.2 times that over the middle
+    third; the first third is warm-up. A backlog that grows too late to move a median lowers the rate, which counts
+    until the last deletion is freed: for five minutes the target leaves three seconds. One command deletes one key
+    (DeleteKey).
     """
     return _sustain(conditions, NAME, flat_deletes, 1)
 
@@ -81,7 +83,7 @@ def _sustain(conditions: Conditions, name: str, deletes_of: DeletesOf, keys_at_o
 
 
 def offered_rate(burst_rate: float) -> float:
-    """Deletes a second to offer to a plane that is so fast in a burst."""
+    """Return the deletions a second to offer to a plane with this burst rate."""
     return BEYOND * RATE.bound if burst_rate >= NEAR * RATE.bound else LOAD * burst_rate
 
 
@@ -94,10 +96,10 @@ def _burst_rate(conditions: Conditions, plane: SharedPlane, name: str, deletes_o
 
 
 def backlog_figure(name: str, backlog: Backlog, seconds: float) -> Figure:
-    """The median of the backlog over the last third of the run, beside that over the middle third.
+    """Return the median of the backlog over the last third of the run, with that over the middle third as ceiling.
 
-    Each third's peak is told, not bounded: it is one look of two hundred, and a short stall of the machine makes it. In
-    four runs whose medians came to 0.95 to 1.02, peaks came to 1.07 to 1.24.
+    The peak of each third is reported without a bound: it is one sample of two hundred, and a short stall of the
+    machine causes it. In four runs with ratios of medians from 0.95 to 1.02, those of the peaks were 1.07 to 1.24.
     """
     thirds = [
         [left for at, left in backlog if third <= at * 3 / seconds < third + 1] or [0] for third in range(len(_THIRDS))

@@ -1,6 +1,6 @@
-"""Every benchmark, very small: figures come out and everything is stopped. How large they are is nobody's business.
+"""Runs every benchmark with very small sizes: it must return figures and stop all processes. Values are not checked.
 
-``make figures`` runs these first: they are about the bench, and start as many processes as it does.
+``make figures`` runs these tests first: they test the bench, and start as many processes as it does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def children() -> set[str]:
 
 @pytest.fixture(scope="module")
 def conditions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conditions]:
-    """Of all rows, which share a plane as they do in a run; when it is closed, nothing stays behind."""
+    """Conditions of all rows, which share a plane as in a run; after ``close`` no process is left."""
     before, said = children(), list[str]()
     directory = tmp_path_factory.mktemp("bench")
     shared = Conditions(directory, seconds=0.02, sizes=SMALL, is_one_plane=True, say=said.append)

@@ -1,4 +1,4 @@
-"""How long the recursive delete of a large directory takes: its answer, and all that is below it."""
+"""Measures the recursive delete of a large directory: the time to its reply, and the rate at which files are freed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def measure_tree_delete(conditions: Conditions) -> Sequence[Figure]:
     """The recursive delete of a directory of 1 million files: milliseconds until its answer, files a second freed.
 
     The whole plane runs. A tree has 50 files a directory, each seven levels deep. Trees are put and deleted one after
-    another until as many seconds of freeing are measured as the run has, three at least. The answer is timed by a
-    client, from sending the command to reading the reply, and its median counts: an answer waits for whatever else a
-    quiet plane does just then, half as long again for one in ten. The clock of what is freed runs on from there until
-    the block store has deleted the last block.
+    another, at least three, until the seconds of freeing reach those of the run. A client times the answer, from
+    sending the command to reading the reply; the median counts, because one answer in ten waits half as long again for
+    other work of a quiet plane. The time of freeing runs from there until the block store has deleted the last block.
     """
     ceiling = slowest(conditions)
     plane = shared_plane(conditions)
@@ -49,7 +48,7 @@ def measure_tree_delete(conditions: Conditions) -> Sequence[Figure]:
 
 
 def tree_figures(answers: Sequence[float], seconds: float, count: int, ceiling: Ceiling) -> list[Figure]:
-    """The median of the answers' seconds, and the rate at which trees of so many files each were freed."""
+    """Return the median time to the reply, and the rate at which trees of ``count`` files each were freed."""
     details = {"files": count, "trees": len(answers)}
     answered = {**details, "slowest_ms": max(answers) * 1_000}
     freed = {**details, "seconds": seconds}
@@ -60,7 +59,7 @@ def tree_figures(answers: Sequence[float], seconds: float, count: int, ceiling: 
 
 
 def _put_tree(plane: SharedPlane, bucket: str, top: str, count: int) -> Iterator[int]:
-    """Put a tree, and say now and then how many files it has."""
+    """Put a tree; yield from time to time how many files it has."""
     puts, done = tree_puts(bucket, count, below=f"{top}/"), 0
     while chunk := list(islice(puts, PUT_AT_ONCE)):
         plane.send(chunk)
@@ -70,7 +69,7 @@ def _put_tree(plane: SharedPlane, bucket: str, top: str, count: int) -> Iterator
 
 
 def _delete_tree(plane: SharedPlane, bucket: str, top: str, count: int) -> tuple[float, float]:
-    """Seconds until a tree's delete was answered, and until its last block was deleted."""
+    """Return the seconds until the reply to a tree's delete, and until its last block was deleted."""
     _answer_seconds(plane, MakeDirectory(VOLUME, bucket, f"beside-{top}"))  # the client is connected
     before = plane.deleted_blocks()
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How fast Spark judges."""
+"""Measures how fast Spark judges entries."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ HALF = Target(0.5, is_of_ratio=True)
 def measure_verdicts(conditions: Conditions) -> Sequence[Figure]:
     """Verdicts a second of the Spark job on entries already in Kafka, beside a bare copy by Spark of the same entries.
 
-    The real job reads gc.deleted-entries from its beginning, a thousand entries to a message as metadata sends them,
-    judges against a chain of 20 snapshots, of which every second entry is held, and publishes the purges. The copy
-    reads the same entries one to a message and sends every message on as it is: what Spark can move at most.
-    Both run in one session, in turns, after a round that only warms up; each is timed from the end of its first batch
-    to the end of its last, and the median of the rounds counts.
+    The real job reads gc.deleted-entries from its beginning, with a thousand entries to a message as metadata publishes
+    them. It judges with a chain of 20 snapshots, which hold every second entry, and publishes the purge requests. The
+    copy reads the same entries, one to a message, and forwards every message unchanged: the most that Spark can move.
+    Both run in one session, in turns, after a warm-up round. Each is timed from the end of its first batch to the end
+    of its last batch; the median of the rounds counts.
     """
     messages = min(
         MOST_MESSAGES_PER_BATCH, max(1, conditions.count(ENTRIES_PER_SECOND) // BATCHES // MAX_ROWS_PER_MESSAGE)

@@ -1,7 +1,7 @@
 """Starts the reclaim job: ``python -m streaming --bootstrap-servers … --shards N --checkpoint DIR``.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when a person has to look, 75 when the same start may succeed soon.
-What happened is one sentence on standard error.
+Exit status: 0 after SIGTERM or SIGINT, 1 for an error that an operator has to fix, 75 for an error after which a
+restart may succeed. Standard error gets one sentence about the error.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, stop: threading.Event) -> None:
-    """Run the job until it is to stop, or fails.
+    """Run the job until ``stop`` is set or the job fails.
 
     Raises:
-        DeepcleanError: why it failed.
+        CredentialsError: a file of secrets cannot be used.
+        DeepcleanError: the reason why the job failed.
     """
     credentials = credentials_of(os.environ)
     token = read_secret(options.metrics_token_file) if options.metrics_token_file else ""
@@ -129,7 +130,11 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
 
 
 def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
-    """Wait for the stop or for the job's own end, whichever comes first."""
+    """Wait until ``stop`` is set or the job ends, then stop the job.
+
+    Raises:
+        DeepcleanError: the reason why the job failed.
+    """
     failures: list[DeepcleanError] = []
 
     def watch() -> None:
@@ -163,7 +168,7 @@ def _log_to_standard_error() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and say with the exit status how it ended."""
+    """Run the job; return the exit status."""
     options = parse(arguments)
     keep_files_private()
     _log_to_standard_error()

@@ -1,1 +1,1 @@
-"""The audit: what each block is reached from, worked out without the judges' rule."""
+"""The audit: finds for each block the versions and states that refer to it, without the judges' rule."""

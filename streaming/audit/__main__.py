@@ -1,12 +1,12 @@
-"""The audit job: a second, independent road to what is needed, what is owed and what is there, for one shard.
+"""The audit job: computes for one shard, independently of the judges, which blocks are needed, pending and present.
 
-Started by ``deepclean audit``, which has copies made and keeps them meanwhile; ``python -m streaming.audit --help``
-says with what. It prints its progress, one JSON object a line; ``output`` becomes the report as JSON
-(``schemas/audit_report.py``). It ends when its standard input does.
+``deepclean audit`` starts it, requests the copies and keeps them while the job runs. ``python -m streaming.audit
+--help`` lists the arguments. The job prints its progress, one JSON object a line, and writes the report as JSON
+(``schemas/audit_report.py``) to ``output``. It ends when its standard input ends.
 
-1. The directories of all states are read, and what can be reached is worked out in the driver.
-2. Tasks read the keys of all states side by side, the garbage and both inventories, a range each.
-3. All that is known of a run of blocks is brought together, and judged (``streaming.audit.blocks``).
+1. Tasks read the directories of all states; the driver computes which of them can be reached.
+2. Tasks read the keys of all states side by side, the garbage tables and both inventories, one range each.
+3. Tasks collect all facts of each run of blocks and judge the run (``streaming.audit.blocks``).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from streaming.spark.session import SessionOptions, spark_session
 
 PARTS_PER_CORE = 8
 RUNS_PER_PART = 100_000
-"""What one task judges at once, some 500 bytes each."""
+"""Runs of blocks that one task judges at once, about 500 bytes each."""
 MAX_PARTS = 4_000
 ROWS_PER_TASK = 20_000
-"""Of each table about: a task that reads fewer spends most of its time on opening the copies."""
+"""Rows of each table in one task, about: a task with fewer rows spends most of its time on opening the copies."""
 FACTS_PER_CHUNK = 5_000
 TXN_SHIFT = 16
 WATCH_SECONDS = 0.5
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def audit(
     session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None] = lambda _: None
 ) -> AuditReport:
-    """Audit a shard; ``progress`` is told percents.
+    """Audit a shard and return the report; ``progress`` is called with percents.
 
     Raises:
         InvariantError: the copies do not belong together.
@@ -89,7 +89,7 @@ def audit(
     def judge(some: Iterable[Chunk]) -> Iterator[Tally]:
         yield judge_all((fact for _, chunk in some for fact in chunk), at.value)
 
-    # Small tasks are put together, since a bucket has several and a shard may have thousands of buckets.
+    # Small tasks share a partition: a bucket has several tasks, and a shard may have thousands of buckets.
     read_parts = min(len(tasks), PARTS_PER_CORE * context.defaultParallelism * 4)
     tally = Tally()
     with _watched(context, progress):
@@ -101,7 +101,7 @@ def audit(
 
 
 def _chunks(facts: Iterable[Fact], parts: int) -> Iterator[Chunk]:
-    """Facts by the part that judges them, many in one message: those of a run go to the same part."""
+    """Group facts by the part that judges them, many in one chunk; all facts of a run go to the same part."""
     waiting: list[list[Fact]] = [[] for _ in range(parts)]
     for fact in facts:
         part = (fact[2] >> TXN_SHIFT) % parts
@@ -116,7 +116,7 @@ def _chunks(facts: Iterable[Fact], parts: int) -> Iterator[Chunk]:
 
 
 class _watched:  # noqa: N801  used as a context manager only
-    """Tells how many of the tasks known so far are done."""
+    """Reports the percentage of the known Spark tasks that are done, in a thread."""
 
     def __init__(self, context: SparkContext, progress: Callable[[int], None]) -> None:
         self._tracker = context.statusTracker()
@@ -147,7 +147,7 @@ class _watched:  # noqa: N801  used as a context manager only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit, and say with the exit status whether there is a report; why not is one sentence on standard error."""
+    """Audit; return the exit status: 0 if the report was written, else 1 with one sentence on standard error."""
     options = parse(arguments)
     audited = json.loads(options.audited.read_text("utf-8"))
     copies = AuditedCopies(**audited["copies"])

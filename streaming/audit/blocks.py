@@ -1,15 +1,16 @@
-"""The rule of an audit: all that refers to one run of blocks, beside what the block store has, and what follows.
+"""The rule of an audit: compares all rows that refer to one run of blocks with the block store's inventory.
 
-It looks things up and compares sets, as Ozone's filters do, and shares no code with the judges: neither births and
-deaths nor the chain decide here who holds a version, but the checkpoints that show it.
+The rule looks rows up and compares sets, as Ozone's filters do, and shares no code with the judges. The snapshot
+checkpoints that show a version decide which snapshots hold it; births, deaths and the chain do not.
 
-What it may say of a run follows from the order of the copies, inventory, metadata, inventory:
+The copies are made in this order: first inventory, metadata, second inventory. Two conclusions follow:
 
-- A run that was reported before the first inventory and is not in it was deleted before metadata's copy was made. If
-  that copy refers to it, it is lost. A younger one may have come and gone since: nothing is said.
-- A run that is in both inventories, and was written by a txn that metadata had applied, belongs to something in
-  metadata's copy, or to nothing for ever: block ids are never given twice, and what nothing refers to, nothing can
-  bring back. No write spans two txns, so the oldest unfinished write is the txn behind that of the copy.
+- A run that was reported before the first inventory and is missing from it was deleted before metadata's copy was made.
+  If metadata's copy refers to the run, its blocks are lost. A younger run may have been written and deleted in between:
+  the rule draws no conclusion.
+- A run that is in both inventories, and was written by a txn that metadata had applied, is referenced by metadata's
+  copy or is an orphan for ever: block ids are never reused, and a run without references cannot get one again. No write
+  spans two txns, so the oldest unfinished write is the txn after that of the copy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
 
 MAX_FINDINGS = 10_000
-"""Of each kind and part; the rest is counted."""
+"""Most findings that are kept of each kind and part; further ones are only counted."""
 TXN_MASK = (1 << 37) - 1
 Run = tuple[int, int, int, int, int]
 Holders = tuple[int, int]
@@ -31,7 +32,7 @@ Holders = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class BucketFacts:
-    """What the rule has to know of a bucket."""
+    """Facts of a bucket that the rule needs."""
 
     snapshot_txns: tuple[int, ...]
     is_rolling_back: bool = False
@@ -39,7 +40,7 @@ class BucketFacts:
 
 @dataclass(frozen=True, slots=True)
 class AuditedAt:
-    """When the copies were made."""
+    """The state at which the copies were made."""
 
     txn: int
     mark_before: int
@@ -48,7 +49,7 @@ class AuditedAt:
 
 @dataclass(slots=True)
 class _Version:
-    """All that was found of one version of one object."""
+    """All facts of one version of one object."""
 
     bucket_id: int
     object_id: int
@@ -57,16 +58,16 @@ class _Version:
     mask: int = 0
     deleted: int = 0
     claimed: int = 0
-    """Its death in a garbage table; 0 when it is not there."""
+    """Its death in reclaimTable (``deleted``: in deletedTable); 0 without a row there."""
     key: bytes = b""
     garbage_key: bytes = b""
     is_split: bool = False
-    """Its rows name different blocks."""
+    """Whether its rows name different blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawFinding:
-    """A finding whose path is not worked out yet."""
+    """A finding without its path, which ``streaming.audit.result`` adds."""
 
     kind: FindingKind
     reason: str
@@ -92,17 +93,17 @@ class BucketTally:
     keys: Verdicts = NO_ROWS
     cells: dict[Holders, Amount] = field(default_factory=dict)
     shown_bytes: dict[int, int] = field(default_factory=dict)
-    """By the set of snapshots that show a version."""
+    """Bytes of the versions, by the set of snapshots that show them."""
 
     def show(self, holders: int, size_bytes: int) -> None:
-        """Count bytes that a set of snapshots shows."""
+        """Add bytes to the set of snapshots that shows them; an empty set is ignored."""
         if holders:
             self.shown_bytes[holders] = self.shown_bytes.get(holders, 0) + size_bytes
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was found in some part of all runs; parts are merged."""
+    """The results of one part of all runs; ``merge`` adds the parts."""
 
     buckets: dict[int, BucketTally] = field(default_factory=dict)
     inventory: Amount = NOTHING
@@ -114,21 +115,21 @@ class Tally:
     raw: list[RawFinding] = field(default_factory=list)
 
     def bucket(self, bucket_id: int) -> BucketTally:
-        """The sums of a bucket."""
+        """Return the sums of a bucket; create them if needed."""
         found = self.buckets.get(bucket_id)
         if found is None:
             found = self.buckets[bucket_id] = BucketTally()
         return found
 
     def find(self, finding: RawFinding) -> None:
-        """Count a finding, and keep it while there is room."""
+        """Count a finding, and keep it unless ``MAX_FINDINGS`` of its kind are kept."""
         before = self.findings.get(finding.kind, NOTHING)
         self.findings[finding.kind] = before + Amount(1, finding.run[4])
         if before.versions < MAX_FINDINGS:
             self.raw.append(finding)
 
     def merge(self, other: Tally) -> None:
-        """Add another part."""
+        """Add the results of another part."""
         self.inventory += other.inventory
         self.inventory_after += other.inventory_after
         self.too_young += other.too_young
@@ -147,7 +148,7 @@ class Tally:
 
 
 def judge_all(facts: Iterable[Fact], at: AuditedAt) -> Tally:
-    """Judge every run; all facts of a run have to be among these."""
+    """Judge every run and return the results; ``facts`` must contain all facts of each run."""
     by_run: dict[tuple[int, int], list[Fact]] = {}
     for fact in facts:
         by_run.setdefault((fact[1], fact[2]), []).append(fact)
@@ -161,9 +162,9 @@ def judge_all(facts: Iterable[Fact], at: AuditedAt) -> Tally:
 
 
 class _Still:
-    """Versions that are live, shown by every snapshot since their birth, and in both inventories: nearly all there are.
+    """Counts versions that are live, shown by every snapshot since their birth and in both inventories: nearly all.
 
-    They are only counted: what the rule would say of them takes eight times as long, and is nothing.
+    The rule has no finding for them and takes eight times as long, so they skip it.
     """
 
     def __init__(self, at: AuditedAt) -> None:
@@ -171,7 +172,7 @@ class _Still:
         self._counts = {(bucket_id, mask): [0, 0] for bucket_id, masks in self._masks.items() for mask in masks}
 
     def count_if_still(self, facts: Sequence[Fact]) -> bool:
-        """Whether a run is one of these; then it is counted."""
+        """Count a run of this kind; return whether it was counted."""
         if len(facts) != 2:
             return False
         version, there = facts if facts[1][0] == FactKind.INVENTORY else (facts[1], facts[0])
@@ -189,7 +190,7 @@ class _Still:
         return is_still
 
     def add_to(self, tally: Tally) -> None:
-        """Add what was counted."""
+        """Add the counts to the results."""
         for (bucket_id, mask), counts in self._counts.items():
             if counts[0]:
                 amount = Amount(*counts)
@@ -201,7 +202,7 @@ class _Still:
 
 
 def _masks_of_live(snapshots: int) -> frozenset[int]:
-    """The masks of a live version: shown by no snapshot, or by all from some one on."""
+    """Return the masks of a live version: shown by no snapshot, or by all snapshots from one of them on."""
     every = (1 << snapshots) - 1
     return frozenset(ACTIVE | PRESENT | (every >> born << born) << FIRST_SNAPSHOT for born in range(snapshots + 1))
 
@@ -237,7 +238,7 @@ def _versions(facts: Sequence[Fact]) -> list[_Version]:
             version = found[bucket_id, object_id, birth] = _Version(bucket_id, object_id, birth, run)
         version.is_split |= version.run != run
         if kind == FactKind.NAMESPACE:
-            # An example's path is that of the active namespace, if it has one there.
+            # The path of an example is its path in the active namespace, if there is one.
             if not version.key or seen & (ACTIVE | PRESENT):
                 version.key = key
             version.mask |= seen
@@ -249,7 +250,7 @@ def _versions(facts: Sequence[Fact]) -> list[_Version]:
 
 
 def _judge_unowned(fact: Fact, at: AuditedAt, tally: Tally) -> None:
-    """A run that nothing refers to."""
+    """Judge a run without references."""
     _, container, first, count, block_size, size, bucket_id, *_ = fact
     if fact[9] != BEFORE | AFTER or first >> 16 & TXN_MASK > at.txn:
         tally.too_young += Amount(1, size)
@@ -268,7 +269,7 @@ def _found(tally: Tally, version: _Version, kind: FindingKind, reason: str) -> N
 
 
 def _sort(version: _Version, at: AuditedAt, tally: Tally) -> None:
-    """Count a version where it is, and say when it cannot be there."""
+    """Count a version in the sums of its places, and record findings about places that it must not be in."""
     bucket = at.buckets[version.bucket_id]
     sums = tally.bucket(version.bucket_id)
     amount = Amount(1, version.run[4])
@@ -298,7 +299,7 @@ def _sort(version: _Version, at: AuditedAt, tally: Tally) -> None:
 
 
 def _sort_deleted(version: _Version, bucket: BucketFacts, sums: BucketTally, amount: Amount) -> None:
-    """A row of deletedTable, as the look-up in the previous snapshots judges it."""
+    """Count a row of deletedTable as held or pending, with its cell and its verdict."""
     holders = snapshots_of(version.mask)
     sums.held, sums.pending = (sums.held + amount, sums.pending) if holders else (sums.held, sums.pending + amount)
     cell = _cell(holders, bucket)
@@ -307,7 +308,7 @@ def _sort_deleted(version: _Version, bucket: BucketFacts, sums: BucketTally, amo
 
 
 def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
-    """Who holds a row, by a look into the previous snapshot of its death and the one before that, and no other."""
+    """Return the verdict on a row. Only the last two snapshots before its death are looked up."""
     before_death = bisect_left(snapshot_txns, death)
     if before_death == 0 or not holders >> (before_death - 1) & 1:
         return Verdicts(reclaimable=1)
@@ -324,12 +325,12 @@ def _cell(holders: int, bucket: BucketFacts) -> Holders:
 
 
 def directory_cell(holders: int, bucket: BucketFacts) -> Holders:
-    """First and last live snapshot that show a directory, by their txns; zeros when none does."""
+    """Return the txns of the first and last live snapshot that show a directory; zeros if none does."""
     return _cell(holders, bucket)
 
 
 def _contradiction(version: _Version, bucket: BucketFacts, places: int, holders: int) -> str:
-    """What is wrong with a version's rows; empty when nothing is."""
+    """Return what is wrong with a version's rows; empty if nothing is."""
     if places == 1 and not holders and not version.is_split:
         return ""
     newest, before_death = holders.bit_length(), bisect_left(bucket.snapshot_txns, version.deleted)
@@ -364,7 +365,7 @@ def _who(version: _Version, bucket: BucketFacts) -> str:
 
 
 def _look_for(version: _Version, inventory: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
-    """Whether the blocks of a version are in the block store. Those of a claimed one may be gone already."""
+    """Record a finding if the block store lacks a version's blocks; blocks of a claimed version may be deleted."""
     is_needed = bool(version.mask) or bool(version.deleted)
     if not is_needed:
         return

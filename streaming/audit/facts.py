@@ -1,6 +1,6 @@
-"""What the tasks of an audit read: who refers to which blocks, and which blocks are there.
+"""The facts that the tasks of an audit read: the rows that refer to blocks, and the blocks in the block store.
 
-The states of a bucket are read side by side, so that a row that is the same in a hundred snapshots is decoded once.
+A task reads the states of a bucket side by side, so that a row that is the same in a hundred snapshots is decoded once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from streaming.audit.shard import (
 from streaming.spark.checkpoint_rows import ranges
 
 STATES_AT_ONCE = 24
-"""Copies that a task has open at once: each needs memory for reading ahead."""
+"""Most copies that a task has open at once: each needs memory for reading ahead."""
 BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
 _EVERYTHING = (b"", b"\xff")
@@ -51,27 +51,27 @@ MarkedRow = tuple[bytes, bytes, int]
 
 
 class FactKind(IntEnum):
-    """Where a fact comes from."""
+    """The table that a fact comes from."""
 
     NAMESPACE = 0
-    """A row of a live key in some states; ``seen`` is the mask of those that reach it."""
+    """A row of a live key in some states; ``seen`` is the mask of the states that reach it."""
     DELETED = 1
     """A row of deletedTable; ``seen`` is its death."""
     CLAIMED = 2
     """A row of reclaimTable; ``seen`` is its death."""
     INVENTORY = 3
-    """A run of blocks in the block store; ``seen`` says in which of the two copies."""
+    """A run of blocks in the block store; ``seen`` is the mask of the inventory copies that have it."""
 
 
 Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
 """kind; the run: container id, first local id, count, block size, size; bucket id; object id; birth; seen; row's key.
 
-A plain tuple, since there is at least one for each version and each run of the shard."""
+A plain tuple, because the shard has at least one for each version and each run."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactTask:
-    """A range of a family to be read, in some states of a bucket."""
+    """A range of a column family to read, in some states of a bucket."""
 
     family: str
     part: Range
@@ -80,7 +80,7 @@ class FactTask:
 
 
 def fact_tasks(shard: AuditedShard, opener: Opener, parts: int) -> list[FactTask]:
-    """Everything that has to be read, in parts."""
+    """Return the tasks that read all keys, garbage rows and inventory rows of the shard."""
     tasks = []
     with opener(shard.copies.inventory_after, (INVENTORY,)) as rows:
         cuts = rows.boundaries(INVENTORY, *_EVERYTHING, parts)
@@ -105,7 +105,7 @@ def _groups(count: int) -> list[tuple[int, ...]]:
 
 
 def directory_tasks(shard: AuditedShard) -> list[FactTask]:
-    """The same for the directories of every tree."""
+    """Return the tasks that read the directories of every bucket that is a tree."""
     return [
         FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
         for bucket in shard.buckets.values()
@@ -117,7 +117,7 @@ def directory_tasks(shard: AuditedShard) -> list[FactTask]:
 def facts_of(
     shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[int, int]], opener: Opener
 ) -> Iterator[Fact]:
-    """What a task finds; ``reach`` says for each bucket that is a tree what its directories are reached by."""
+    """Return the facts of a task; ``reach`` holds the result of ``reach_of`` for each bucket that is a tree."""
     if task.family == INVENTORY:
         return _inventory_facts(shard, task, opener)
     bucket = shard.buckets[task.bucket_id]
@@ -138,7 +138,7 @@ def _namespace_facts(
             continue
         reached = _reached(bucket, key, mask, reach)
         if not reached:
-            continue  # below a directory that had died before the snapshot was taken: not in it
+            continue  # below a directory that died before the snapshot was created: not in it
         yield (
             kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
             bucket.bucket_id, head.object_id, head.birth, reached, key,
@@ -146,7 +146,7 @@ def _namespace_facts(
 
 
 def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, int]) -> int:
-    """The states of a mask in which the root reaches a row. During a rollback every row counts as reached."""
+    """Return the states of a mask in which the root reaches a row. During a rollback, every active row is reached."""
     present = PRESENT if mask & ACTIVE else 0
     if not bucket.is_tree:
         return mask | present
@@ -158,7 +158,7 @@ def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, i
 def _distinct_rows(
     shard: AuditedShard, bucket: AuditedBucket, task: FactTask, opener: Opener
 ) -> Iterator[tuple[bytes, bytes, int]]:
-    """Each row of a range as often as it differs between states, with the states that have it so."""
+    """Yield each distinct row of a range (key and value) once, with the mask of the states that have it."""
     places = shard.places(bucket)
     with ExitStack() as opened:
         states = [
@@ -176,7 +176,7 @@ def _marked(rows: Iterable[Row], bit: int) -> Iterator[MarkedRow]:
 
 
 def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
-    """Each row as often as it differs between copies, with the bits of those that have it so."""
+    """Yield each distinct row (key and value) once, with the bits of the copies that have it."""
     for key, rows in groupby(merge(*copies, key=itemgetter(0)), itemgetter(0)):
         values: dict[bytes, int] = {}
         for _, value, bit in rows:
@@ -203,12 +203,12 @@ def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Itera
 
 
 def _decode_claimed(row: bytes) -> KeyRow:
-    """The version in a claimed row."""
+    """Return the version in a row of reclaimTable."""
     return row_codec(ClaimedRow).decode(row).version.key
 
 
 def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
-    """The runs of both copies; with one bucket audited those that the block store counts as its."""
+    """Yield the runs of both copies; if one bucket is audited, only runs of that bucket in the block store."""
     decode = row_codec(InventoryRow).decode
     kind = int(FactKind.INVENTORY)
     only = shard.buckets if shard.copies.bucket else None
@@ -229,7 +229,7 @@ def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Ite
 
 
 def directories_of(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[DirectoryFact]:
-    """The directories of a range, one fact for each parent and name that one has had."""
+    """Yield the directories of a range, one fact for each parent and name that a directory has had."""
     bucket = shard.buckets[task.bucket_id]
     decode = row_codec(DirectoryRow).decode
     for _, value, mask in _distinct_rows(shard, bucket, task, opener):
@@ -248,7 +248,7 @@ class DeletedDirectory:
 
 
 def deleted_directories(shard: AuditedShard, bucket: AuditedBucket, opener: Opener) -> Sequence[DeletedDirectory]:
-    """The deleted directories of a bucket."""
+    """Return the rows of deletedDirectoryTable of a bucket."""
     decode = row_codec(DeletedDirectoryRow).decode
     with opener(shard.copies.namespace, (DELETED_DIRECTORIES,)) as rows:
         found = (decode(value) for _, value in rows.scan(DELETED_DIRECTORIES, *bucket.rows_of_tree))

@@ -1,7 +1,7 @@
-"""Which directories of a bucket can be reached from its root, in all of its states at once.
+"""Computes which directories of a bucket can be reached from its root, in all states of the bucket at once.
 
-A state is a bit: what is true in a set of states is one number. Two bits beside the states tell the rows of the active
-namespace apart that its root does not reach: those below a deleted directory that waits for expansion, and the rest.
+Each state is a bit, and a set of states is one number (a mask). Two further bits describe rows of the active namespace
+that its root does not reach: rows below a deleted directory that waits for expansion, and all other rows.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ACTIVE, UNEXPANDED, PRESENT = 1, 2, 4
-"""Reached in the active namespace; below a directory that waits for its expansion; has a row there at all."""
+"""ACTIVE: reached in the active namespace. UNEXPANDED: below a deleted directory that waits for expansion. PRESENT: has
+a row in the active namespace, reached or not."""
 FIRST_SNAPSHOT = 3
-"""The place of the oldest live snapshot's bit."""
+"""The number of the oldest live snapshot's bit."""
 EVERYWHERE = ~(UNEXPANDED | PRESENT)
-"""The root's reach."""
+"""The mask of the root."""
 
 
 def state_bit(state: int) -> int:
-    """The bit of a state: 0 is the active namespace, then the live snapshots, oldest first."""
+    """Return the bit of a state: state 0 is the active namespace, then the live snapshots, oldest first."""
     return ACTIVE if state == 0 else 1 << (FIRST_SNAPSHOT + state - 1)
 
 
 def snapshots_of(mask: int) -> int:
-    """The snapshots among the bits of a mask, the oldest one's lowest."""
+    """Return the snapshots of a mask; the lowest bit is the oldest snapshot."""
     return mask >> FIRST_SNAPSHOT
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFact:
-    """A directory with one parent and name, in the states in which it is there so."""
+    """A directory with one parent and name, and the mask of the states in which it has both."""
 
     bucket_id: int
     object_id: int
@@ -39,13 +40,13 @@ class DirectoryFact:
 
 
 def reach_of(bucket_id: int, directories: Iterable[DirectoryFact], waiting: Iterable[int]) -> dict[int, int]:
-    """For each directory the states that reach it; ``waiting`` are deleted directories that are not expanded.
+    """Return the mask of the states that reach each directory; ``waiting`` are deleted directories not yet expanded.
 
-    A directory has one parent in each state, so what flows down from the roots settles: every bit is set once.
+    A directory has one parent in each state. Therefore every bit is set at most once and the loop ends.
     """
     children: dict[int, list[tuple[int, int]]] = {}
     for fact in directories:
-        # What has a row in the active namespace may also be below a directory that waits for its expansion.
+        # A row of the active namespace may be below a deleted directory that waits for expansion.
         mask = fact.mask | (UNEXPANDED if fact.mask & ACTIVE else 0)
         children.setdefault(fact.parent_id, []).append((fact.object_id, mask))
     reach = {bucket_id: EVERYWHERE} | dict.fromkeys(waiting, UNEXPANDED)
@@ -63,7 +64,7 @@ def reach_of(bucket_id: int, directories: Iterable[DirectoryFact], waiting: Iter
 def path_in(
     state_mask: int, bucket_id: int, parent_id: int, name: str, edges: Mapping[int, list[DirectoryFact]]
 ) -> str:
-    """The path of a row in the states of a mask; ``…/name`` when its directories cannot be followed to the root."""
+    """Return the path of a row in the states of a mask; ``…/name`` if its directories do not lead to the root."""
     parts = [name]
     seen = set()
     while parent_id != bucket_id:

@@ -1,5 +1,5 @@
-"""Puts an audit together: the directories of every bucket, then the sums of all parts, the figures that metadata keeps
-beside their recount, and the findings with their paths.
+"""Builds the report of an audit: the sums of all parts, differences between metadata's figures and the recount, and the
+findings with their paths.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from streaming.audit.reach import (
 from streaming.audit.shard import AuditedBucket, AuditedCopies, AuditedShard, Opener, survey
 
 MAX_EXAMPLES = 100
-"""Of each kind but orphans, of which a repair needs all."""
+"""Most examples of each kind except orphans: a repair needs all orphans."""
 MAX_DIFFERENCES = 100
 NEVER = 1 << 62
-"""Later than every txn."""
+"""A txn above every real one."""
 
 
 @dataclass(slots=True)
 class Trees:
-    """The directories of all buckets that are trees."""
+    """The directories of all buckets that are trees, by bucket id."""
 
     facts: dict[int, list[DirectoryFact]] = field(default_factory=dict)
     deleted: dict[int, Sequence[DeletedDirectory]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Trees:
 
 
 def trees_of(shard: AuditedShard, facts: Iterable[DirectoryFact], opener: Opener) -> Trees:
-    """Work out what each directory is reached by."""
+    """Return the directories of all trees, with the states that reach each directory."""
     trees = Trees()
     for fact in facts:
         trees.facts.setdefault(fact.bucket_id, []).append(fact)
@@ -78,7 +78,7 @@ def trees_of(shard: AuditedShard, facts: Iterable[DirectoryFact], opener: Opener
 
 
 def audited_at(shard: AuditedShard) -> AuditedAt:
-    """What the rule has to know of the shard."""
+    """Return the facts of the shard that the rule needs."""
     buckets = {
         bucket_id: BucketFacts(bucket.snapshot_txns, bucket.is_rolling_back)
         for bucket_id, bucket in shard.buckets.items()
@@ -87,7 +87,7 @@ def audited_at(shard: AuditedShard) -> AuditedAt:
 
 
 def audit_here(copies: AuditedCopies, opener: Opener, parts: int = 1) -> AuditReport:
-    """The whole audit in this process, without Spark: for tests, and to hold the job against."""
+    """Run the whole audit in this process, without Spark, and return the report: for tests and for comparison."""
     shard = survey(copies, opener)
     directories = (fact for task in directory_tasks(shard) for fact in directories_of(shard, task, opener))
     trees = trees_of(shard, directories, opener)
@@ -96,7 +96,7 @@ def audit_here(copies: AuditedCopies, opener: Opener, parts: int = 1) -> AuditRe
 
 
 def report_of(shard: AuditedShard, trees: Trees, tally: Tally) -> AuditReport:
-    """The report of a shard."""
+    """Return the report of a shard."""
     buckets = []
     differences: list[FigureDifference] = []
     for bucket in shard.buckets.values():
@@ -153,7 +153,7 @@ def _bucket_audit(bucket: AuditedBucket, sums: BucketTally, directories: Verdict
 def _differences(
     bucket: AuditedBucket, sums: BucketTally, directories: dict[Holders, int]
 ) -> Iterator[FigureDifference]:
-    """Figures of metadata that the recount does not confirm. A bucket amid a rollback is between two sets of them."""
+    """Yield metadata's figures that differ from the recount; none during a rollback, when the figures change."""
     if bucket.is_rolling_back:
         return
     kept = {(cell.first_holder, cell.last_holder): cell for cell in bucket.cells}
@@ -183,7 +183,10 @@ def _differences(
 def _referenced_differences(
     bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int
 ) -> Iterator[FigureDifference]:
-    """What snapshots refer to. Below a directory that died before one was taken, it is corrected by the expansion."""
+    """Yield differences in the bytes that snapshots refer to.
+
+    A snapshot is skipped if a directory that died before it waits for expansion: the expansion corrects the figure.
+    """
     if bucket.is_rolling_back:
         return
     for place, (snapshot_id, txn) in enumerate(zip(bucket.snapshot_ids, bucket.snapshot_txns, strict=True)):
@@ -200,7 +203,7 @@ def _inventory_differences(shard: AuditedShard, tally: Tally) -> Iterator[Figure
 
 
 def _examples(shard: AuditedShard, trees: Trees, raw: Sequence[RawFinding]) -> Iterator[Finding]:
-    """Findings with names and paths, the worst kind first."""
+    """Yield findings with names and paths, the worst kind first."""
     edges: dict[int, dict[int, list[DirectoryFact]]] = {}
     rank = {kind: place for place, kind in enumerate(FindingKind)}
     kept: dict[FindingKind, int] = {}

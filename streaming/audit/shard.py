@@ -1,7 +1,7 @@
-"""What an audit is told of a shard, and what it reads first: its buckets, live snapshots and figures, as of one txn.
+"""The input of an audit, and the survey of a shard: its buckets, live snapshots and figures, as of one txn.
 
-Everything comes out of copies that stand still: metadata's database as a whole, the checkpoints of its live snapshots,
-and the block store's inventory, once from before metadata's copy was made and once from after it.
+An audit reads immutable copies only: metadata's whole database, the snapshot checkpoints of its live snapshots, and two
+inventories of the block store, one made before metadata's copy and one after it.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ class Rows(Protocol):
     """Rows of one copy."""
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         ...
 
     def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
-        """Keys that cut a range into about so many parts."""
+        """Return keys that cut a range into about ``parts`` parts."""
         ...
 
 
 Opener = Callable[[str, Sequence[str]], AbstractContextManager[Rows]]
-"""Opens some families of the copy in a place."""
+"""Opens some column families of the copy in a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedCopies:
-    """Where the copies of one shard are, in the order in which they were made."""
+    """The directories of the copies of one shard, in the order in which they were made."""
 
     shard: int
     inventory_before: str
     namespace: str
-    """metadata's database as a whole."""
+    """The copy of metadata's whole database."""
     snapshots: dict[str, str]
-    """The checkpoint of each snapshot that was live in it, by id."""
+    """The snapshot checkpoint of each live snapshot of that copy, by snapshot id."""
     inventory_after: str
     bucket: str = ""
-    """``volume/bucket`` when only one is audited; all of the shard otherwise."""
+    """``volume/bucket`` to audit only one bucket; empty for the whole shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +78,35 @@ class AuditedBucket:
     is_tree: bool
     is_deleted: bool
     is_rolling_back: bool
-    """A rollback is under way: rows are between two states, and nothing is said of where they have to be."""
+    """A rollback is in progress: rows move between two states, so the audit does not check their places."""
     used_bytes: int
     claimed_bytes: int
     claimed_versions: int
     snapshot_ids: tuple[str, ...]
     snapshot_txns: tuple[int, ...]
     referenced_bytes: tuple[int, ...]
-    """Of each snapshot, as metadata keeps it."""
+    """Metadata's figure for each snapshot."""
     cells: tuple[SpaceCellValue, ...]
 
     @property
     def name(self) -> str:
-        """``volume/bucket``."""
+        """Return ``volume/bucket``."""
         return f"{self.volume}/{self.bucket}"
 
     @property
     def keys_family(self) -> str:
-        """Where its keys are."""
+        """Return the column family of the bucket's keys."""
         return FILES if self.is_tree else FLAT_KEYS
 
     @property
     def rows_of_tree(self) -> Range:
-        """Its rows in the tables that go by ids: those of a tree, and the garbage of every bucket."""
+        """Return the range of its rows in tables keyed by ids: the tables of a tree, and all garbage tables."""
         prefix = b"/%d/%d/" % (self.volume_id, self.bucket_id)
         return prefix, prefix[:-1] + b"0"
 
     @property
     def keys(self) -> Range:
-        """Its live keys. The names of a flat bucket that was deleted may be those of another one by now."""
+        """Return the range of its live keys; empty for a deleted flat bucket: another bucket may have its name."""
         if self.is_tree:
             return self.rows_of_tree
         if self.is_deleted:
@@ -117,29 +117,29 @@ class AuditedBucket:
 
 @dataclass(frozen=True, slots=True)
 class AuditedShard:
-    """All that an audit knows of a shard before it looks at any version or block."""
+    """The survey of a shard: everything that an audit reads before it reads versions and blocks."""
 
     copies: AuditedCopies
     txn: int
-    """What metadata had applied."""
+    """The last txn that metadata's copy has applied."""
     chain_version: int
     mark_before: int
-    """Last local id that had been reported to the block store when its first copy was made."""
+    """The last local id that was reported to the block store before its first copy was made."""
     inventory_bytes: int
     inventory_blocks: int
-    """The block store's own sums, in the second copy."""
+    """The block store's own sum of blocks, like that of bytes, in the second copy."""
     buckets: dict[int, AuditedBucket] = field(default_factory=dict)
 
     def places(self, bucket: AuditedBucket) -> tuple[str, ...]:
-        """The copies of a bucket's states, in their order."""
+        """Return the copies of a bucket's states, in the order of the states."""
         return (self.copies.namespace, *(self.copies.snapshots[one] for one in bucket.snapshot_ids))
 
 
 def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
-    """Read what the copies say of the shard as a whole.
+    """Read the buckets, snapshots and figures of the shard from the copies.
 
     Raises:
-        InvariantError: the copies do not belong together, or there is no such bucket.
+        InvariantError: the copies do not belong together, or the audited bucket does not exist.
     """
     before = _scm_state(copies.inventory_before, opener)
     after = _scm_state(copies.inventory_after, opener)
@@ -184,7 +184,7 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
 
 
 def _txn_of(local_id: int) -> int:
-    """The txn that wrote a block, as the layout of block ids says: bits 16 to 52."""
+    """Return the txn that wrote a block: bits 16 to 52 of its local id."""
     return local_id >> 16 & (1 << 37) - 1
 
 

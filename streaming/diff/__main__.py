@@ -1,13 +1,13 @@
-"""The diff job: compares two checkpoints of a bucket, range by range, and writes what differs.
+"""The diff job: compares two snapshot checkpoints of a bucket, range by range, and writes the differences.
 
-Started by whoever keeps the checkpoints; ``python -m streaming.diff --help`` says with what. It prints its progress,
-one JSON object a line. ``output`` becomes a directory of text files which, read in the order of their names, are the
-differences in their order, one JSON array a line: kind, path, old path. It ends when its standard input does: then
-nobody waits for it any more.
+The process that keeps the snapshot checkpoints starts it; ``python -m streaming.diff --help`` lists the arguments. The
+job prints its progress, one JSON object a line. It writes text files into the directory ``output``: read in the order
+of their names, they hold the sorted differences, one JSON array a line: kind, path, old path. The job ends when its
+standard input ends.
 
-1. The directories of both sides are read, and what can be reached is worked out in the driver.
-2. Tasks read the keys of both sides side by side, a range each, and keep those that may differ.
-3. Those are brought together by objectID, judged by the one rule (``services.domain.snapshot_diff``) and sorted.
+1. Tasks read the directories of both sides; the driver computes which of them can be reached.
+2. Tasks read the keys of both sides side by side, one range each, and keep the keys that may differ.
+3. Tasks group these keys by objectID and compare them (``services.domain.snapshot_diff``); Spark sorts the differences.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LINE = StructType(
     ]
 )
 Keyed = tuple[int, tuple[int, PlacedObject]]
-"""An objectID, and the object on one side."""
+"""An objectID, and the side and the object."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None:
-    """Write the differences of a bucket's two states."""
+    """Write the differences of a bucket's two states to the directory ``output``."""
     context = session.sparkContext
     parts = PARTS_PER_CORE * context.defaultParallelism
     whole = _ranges(bucket, bucket.keys_family, parts)
@@ -87,7 +87,7 @@ def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None
 
 
 def _ranges(bucket: ComparedBucket, family: str, parts: int) -> list[Range]:
-    """Parts of the rows of a family, the same for both sides."""
+    """Return ranges that cut the rows of a column family into parts, the same for both sides."""
     cuts: set[bytes] = set()
     for side in (BEFORE, AFTER):
         with bucket.open(side) as rows:
@@ -98,7 +98,7 @@ def _ranges(bucket: ComparedBucket, family: str, parts: int) -> list[Range]:
 def _directories(
     session: SparkSession, bucket: ComparedBucket, parts: int
 ) -> tuple[list[PlacedObject], list[PlacedObject]]:
-    """The directories of both sides that can be reached."""
+    """Return the directories of both sides that can be reached from the root."""
     if not bucket.is_tree:
         return [], []
     tasks = [(side, part) for part in _ranges(bucket, DIRECTORIES, parts) for side in (BEFORE, AFTER)]
@@ -113,14 +113,14 @@ def _directories(
 
 
 def _side(bucket: ComparedBucket, here: list[PlacedObject], there: list[PlacedObject]) -> DirectorySide:
-    """What tasks have to know of one side, beside the other."""
+    """Return the paths of one side's directories, and the directories that only this side reaches."""
     paths = {one.row.object_id: f"{one.path}/" for one in here}
     lone = paths.keys() - {one.row.object_id for one in there}
     return DirectorySide({bucket.bucket_id: "", **paths}, frozenset(lone))
 
 
 def _judge(some: Iterable[Keyed]) -> Iterator[tuple[int, str, str, str]]:
-    """The entries of the objects of one partition: both sides of an object are in the same one."""
+    """Return the lines of one partition, which contains both sides of each of its objects."""
     sides: tuple[list[PlacedObject], list[PlacedObject]] = ([], [])
     for _, (side, found) in some:
         sides[side].append(found)
@@ -128,14 +128,14 @@ def _judge(some: Iterable[Keyed]) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _lines(entries: Iterable[DiffEntry]) -> Iterator[tuple[int, str, str, str]]:
-    """Entries as they are written, behind what they are sorted by."""
+    """Yield each entry as a line of JSON, after the three values by which it is sorted."""
     for entry in entries:
         line = json.dumps([entry.kind.value, entry.path, entry.old_path], ensure_ascii=False)
         yield _RANKS[entry.kind], entry.old_path or entry.path, entry.path, line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, and say with the exit status how it ended; why is one sentence on standard error."""
+    """Compare; return the exit status: 0, or 1 with one sentence on standard error."""
     options = parse(arguments)
     fields: dict[str, Any] = options.compared["bucket"]
     bucket = ComparedBucket(**{**fields, "checkpoints": tuple(fields["checkpoints"])})

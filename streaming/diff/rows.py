@@ -1,7 +1,7 @@
-"""What the tasks of a diff do: read a range of both checkpoints side by side, and keep what may differ.
+"""The tasks of a diff: read a range of both snapshot checkpoints side by side, and keep the rows that may differ.
 
-A row that is byte for byte the same in both needs no decoding. It counts only below a directory that one side reaches
-and the other does not: there it belongs to that side alone.
+A row that is byte for byte the same in both needs no decoding, except below a directory that only one side reaches:
+there the row belongs to that side alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Range = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ComparedBucket:
-    """A bucket and the checkpoints of its two states."""
+    """A bucket and the snapshot checkpoints of its two states."""
 
     checkpoints: tuple[str, str]
-    """Directories: the older state, the newer one."""
+    """The directories of the older and the newer state."""
     volume: str
     bucket: str
     volume_id: int
@@ -34,24 +34,24 @@ class ComparedBucket:
 
     @property
     def keys_family(self) -> str:
-        """Where its keys are."""
+        """Return the column family of the bucket's keys."""
         return FILES if self.is_tree else FLAT_KEYS
 
     @property
     def whole(self) -> Range:
-        """The range of its rows, in each of its families."""
+        """Return the range of its rows, the same in each of its column families."""
         prefix = (
             b"/%d/%d/" % (self.volume_id, self.bucket_id) if self.is_tree else flat_key(self.volume, self.bucket, "")
         )
         return prefix, prefix[:-1] + b"0"
 
     def open(self, side: int) -> CheckpointRows:
-        """One of the checkpoints."""
+        """Open the snapshot checkpoint of one side."""
         return CheckpointRows(self.checkpoints[side], (self.keys_family, DIRECTORIES))
 
 
 def directories_in(bucket: ComparedBucket, side: int, part: Range) -> list[NamespaceObject]:
-    """The directories of one side in a range, reached or not."""
+    """Return the directories of one side in a range, reached or not."""
     decode = row_codec(DirectoryRow).decode
     with bucket.open(side) as rows:
         found = (decode(value) for _, value in rows.scan(DIRECTORIES, *part))
@@ -60,18 +60,18 @@ def directories_in(bucket: ComparedBucket, side: int, part: Range) -> list[Names
 
 @dataclass(frozen=True, slots=True)
 class DirectorySide:
-    """What a task has to know of one side's directories."""
+    """The directories of one side, as a task needs them."""
 
     paths: Mapping[int, str]
-    """Of each directory that can be reached, by objectID, with a slash behind it; the root's is empty."""
+    """Path of each directory that can be reached, by objectID, with a trailing slash; the root's path is empty."""
     lone: frozenset[int]
-    """Those that the other side does not reach."""
+    """ObjectIDs of the directories that the other side does not reach."""
 
 
 def keys_that_may_differ(
     bucket: ComparedBucket, sides: tuple[DirectorySide, DirectorySide], part: Range
 ) -> Iterator[tuple[int, PlacedObject]]:
-    """Keys of a range that one side has and the other has not, or has otherwise, each with its side."""
+    """Yield, with their side, the keys of a range that are missing or different on the other side."""
     decode = row_codec(KeyRow).decode
     with bucket.open(BEFORE) as before, bucket.open(AFTER) as after:
         family = bucket.keys_family
@@ -91,7 +91,7 @@ def keys_that_may_differ(
 
 
 def _side_by_side(before: Iterable[Row], after: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-    """The rows of both sides by key; None for the side that has no such row."""
+    """Yield the rows of both sides in the order of the keys; None for a side without this key."""
     old, new = iter(before), iter(after)
     was, now = next(old, None), next(new, None)
     while was is not None or now is not None:

@@ -1,1 +1,1 @@
-"""The ledger as rows of a table, appended batch by batch."""
+"""Exports the ledger as rows of a table, batch by batch."""

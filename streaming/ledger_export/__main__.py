@@ -1,16 +1,17 @@
-"""The export job: brings what is new in the ledger into Parquet files, a row for each freed version, exactly once.
+"""The export job: writes new ledger messages to Parquet files, a row for each freed version, exactly once.
 
-Started by ``deepclean ledger export``; ``python -m streaming.ledger_export --help`` says with what. It is one run of a
-stream: whatever is there is written, then it ends, and the next run goes on from its checkpoint.
+``deepclean ledger export`` starts it; ``python -m streaming.ledger_export --help`` lists the arguments. A run exports
+all present messages, then ends. The next run resumes from the Spark checkpoint.
 
-A message comes twice when metadata dies between sending and knowing that it was sent, or is put back to an older state.
-Its finish txn names it: those of a shard only rise, so of each run only what is above the mark of the last one counts.
-Spark gives a batch that was cut off the same number and the same messages again; it is written into a directory of that
-number, in place of what is there.
+A message is duplicated if metadata crashes before the broker's acknowledgement arrives, or is restored to an older
+state. The finish txn identifies a message. The finish txns of a shard only rise, so a batch exports only messages above
+the mark of the batch before it. Spark repeats an interrupted batch with the same number and the same messages; the
+repeated batch replaces the directory of that number.
 
-A message is read by the schema that its header names, of all that were ever released. One that does not fit it is put
-aside, into a directory beside the rows, and counted: what is behind it is exported all the same. One of a schema that
-is not known here ends the run before anything of its batch is written: it is for a newer job, which goes on there.
+The job decodes a message with the schema that its header names; it knows every released schema. A message that does not
+match its schema is dead-lettered: the job writes it to a directory beside the rows, counts it, and exports the messages
+after it. A message of an unknown schema ends the run before any row of its batch is written: a newer job has to resume
+there.
 """
 
 from __future__ import annotations
@@ -64,34 +65,34 @@ _GROUP_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What a run is told. ``directory`` gets rows, unreadable messages, marks and checkpoint; it is this job's own."""
+    """Options of a run. ``directory`` belongs to this job: rows, unreadable messages, marks, Spark checkpoint."""
 
     bootstrap_servers: str
     directory: Path
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
     credentials: KafkaCredentials | None = None
-    """Who the job is at the broker: a client, who may read the ledger."""
+    """The job's login at the broker: a client that may read the ledger."""
 
     def broker_settings(self) -> dict[str, str]:
-        """How Spark's source reaches the broker."""
+        """Return the broker settings of Spark's source."""
         login = self.credentials.spark_settings() if self.credentials else {}
         return {**login, "kafka.bootstrap.servers": self.bootstrap_servers, "groupIdPrefix": group_prefix(CLIENTS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a run has written: rows, and messages that could not be read."""
+    """The number of rows and of unreadable messages that a run has written."""
 
     rows: int
     unreadable: int
 
 
 def export(session: SparkSession, options: ExportOptions) -> Exported:
-    """Write what is new in the ledger.
+    """Export the new messages of the ledger; return the numbers of rows and unreadable messages.
 
     Raises:
-        InvariantError: the topic is not the one that was read before, the directory cannot be used, or a message is
-            for a newer job.
+        InvariantError: the topic has lost messages or was recreated, the directory cannot be used, or a message has an
+            unknown schema.
     """
     has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
     if has_rows and not has_checkpoint:
@@ -121,17 +122,21 @@ def export(session: SparkSession, options: ExportOptions) -> Exported:
 
 
 class _Batches:
-    """Writes one batch after the other, and keeps up to which finish txn each shard is exported."""
+    """Writes batches, and stores the last exported finish txn of each shard (its mark)."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._messages = WrittenMessages(LedgerRows)
         self.rows = self.unreadable = 0
         self.failure: InvariantError | None = None
-        """Why no more was written; what Spark raises instead holds it as a text among others."""
+        """The error that ended the export; Spark's own exception contains only its text."""
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Write one batch: its rows first, then the marks behind them; the same batch again gives the same."""
+        """Write one batch: first its rows, then its marks. A repeated batch writes the same files.
+
+        Raises:
+            InvariantError: a message has an unknown schema, or the marks of the batch before cannot be read.
+        """
         try:
             self._write(batch, number)
         except InvariantError as error:
@@ -167,7 +172,7 @@ class _Batches:
         return str(self._directory / name / f"batch={number}")
 
     def _marks_before(self, number: int) -> dict[str, int]:
-        """Marks as the batch before left them, also when this one was cut off after it had left its own."""
+        """Return the marks that the batch before has saved, also if a run of this batch has already saved its own."""
         file = self._directory / MARKS_DIRECTORY / f"{number - 1}.json"
         if number == 0:
             return {}
@@ -190,7 +195,7 @@ class _Batches:
 
 @dataclass(frozen=True, slots=True)
 class FirstOfSchema:
-    """The first message of a batch, in one shard, whose header names a schema."""
+    """The first message of a batch with a given fingerprint in its header."""
 
     shard: int
     offset: int
@@ -198,7 +203,7 @@ class FirstOfSchema:
 
 
 def first_of_schemas(read: DataFrame) -> list[FirstOfSchema]:
-    """Of each header the first message of the first shard that has it."""
+    """Return for each fingerprint its first message in the first shard that has any."""
     first = least_of(struct("shard", "offset")).alias("first")
     found = read.groupBy("fingerprint").agg(first).select("first.*", "fingerprint").collect()
     return [
@@ -208,10 +213,10 @@ def first_of_schemas(read: DataFrame) -> list[FirstOfSchema]:
 
 
 def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> None:
-    """Let no message be passed that a newer job can read.
+    """Check that no message has a schema that only a newer job knows.
 
     Raises:
-        InvariantError: there is one.
+        InvariantError: a message has a schema that is unknown here.
     """
     for one in sorted(messages, key=lambda one: (one.shard, one.offset)):
         if one.fingerprint is not None and known.is_newer(one.fingerprint):
@@ -223,9 +228,10 @@ def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> 
 
 
 def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
-    """The messages of a batch as they came, with ``entry``, or with the ``error`` that makes it none.
+    """Return the messages of a batch with the decoded ``entry``, and with ``error``, which is null for a good message.
 
-    Each row has its place in all lists, and names one of its message's claims.
+    ``error`` is ``DecodeError`` for an unreadable message. It is ``ColumnsError`` if the lists of rows differ in length
+    or a row names a claim that the message does not have.
     """
     decoded = messages.decode(col("value"), messages.number(col("fingerprint")))
     lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
@@ -240,7 +246,7 @@ def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
 
 
 def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
-    """The rows of the messages that could be read, each message once, those above the marks."""
+    """Return the rows of readable messages above the marks, each message once."""
     once = read.filter(col("error").isNull()).select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
     passed = _above(once, marks)
     zipped = arrays_zip(col("claim_places"), *(col(f"groups.{name}").alias(name) for name in _GROUP_FIELDS))
@@ -274,7 +280,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export, and say with the exit status how it ended; why is one sentence on standard error."""
+    """Export; return the exit status: 0, or 1 with one sentence on standard error."""
     options: Any = parse(arguments)
     end_with_standard_input()
     session_options = SessionOptions(

@@ -1,1 +1,1 @@
-"""The streaming job: judges deleted entries by the snapshot chain and publishes purges."""
+"""The streaming job: judges deleted entries by the snapshot chain and publishes purge requests."""

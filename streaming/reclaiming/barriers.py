@@ -1,4 +1,4 @@
-"""Passes barriers on, behind all that was sent about the messages before them."""
+"""Forwards barriers after every message that was published for the entries before them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISH_SECONDS = 60.0
 
 
 class BarrierSender:
-    """Publishes barriers to the three topics behind which something may wait for them."""
+    """Publishes each barrier to the three topics whose consumers may wait for it."""
 
     def __init__(self, bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> None:
         login = credentials.client_settings() if credentials else {}
@@ -29,12 +29,21 @@ class BarrierSender:
         self._producer = Producer(self._settings)
 
     def connect_again(self) -> None:
-        """Learn which partitions there are: a producer asks every few minutes only, and refuses others until then."""
+        """Reconnect, so that added partitions are known.
+
+        A connected producer refreshes its metadata every few minutes only and rejects unknown partitions until then.
+        """
         self._producer.close()
         self._producer = Producer(self._settings)
 
     def send(self, barriers: Iterable[PlacedBarrier], versions: Sequence[int], waiting: Sequence[int]) -> None:
-        """Publish and await the acknowledgements; a barrier meets the messages of its shard that still wait as work."""
+        """Publish the barriers and wait for the acknowledgements.
+
+        ``waiting`` is the number of premature messages of each shard; it is added to the work that a barrier reports.
+
+        Raises:
+            RetryableError: the broker did not acknowledge every barrier within ``PUBLISH_SECONDS``.
+        """
         failures: list[str] = []
 
         def delivered(error: Any, message: Any) -> None:  # noqa: ARG001 the client's signature
@@ -63,5 +72,5 @@ class BarrierSender:
             raise RetryableError(f"Barriers could not be published ({reason}): see whether the broker runs.")
 
     def close(self) -> None:
-        """Stop publishing."""
+        """Close the producer."""
         self._producer.close()

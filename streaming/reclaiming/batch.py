@@ -1,9 +1,9 @@
-"""What the job makes of one batch: columns that decode, judge and encode, made once and used for every plan.
+"""Spark columns that decode, judge and encode one batch. They are built once and used in every plan.
 
-A message holds many rows, by columns; it is read whole, then each row is judged. The batch is grouped by shard and by a
-stretch of offsets, so that one shuffle of little more than the rows to be purged gives whole messages. A message that
-could not be read is a dead letter as it came, a row that could not be judged one of its own: whatever is neither a
-verdict nor a barrier counts as such, a null too.
+A message holds many rows, stored by columns. The job decodes the whole message, then judges each row. It groups the
+batch by shard and by a stretch of offsets: one shuffle, of little more than the rows to be purged, yields whole
+messages. An unreadable message is dead-lettered unchanged; a row that cannot be judged is dead-lettered alone. Every
+row whose verdict is an error or null becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, LIFETIME_ERROR, RECLA
 from streaming.spark.written_messages import WrittenMessages, as_text, fingerprint_header
 
 OFFSETS_PER_GROUP = 200
-"""A message holds a thousand rows at most; a group's rows are held in memory together.
+"""A message holds at most 1,000 rows; all rows of a group are in memory at once.
 
-The messages of a group are full but for the last.
+All messages of a group but the last one are full.
 """
 
 DEAD_LETTER_BYTES = 900_000
-"""A dead letter carries no more of a message: a broker takes a megabyte, and what frames the bytes has to fit, too."""
+"""Most bytes of a message in a dead letter. A broker accepts one megabyte, which includes the framing."""
 SURROUNDING_BYTES = 50_000
-"""Nor of a key and headers."""
+"""Most bytes of a message's key and headers in a dead letter."""
 
 PASSED_OVER = "passed over"
 PREMATURE = "premature"
@@ -98,11 +98,11 @@ class BatchPlan:
         ]
 
     def judged(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True) -> DataFrame:
-        """A row for each stretch of offsets, and page of a sweep within it: what was found, and what is to be sent.
+        """Return a row for each stretch of offsets and page of a sweep, with its results and the messages to send.
 
-        ``versions`` is a Spark array with the chain version of each shard's view, as text. A shard without one is
-        passed over. A message that knows of more chain than the view is only named, or with ``is_patient`` false put
-        aside as a dead letter.
+        ``versions`` is a Spark array with the chain version of each shard's view, as text. A shard without a version
+        is passed over. A message whose chain version is above the view's is listed as premature; if ``is_patient`` is
+        false, it is dead-lettered.
         """
         version = functions.get(functions.expr(versions), col("shard"))
         placed = batch.select(*self._placed).select(col("*"), version.alias("view_version"))
@@ -115,59 +115,59 @@ class BatchPlan:
         return grouped.select("shard", *self._results, self._messages)
 
     def to_send(self, judged: DataFrame) -> DataFrame:
-        """All that is to be sent but for the barriers, as the Kafka sink wants it."""
+        """Return the messages to send, without the barriers, in the columns of the Kafka sink."""
         return judged.select("shard", self._message).select(*self._sent)
 
     def results(self, judged: DataFrame) -> DataFrame:
-        """What was found, for ``batch_outcome``."""
+        """Return the rows of results for ``batch_outcome``."""
         return judged.select("shard", *_RESULTS, "dead_letters")
 
 
 _SWEEP = ("sweep_id", "sweep_page", "sweep_txn", "sweep_part")
-"""What a message says of the sweep that sent it."""
+"""The fields of a message that name its sweep."""
 _COLUMNS = {
     "bucket_id": "rows.bucket_ids",
     "birth": "rows.births",
     "death": "rows.deaths",
     "snapshots_before_death": "snapshots_before_death",
 }
-"""What a row has beside its objectID, and where its message has it."""
+"""The fields of a row other than its objectID, with their paths in the message."""
 _NAME_COLUMNS = {"bucket_ids": "bucket_id", "object_ids": "object_id", "births": "birth", "deaths": "death"}
-"""The lists of a RowNames, and what each holds of a row."""
+"""The lists of a RowNames, with the field of a row that each of them holds."""
 
 
 def _has_whole_rows(entry: Column) -> Column:
-    """Whether each row has its place in all columns; null for a message that cannot be read."""
+    """Return whether all columns of a message have the same length; null for an unreadable message."""
     size = functions.size(entry["rows"]["object_ids"])
     places = (reduce(lambda column, name: column[name], place.split("."), entry) for place in _COLUMNS.values())
     return reduce(and_, (functions.size(place) == size for place in places))
 
 
 def _has_text() -> Column:
-    """Whether the texts of a message are UTF-8, which Spark's decoder does not ask."""
+    """Return whether the strings of a message are valid UTF-8, which Spark's decoder does not check."""
     barrier = col("decoded.message.barrier")
     is_text = functions.is_valid_utf8(barrier["barrier_id"]) & functions.is_valid_utf8(barrier["origin"])
     return barrier.isNull() | is_text
 
 
 def _is_judged() -> Column:
-    """Whether a message can be read and the view knows enough for it: its rows are looked at then."""
+    """Return whether a message is readable and the view has reached its chain version, so that its rows are judged."""
     is_known = col("entry.chain_version") <= col("view_version")
     return functions.coalesce(col("is_exact") & col("has_whole_rows") & is_known, lit(False))
 
 
 def _unless_judged(name: str) -> Column:
-    """What only a letter about the whole message has: the rows of a good one do without."""
+    """Return a column that is needed only to dead-letter the whole message; null for a message that is judged."""
     return when(~col("is_judged"), col(name)).alias(name)
 
 
 def _object_ids() -> Column:
-    """The column that makes the rows; null, which makes one row without any, where nothing can be judged."""
+    """Return the column to explode; null, which yields one row without an objectID, if the message is not judged."""
     return when(col("is_judged"), col("entry.rows.object_ids"))
 
 
 def _barrier() -> Column:
-    """The barrier of a message: once, however many rows it has."""
+    """Return the barrier of a message, on its first row only."""
     return when(col("is_judged") & (functions.coalesce(col("place"), lit(0)) == 0), col("entry.barrier"))
 
 
@@ -176,7 +176,7 @@ def _cell(column: str) -> Column:
 
 
 def _verdict(*, is_patient: bool) -> Column:
-    """What is to become of a row; null counts as unreadable."""
+    """Return the verdict on a row; null counts as unreadable."""
     names = ("birth", "death", "snapshots_before_death", *CHAIN_COLUMNS)
     judged = verdict(*(col(name) for name in names))
     return (
@@ -193,11 +193,11 @@ _RESULTS = (
     *("entries", "reclaimable_rows", "reclaimable_directories", "held"),
     *("barriers", "premature", "passed_first", "passed_last"),
 )
-"""What a group says to the driver."""
+"""The columns of a group that the driver collects."""
 
 
 def _collected() -> list[Column]:
-    """What a group holds: rows to be purged, directories, dead letters, barriers and counts."""
+    """Return the aggregates of a group: rows to be purged, directories, dead letters, barriers and counts."""
     is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
     is_directory = col("kind") == DeletedKind.DIRECTORY.value
     is_key, is_rename = (col("kind") == kind.value for kind in (DeletedKind.KEY, DeletedKind.RENAME_ENTRY))
@@ -230,7 +230,7 @@ def _collected() -> list[Column]:
 
 
 def _dead_letter() -> Column:
-    """A message that cannot be read, as it came; a row that cannot be judged, as a message of its own."""
+    """Return the dead letter of an unreadable message (unchanged) or of a row (as the only row of a message)."""
     error = when(col("verdict").isNull(), lit(DECODE_ERROR)).otherwise(col("verdict"))
     message = (
         when(
@@ -286,7 +286,7 @@ def _dead_letter() -> Column:
 
 
 def _letter_headers() -> Column:
-    """The headers of a message as a letter has them."""
+    """Return the headers of a message in the format of a dead letter."""
     none = functions.array().cast("array<struct<key:string,value:binary>>")
     found = functions.coalesce(col("message_headers"), none)
     return functions.transform(
@@ -296,7 +296,7 @@ def _letter_headers() -> Column:
 
 
 def _size(headers: Column) -> Column:
-    """Bytes of headers."""
+    """Return the size of headers in bytes."""
     return functions.aggregate(
         headers,
         lit(0),
@@ -305,7 +305,7 @@ def _size(headers: Column) -> Column:
 
 
 def _one_row() -> Column:
-    """The row as the only one of a message."""
+    """Return an encoded message that holds this row only."""
     rows = {"kind": col("kind"), **{many: functions.array(one) for many, one in _NAME_COLUMNS.items()}}
     fields = {
         "chain_version": col("chain_version"),
@@ -321,7 +321,7 @@ def _one_row() -> Column:
 
 
 def _messages() -> list[Column]:
-    """Arrays of the messages that a group causes, one for each topic."""
+    """Return arrays of the messages to send for a group, one array for each kind of message."""
     no_barrier = lit(None).cast(_BARRIER_TYPE)
     version = col("view_version")
 
@@ -341,7 +341,7 @@ def _messages() -> list[Column]:
 
     counts = ("reclaimable_rows", "reclaimable_directories")
     result = {name: col(name) for name in ("sweep_id", "sweep_page", *counts)}
-    # Nobody reads these two: the parts name what was judged.
+    # No consumer reads these two fields: the parts identify the judged rows.
     result |= {name: lit(0).cast("long") for name in ("first_offset", "judged_rows")}
     result |= {"chain_version": version, "barrier": no_barrier}
     parts = {"txns": "sweep_txn", "numbers": "sweep_part", "rows": "message_rows"}
@@ -357,7 +357,7 @@ def _messages() -> list[Column]:
 
 
 def _slices(name: str) -> Column:
-    """An array cut into arrays of no more rows than a message carries."""
+    """Cut an array into arrays of at most ``ROWS_PER_MESSAGE`` rows."""
     starts = functions.sequence(lit(1), functions.size(name), lit(ROWS_PER_MESSAGE))
     cut: Callable[[Column], Column] = lambda start: functions.slice(name, start, ROWS_PER_MESSAGE)  # noqa: E731
     return when(functions.size(name) > 0, functions.transform(starts, cut)).otherwise(functions.array())

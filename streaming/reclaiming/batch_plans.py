@@ -1,4 +1,4 @@
-"""The plans by which batches are judged: kept until the chain grows, one for little and one for much."""
+"""Cached Spark plans for batches, kept until the chain view changes. Small and large batches have separate plans."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
 from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
 
 PARTITIONS_OF_ONE_TASK = 2
-"""So many parts of a batch are read by a single task, which then needs no shuffle to bring their rows together: every
-task makes code and operators anew, which costs more than little a batch does."""
+"""A single task reads a batch of at most this many partitions. It needs no shuffle, and every further task would
+generate code and operators again, which costs more than a small batch."""
 MOST_PLANS = 8
-"""Of one view: for little and for much, for messages that may wait and that may not, with and without some shards."""
+"""Most plans of one view: small or large batch, patient or not, and the versions of the shards (or none)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedFrames:
-    """A batch that is judged by whoever asks first: for what is to be sent, or for what was found."""
+    """A judged batch as two frames. The first action on either frame judges the batch; the other one reuses it."""
 
     to_send: DataFrame
     results: DataFrame
 
     def outcome(self) -> BatchOutcome:
-        """What was found."""
+        """Return counts, barriers and waiting messages of the batch."""
         return batch_outcome(row.asDict() for row in self.results.collect())
 
 
 class BatchPlans:
-    """Plans every batch with the views as they are; a plan carries them, and serves until they change."""
+    """Returns a plan for every batch. A plan contains the chain views and is discarded when they change."""
 
     def __init__(self) -> None:
         self._columns = BatchPlan()
@@ -44,7 +44,7 @@ class BatchPlans:
     def over(
         self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True
     ) -> Iterator[JudgedFrames]:
-        """A batch, judged once while this lasts; the arguments are those of ``BatchPlan.judged``."""
+        """Judge a batch once for both frames, inside the context; the arguments are those of ``BatchPlan.judged``."""
         plan = self._plan(batch, view, versions, is_patient=is_patient)
         with worked_out_once(plan.over(batch)) as judged:
             if self._endings is None:

@@ -1,8 +1,8 @@
-"""Follows gc.snapshot-chain in the driver, one chain a shard: one that is broken leaves the others as they are.
+"""Follows gc.snapshot-chain in the driver. Each shard has its own chain; a broken chain does not affect other shards.
 
-A batch's end offsets are fixed before the ends of the chain are asked for. metadata has the acknowledgement for a
-marker before it publishes anything later, so the view that is read up to there knows all that any entry of the batch
-knows.
+Spark fixes a batch's end offsets before this module asks for the ends of the chain. metadata publishes nothing after a
+marker until the broker has acknowledged the marker. Therefore a view that is read to these ends has reached the chain
+version of every entry of the batch.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from streaming.reclaiming.shard_chain import ShardChain
 
 ANSWER_SECONDS = 30.0
 RETURN_SECONDS = 15.0
-"""How long a broker may be away: waiting for one that is started again costs less than starting Spark again."""
+"""How long a broker may be unavailable. Waiting for its restart costs less than restarting Spark."""
 RETRY_SECONDS = 0.2
 MARKERS_PER_POLL = 1_000
 METADATA_MS = 5_000
-"""How soon a partition is found that a broker did not know of at first; well within ``ANSWER_SECONDS``."""
+"""Interval at which a partition that the broker did not know at first is looked up; well below ``ANSWER_SECONDS``."""
 
 
 class ChainReader:
-    """Reads every shard's markers from the beginning of the topic on."""
+    """Reads the markers of every shard, from the beginning of the topic."""
 
     def __init__(self, bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
         self.chains = [ShardChain() for _ in range(shards)]
         self._pause = threading.Event()
         self._login = credentials.client_settings() if credentials else {}
         self._bootstrap_servers = bootstrap_servers
-        # Asked by a client of its own: on the consumer's connection the answer would wait behind a fetch.
+        # A separate client asks for offsets: on the consumer's connection the answer would wait behind a fetch.
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **self._login})
         self._consumer = self._connected()
         self._assign()
 
     @property
     def views(self) -> list[ChainView]:
-        """What is known of each shard's chain, also of one that is broken."""
+        """Return the view of each shard's chain, including broken chains."""
         return [chain.view for chain in self.chains]
 
     def cover(self, shards: int, others: Iterable[Topic]) -> bool:
-        """Follow more shards, as far as this topic and others have partitions for them; says whether any was added.
+        """Follow up to ``shards`` shards, if this topic and others have their partitions; return whether any was added.
 
         Raises:
             RetryableError: the broker did not answer.
@@ -70,12 +70,12 @@ class ChainReader:
         return True
 
     def _connected(self) -> Consumer:
-        """A consumer that knows of all partitions there are: one that is connected hears of new ones much later."""
+        """Return a new consumer, which knows all present partitions: a connected one learns of new ones much later."""
         return Consumer(
             {
                 **self._login,
                 "bootstrap.servers": self._bootstrap_servers,
-                "group.id": "deepclean-streaming",  # wanted by the client; no group is joined and nothing stored
+                "group.id": "deepclean-streaming",  # required by the client; no group is joined, no offset stored
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
@@ -84,12 +84,12 @@ class ChainReader:
         )
 
     def _assign(self) -> None:
-        """Read every chain on from where it is; what was fetched and not yet taken in is fetched again."""
+        """Read every chain from its next offset; messages that were fetched but not followed are fetched again."""
         places = [chain.next_offset or OFFSET_BEGINNING for chain in self.chains]
         self._consumer.assign([TopicPartition(SNAPSHOT_CHAIN.name, shard, at) for shard, at in enumerate(places)])
 
     def advance(self) -> set[tuple[int, int]]:
-        """Read on to the present end of every shard's chain; says which (shard, bucket) changed.
+        """Read to the present end of every shard's chain; return the (shard, bucket id) pairs that changed.
 
         Raises:
             RetryableError: the broker did not answer.
@@ -110,7 +110,7 @@ class ChainReader:
         return changed
 
     def _begin_what_was_cut(self, ends: list[int]) -> set[tuple[int, int]]:
-        """Read a chain anew that ends before what was read of it."""
+        """Reread every chain whose end is below its next offset; return the (shard, bucket id) pairs that changed."""
         changed: set[tuple[int, int]] = set()
         for shard, (chain, end) in enumerate(zip(self.chains, ends, strict=True)):
             if end < chain.next_offset:
@@ -123,7 +123,13 @@ class ChainReader:
         return {(shard, bucket_id) for bucket_id in changed}
 
     def _ends(self) -> list[int]:
-        """The ends as the broker says them: one that has just started knows neither leaders nor epochs for a while."""
+        """Return the end offset of each shard's chain, with retries.
+
+        A broker that has just started knows neither leaders nor epochs for a while.
+
+        Raises:
+            RetryableError: the broker did not answer within ``RETURN_SECONDS``.
+        """
         deadline = time.monotonic() + RETURN_SECONDS
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(len(self.chains))]
@@ -137,13 +143,13 @@ class ChainReader:
             else:
                 if min(ends) >= 0:
                     return ends
-                # What librdkafka says, without an error, when a leader has gone away before it could answer.
+                # librdkafka returns a negative offset, without an error, when a leader fails before it answers.
                 problem = "a leader did not answer"
             if time.monotonic() > deadline:
                 raise RetryableError(
                     f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({problem}): see if the broker runs."
                 )
-            # It keeps the epochs of leaders for minutes, and a broker that was started again refuses old ones.
+            # A client caches the epochs of leaders for minutes, and a restarted broker rejects old epochs.
             self._close_admin()
             self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, **self._login})
             self._pause.wait(RETRY_SECONDS)
@@ -156,20 +162,20 @@ class ChainReader:
                 return self._begin_again(shard, f"offset {lost} is not in the topic any more")
             if error.fatal():
                 raise RetryableError(f"The broker's client gave up ({error.str()}).")
-            return set()  # a passing trouble of the connection; the deadline ends a lasting one
+            return set()  # a transient connection error; the deadline of ``advance`` ends a lasting one
         offset = message.offset()
-        assert shard is not None  # noqa: S101  a message that came has a place
+        assert shard is not None  # noqa: S101  a received message has a partition and an offset
         assert offset is not None  # noqa: S101
         changed = self.chains[shard].receive(offset, message.value() or b"", _fingerprint(message))
         return {(shard, bucket_id) for bucket_id in changed}
 
     def close(self) -> None:
-        """Stop reading."""
+        """Close the consumer and the admin client."""
         self._consumer.close()
         self._close_admin()
 
     def _close_admin(self) -> None:
-        self._admin.__exit__(None, None, None)  # it has no other way to be closed
+        self._admin.__exit__(None, None, None)  # the admin client has no other way to be closed
 
 
 def _fingerprint(message: Message) -> bytes | None:

@@ -1,7 +1,7 @@
-"""Looks at the input topics before a run: they must be those that the checkpoint has read.
+"""Checks the input topics before a run: they must be the topics that the checkpoint belongs to.
 
-Beside Spark's own files a checkpoint has ``topics.json``, which names the ids of the topics. An id tells a topic
-from one of the same name that was made anew, whose offsets mean something else.
+Beside Spark's own files a checkpoint has ``topics.json`` with the ids of the topics. A recreated topic has the same
+name but another id, and its offsets refer to other messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _INPUTS = (DELETED_ENTRIES.name, SNAPSHOT_CHAIN.name)
 def check_inputs(
     bootstrap_servers: str, shards: int, checkpoint: Path, credentials: KafkaCredentials | None = None
 ) -> None:
-    """Refuse topics that are missing, are not the ones of the checkpoint, or have other partitions than shards.
+    """Check that the input topics exist, have the checkpoint's topic ids and have one partition for each shard.
 
     Raises:
-        PositionError: a person has to say what is to be done.
-        InvariantError: a newer program has written the checkpoint, or one before release 0.2.0, or the disk refuses.
+        PositionError: a topic is missing, was recreated or has another number of partitions; an operator has to decide.
+        InvariantError: a newer release or one before 0.2.0 has written the checkpoint, or the disk refuses.
         RetryableError: the broker did not answer.
     """
     ids = _topic_ids(bootstrap_servers, shards, credentials)
@@ -54,7 +54,7 @@ def check_inputs(
 
 
 def recreated(topic: str, checkpoint: Path) -> PositionError:
-    """The error about a topic that is not the one that was read."""
+    """Return the error for a topic that was recreated or has lost messages."""
     return PositionError(
         f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "
         f"remove the checkpoint, after which every entry is judged again."

@@ -1,4 +1,4 @@
-"""All that the reclaim job reports, and the pages on which it does."""
+"""The metrics of the reclaim job, and the HTTP server that serves them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_SECONDS = (0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60)
 
 
 class ReclaimMetrics:
-    """Counters of one run of the job."""
+    """Metrics of one run of the job."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -70,17 +70,17 @@ class ReclaimMetrics:
             "Most messages of a shard that the last batch left unread, of a thousand entries at most.",
             registry=registry,
         )
-        for verdict in (RECLAIMABLE, HELD):  # so that a verdict never reached reads 0 instead of being absent
+        for verdict in (RECLAIMABLE, HELD):  # a verdict that was never reached is exported as 0, not absent
             self._judged.labels(verdict)
 
     def batch_judged(self, outcome: BatchOutcome, seconds: float) -> None:
-        """A batch is done."""
+        """Record a finished batch."""
         self.caught_up(outcome)
         self._seconds.observe(seconds)
         self._last_batch.set(time.time())
 
     def caught_up(self, outcome: BatchOutcome) -> None:
-        """So much was judged."""
+        """Add the counts of an outcome, of a batch or of messages that waited."""
         self._judged.labels(RECLAIMABLE).inc(outcome.reclaimable)
         self._judged.labels(HELD).inc(outcome.held)
         self._entries.inc(outcome.entries)
@@ -88,15 +88,15 @@ class ReclaimMetrics:
         self._barriers.inc(len(outcome.barriers))
 
     def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
-        """The views are at these versions, in the order of the shards; some shards' chains are broken."""
+        """Report the versions of the views, in the order of the shards, and the shards whose chain is broken."""
         for shard, version in enumerate(versions):
             self._chain_version.labels(str(shard)).set(version)
             self._chain_broken.labels(str(shard)).set(shard in broken)
 
     def waiting(self, waiting: Waiting, shards: int) -> None:
-        """What could not be judged yet, of so many shards and of those that are known by what waits alone.
+        """Report the messages that wait: of shards below ``shards``, and of further shards named in ``waiting``.
 
-        A shard's number is replaced and never taken away: one that is asked for meanwhile is the old or the new one.
+        The value of a shard is replaced and never removed: a scrape in between reads the old or the new value.
         """
         for shard in {*range(shards), *waiting.passed_over}:
             stretch = waiting.passed_over.get(shard)
@@ -104,7 +104,7 @@ class ReclaimMetrics:
         self._premature.set(len(waiting.premature))
 
     def behind_by(self, count: Callable[[], int]) -> None:
-        """Ask this whenever the lag is wanted."""
+        """Call ``count`` at every scrape for the number of messages that the job is behind."""
         self._behind.set_function(count)
 
 
@@ -114,11 +114,11 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name is wsgiref's
-        """Scrapes are not worth a line."""
+        """Log nothing: scrapes are too frequent."""
 
 
 class MetricsServer:
-    """``/metrics``, ``/healthz`` and ``/readyz`` on a port, in threads."""
+    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on a port, in threads."""
 
     def __init__(self, registry: CollectorRegistry, address: str, port: int, token: str) -> None:
         self._token = token
@@ -148,7 +148,7 @@ class MetricsServer:
         return [b"yes\n" if is_good else b"no\n"]
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server and wait for its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""What a batch came to, as the driver knows it: counts, barriers, and messages that could not be judged yet."""
+"""The outcome of a batch in the driver: counts, barriers, and messages that cannot be judged yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.records import Barrier
 
 @dataclass(frozen=True, slots=True)
 class PlacedBarrier:
-    """A barrier that was among the messages of a batch."""
+    """A barrier in a batch, with its shard and offset."""
 
     shard: int
     offset: int
@@ -20,7 +20,7 @@ class PlacedBarrier:
 
 @dataclass(frozen=True, slots=True)
 class PrematureMessage:
-    """A message whose sender knew of more chain than the view; nothing was sent about it."""
+    """A message whose chain version is above the view's; nothing was published for it."""
 
     shard: int
     offset: int
@@ -29,7 +29,7 @@ class PrematureMessage:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Messages of a shard: from one offset up to another."""
+    """Messages of a shard with first <= offset < beyond."""
 
     shard: int
     first: int
@@ -38,7 +38,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What one batch held."""
+    """Counts, barriers and waiting messages of one batch."""
 
     entries: int = 0
     reclaimable: int = 0
@@ -46,12 +46,12 @@ class BatchOutcome:
     dead_letters: int = 0
     premature: tuple[PrematureMessage, ...] = ()
     passed_over: tuple[Stretch, ...] = ()
-    """Messages of shards without a view; nothing was sent about them. One stretch a shard."""
+    """Messages of shards that cannot be judged now; nothing was published for them. One stretch a shard."""
     barriers: tuple[PlacedBarrier, ...] = ()
 
 
 def batch_outcome(found: Iterable[Mapping[str, Any]]) -> BatchOutcome:
-    """What a batch held, out of its rows of results."""
+    """Return the outcome of a batch from its rows of results."""
     rows = list(found)
     barriers = [
         PlacedBarrier(row["shard"], one["offset"], Barrier(**one["barrier"].asDict()))
@@ -73,7 +73,7 @@ def batch_outcome(found: Iterable[Mapping[str, Any]]) -> BatchOutcome:
 
 
 def _joined(rows: Iterable[Mapping[str, Any]]) -> tuple[Stretch, ...]:
-    """All that was passed over, as one stretch a shard: the messages of a batch follow one another."""
+    """Return one stretch for each shard that was passed over: the messages of a batch are consecutive."""
     found: dict[int, Stretch] = {}
     for row in rows:
         if row["passed_first"] is not None:

@@ -1,8 +1,8 @@
-"""A plan that Spark makes once and runs over batch after batch: planning costs many times what a small batch does.
+"""A plan that Spark makes once and runs over many batches: planning costs many times as much as a small batch.
 
-Spark plans a query whenever it runs. Here the physical plan of a frame without rows is kept, and each batch is put in
-the place of what it reads. The kept plan itself is never run: a batch has operators of its own, since an operator
-remembers what it has shuffled. Only tables that are broadcast are shared: they are sent once.
+Spark plans a query at every run. This module keeps the physical plan of a frame without rows and replaces the input of
+the plan by each batch. The kept plan itself never runs: every batch gets copies of the operators, because an operator
+remembers its shuffle output. Only broadcast tables are shared: they are sent once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class PreparedPlan:
-    """The plan of a frame whose left-most table is what each batch takes the place of."""
+    """The plan of a frame. Each batch replaces its left-most table."""
 
     def __init__(self, frame: DataFrame) -> None:
         session: Any = frame.sparkSession
@@ -31,7 +31,7 @@ class PreparedPlan:
         self._scan = operator
 
     def over(self, batch: DataFrame) -> DataFrame:
-        """The plan over the rows of a frame that was handed in, with the columns it was made for."""
+        """Return the plan applied to the rows of a batch, whose columns must be those of the planned frame."""
         scan = self._scan
         partitioning, ordering = scan.outputPartitioning(), scan.outputOrdering()
         plan = scan.copy(scan.output(), _rows(batch), scan.name(), partitioning, ordering, scan.stream())
@@ -42,20 +42,20 @@ class PreparedPlan:
 
 
 def use_here(session: SparkSession) -> None:
-    """Have operators that are made by this thread belong to a session; those of threads that Spark knows do."""
+    """Make a session the active one of this thread, as its operators need; Spark sets it in its own threads."""
     of_threads: Any = session
     of_threads._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(of_threads._jsparkSession)
 
 
 def without_rows(frame: DataFrame) -> DataFrame:
-    """A frame with the columns of another one, over which a plan is made. Its rows stay free to go."""
+    """Return an empty frame with the columns of ``frame``: a plan over it keeps no rows of a batch in memory."""
     session: Any = frame.sparkSession
     nothing = session._jsc.emptyRDD().rdd()
     return DataFrame(session._jsparkSession.internalCreateDataFrame(nothing, frame._jdf.schema(), False), session)
 
 
 def handed_in(frame: DataFrame) -> DataFrame:
-    """The rows of any frame as the stream hands in those of a batch."""
+    """Return the rows of any frame in the form in which the stream passes a batch."""
     session: Any = frame.sparkSession
     rows = frame._jdf.queryExecution().toRdd()
     return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)
@@ -63,7 +63,7 @@ def handed_in(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def worked_out_once(frame: DataFrame) -> Iterator[DataFrame]:
-    """The rows of a frame, kept while this lasts: whoever reads them first works them out, for all others too."""
+    """Cache the rows of a frame inside the context: the first action computes them, later actions reuse them."""
     kept = frame.localCheckpoint(eager=False)
     try:
         yield kept
@@ -72,7 +72,7 @@ def worked_out_once(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def partition_count(frame: DataFrame) -> int:
-    """In how many parts the rows of a frame come that was handed in."""
+    """Return the number of partitions of a batch."""
     count: int = _rows(frame).getNumPartitions()
     return count
 

@@ -1,14 +1,14 @@
 """The reclaim job: Structured Streaming over gc.deleted-entries, one Spark job for each batch.
 
-A batch goes in these steps; a crash after any of them makes Spark repeat the batch from its checkpoint, which is
-harmless, since every message names what it is about:
+A batch takes these steps. After a crash, Spark repeats the batch from its Spark checkpoint. Repetition is harmless,
+because every message names the rows or the barrier that it concerns:
 
-1. Spark fixes the batch's end offsets and writes them into its checkpoint.
-2. The driver reads the snapshot chain up to its present end, and judges what waits and can be judged by now.
-3. One Spark job decodes, judges and publishes; a second one collects what it found.
-4. The driver notes what could not be judged yet: shards whose chain is broken, messages ahead of the chain.
-5. It publishes the batch's barriers, behind the acknowledgements of all of that.
-6. Spark notes in its checkpoint that the batch is done.
+1. Spark writes the batch's end offsets into its Spark checkpoint.
+2. The driver reads the snapshot chain to its present end, then judges the waiting messages that can be judged.
+3. One Spark job decodes, judges and publishes; a second Spark job collects the results.
+4. The driver saves the messages that cannot be judged yet: of shards whose chain is broken, or ahead of the chain.
+5. The driver publishes the batch's barriers, after all of these messages are acknowledged or saved.
+6. Spark records in its Spark checkpoint that the batch is done.
 """
 
 from __future__ import annotations
@@ -46,31 +46,32 @@ from streaming.reclaiming.waiting import Waiting, saved
 
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS, DEAD_LETTERS)
 MESSAGES_PER_BATCH = 250
-"""A message holds a thousand entries at most."""
+"""Most messages of a batch. A message holds at most 1,000 entries."""
 FULL_BATCH_MESSAGES = 100
-"""A batch starts at once when so many messages wait, and otherwise a while after the one before it."""
+"""A batch starts at once when at least this many messages wait, otherwise after ``LONGEST_WAIT_MS``."""
 LONGEST_WAIT_MS = 800
-"""A batch costs processor time however little it holds: under load fewer and fuller ones do more."""
+"""Longest time between two batches. Every batch has a fixed cost, so fewer and larger batches judge more per second."""
 MESSAGES_PER_TASK = 50
 PREMATURE_SECONDS = 60.0
-"""So long an entry may know of more chain than there is. metadata sends nothing behind a marker that is not
-acknowledged, so no entry should at all: one does when gc.snapshot-chain has lost its tail, or somebody lies."""
+"""How long a message waits for the chain to reach its chain version. metadata publishes nothing after a marker until
+the marker is acknowledged. So a message is ahead of the chain only if gc.snapshot-chain has lost its tail, or if the
+message is forged."""
 PARTS_OF_A_BATCH = 2
-"""What was passed over is judged in parts of so many full batches: faster than the stream can add to it."""
+"""Passed-over messages are judged in parts of this many full batches: faster than the stream adds new ones."""
 WHAT_TO_DO = (
     "nothing of it is judged until gc.snapshot-chain is whole again: have the whole chain written (deepclean trim-log "
     "--full-chain --dry-run, which trims nothing); if services have stopped at the same message, mend the topic itself."
 )
 COMMIT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
-"""How often what waits is looked at while no batch comes."""
+"""Interval at which waiting messages are checked while no batch arrives."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ReclaimOptions:
-    """What a run of the job is told."""
+    """Options of a run of the job."""
 
     bootstrap_servers: str
     shards: int
@@ -79,17 +80,17 @@ class ReclaimOptions:
     full_batch_messages: int = FULL_BATCH_MESSAGES
     longest_wait_ms: int = LONGEST_WAIT_MS
     credentials: KafkaCredentials | None = None
-    """Who the job is at the broker; the password reaches Spark by its login file, not by these options."""
+    """The job's login at the broker. Spark gets the password from its login file, not from these options."""
     premature_seconds: float = PREMATURE_SECONDS
 
     def broker_settings(self) -> dict[str, str]:
-        """How Spark's source and sink reach the broker."""
+        """Return the broker settings of Spark's source and sink."""
         login = self.credentials.spark_settings() if self.credentials else {}
         return {**login, "kafka.bootstrap.servers": self.bootstrap_servers}
 
 
 class ReclaimJob:
-    """One run of the job over a session. ``start`` returns at once, ``wait`` when the run is over."""
+    """One run of the job in a session. ``start`` returns after the query has started, ``wait`` when the run is over."""
 
     def __init__(self, session: SparkSession, options: ReclaimOptions, metrics: ReclaimMetrics) -> None:
         self._session = session
@@ -131,14 +132,14 @@ class ReclaimJob:
         return writer.option("checkpointLocation", str(self._options.checkpoint)).start()
 
     def _source_options(self) -> dict[str, str]:
-        """How messages are read, by the stream and by what comes back to those that it has left behind."""
+        """Return the options of the stream and of later reads of waiting messages."""
         return {
             **self._options.broker_settings(),
             "groupIdPrefix": group_prefix(STREAMING),
             "includeHeaders": "true",
-            # A backlog is read by all cores, the little of every day by one task: each makes its code anew.
+            # All cores read a backlog, one task reads a small batch: every task generates its code again.
             "maxRecordsPerPartition": str(MESSAGES_PER_TASK),
-            # A task asks for a partition's bounds on the connection on which its last fetch is still waiting.
+            # A task's request for a partition's offsets waits behind its last fetch, on the same connection.
             "kafka.fetch.max.wait.ms": "10",
         }
 
@@ -162,14 +163,14 @@ class ReclaimJob:
 
     @property
     def is_active(self) -> bool:
-        """Whether the query runs."""
+        """Return whether the query runs."""
         return self._query is not None and self._query.isActive
 
     def wait(self) -> None:
-        """Wait until the run is over: because ``stop`` was called, or with the reason.
+        """Wait until the run is over; return after ``stop``.
 
         Raises:
-            DeepcleanError: why it ended.
+            DeepcleanError: the reason why the run failed.
         """
         is_over = False
         while not is_over:
@@ -186,10 +187,11 @@ class ReclaimJob:
             raise self._failure
 
     def _is_begun_again(self, text: str) -> bool:
-        """Start the query anew that a partition has ended which was added: its first batch takes that in.
+        """Restart the query if an added partition has ended it; return whether it was restarted.
 
-        Spark reports how far it is in every partition it knows of, and fails at one that no batch has had yet. It is
-        done once for each partition: what ends the query there again is something else.
+        Spark reports its progress in every known partition, and fails at a partition that no batch has included yet.
+        The first batch of the restarted query includes it. There is one restart for each partition: a second failure
+        there has another cause.
         """
         found = re.search(_NEW_PARTITION, text)
         if found is None or found[1] in self._new_partitions:
@@ -207,14 +209,14 @@ class ReclaimJob:
             self._is_stopping = True
             self._turn.wait_for(lambda: not self._is_in_batch)
             query = self._started()
-        # Spark notes the batch's end right after. Nothing tells when, and a batch that is not noted is only repeated.
+        # Spark records the end of the batch soon afterwards, without a notification; an unrecorded batch is repeated.
         deadline = time.monotonic() + COMMIT_SECONDS
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             self._pause.wait(0.02)
         query.stop()
 
     def close(self) -> None:
-        """Let go of the broker; the session belongs to the caller."""
+        """Close the broker clients; the caller owns the session."""
         self._closing.set()
         if self._retries.is_alive():
             self._retries.join()
@@ -228,7 +230,11 @@ class ReclaimJob:
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
-        """The only one that judges: a batch of the stream, or a look at what waits."""
+        """Exclude other judging: only a batch of the stream or the thread for waiting messages judges at a time.
+
+        Raises:
+            RetryableError: the job is being stopped.
+        """
         with self._turn:
             self._turn.wait_for(lambda: not self._is_in_batch)
             if self._is_stopping:
@@ -255,7 +261,7 @@ class ReclaimJob:
             self._report(batch_id, outcome, time.perf_counter() - started)
 
     def _look_again(self) -> None:
-        """While no batch comes, judge what waits as soon as it can be."""
+        """Judge waiting messages as soon as possible, also while no batch arrives."""
         use_here(self._session)
         while not self._closing.wait(RETRY_SECONDS):
             if not self._waiting or self._is_stopping:
@@ -265,7 +271,7 @@ class ReclaimJob:
                     self._judge_what_waits()
             except DeepcleanError:
                 break
-            except Exception as error:  # whatever Spark raises ends a batch of the stream, too
+            except Exception as error:  # an error of Spark ends a batch of the stream, too
                 self._failure = self._translated(str(error))
                 break
         if self._failure is not None and not self._is_stopping:
@@ -274,7 +280,7 @@ class ReclaimJob:
             query.stop()
 
     def _judge_what_waits(self) -> None:
-        """Follow the chain, then judge a part of what was passed over, and messages whose wait is over."""
+        """Follow the chain, then judge some of the passed-over messages and the premature messages that are due."""
         self._follow_chain()
         versions = self._versions()
         stretches = self._waiting.next_stretches(versions, PARTS_OF_A_BATCH * self._options.max_messages_per_batch)
@@ -291,12 +297,12 @@ class ReclaimJob:
             self._save()
 
     def _catch_up(self, outcome: BatchOutcome) -> None:
-        """Send the barriers before what was judged is let go of: nothing else repeats it."""
+        """Publish the barriers before the caller drops the judged messages: no Spark batch repeats these messages."""
         self._remember(outcome)
         self._metrics.caught_up(outcome)
 
     def _judge(self, batch: DataFrame, versions: Mapping[int, int], *, is_patient: bool = True) -> BatchOutcome:
-        """Judge and publish; shards without a version are passed over."""
+        """Judge a batch, publish the messages, return the outcome; shards without a version are passed over."""
         text = versions_text(versions.get(shard) for shard in range(len(self._chain.chains)))
         is_patient = is_patient and not self._waiting.is_full
         view = self._view.frame(self._chain.views, set())
@@ -305,7 +311,7 @@ class ReclaimJob:
             return judged.outcome()
 
     def _remember(self, outcome: BatchOutcome) -> None:
-        """Note what could not be judged before the barriers go out, and before Spark's own place moves on."""
+        """Save the unjudged messages, then publish the barriers; Spark's own position moves after both."""
         self._waiting.add(outcome.passed_over, outcome.premature, time.time())
         self._save()
         waiting = [self._waiting.count_of(shard) for shard in range(len(self._chain.chains))]
@@ -316,19 +322,19 @@ class ReclaimJob:
         self._metrics.waiting(self._waiting, len(self._chain.chains))
 
     def _read(self, stretches: Sequence[Stretch]) -> DataFrame:
-        """Messages of gc.deleted-entries once more."""
+        """Return messages of gc.deleted-entries, read again."""
         places = {
             "assign": {DELETED_ENTRIES.name: [one.shard for one in stretches]},
             "startingOffsets": {DELETED_ENTRIES.name: {str(one.shard): one.first for one in stretches}},
             "endingOffsets": {DELETED_ENTRIES.name: {str(one.shard): one.beyond for one in stretches}},
         }
-        # What somebody has removed from the topic meanwhile is not waited for: sweeps send its rows again.
+        # Messages that were removed from the topic meanwhile must not fail the read: sweeps send their rows again.
         options = {**self._source_options(), "failOnDataLoss": "false"}
         options |= {name: json.dumps(value) for name, value in places.items()}
         return self._session.read.format("kafka").options(**options).load()
 
     def _versions(self) -> dict[int, int]:
-        """Versions of the views, of those shards that may be judged."""
+        """Return the view version of every shard whose chain is whole."""
         return {shard: chain.view.version for shard, chain in enumerate(self._chain.chains) if not chain.trouble}
 
     def _follow_chain(self) -> None:
@@ -359,7 +365,7 @@ class ReclaimJob:
         return int(behind)
 
     def _translated(self, text: str) -> DeepcleanError:
-        """Spark's own error, as one sentence."""
+        """Return the error for Spark's error text, in one sentence."""
         if re.search(_DATA_LOSS, text):
             return recreated(DELETED_ENTRIES.name, self._options.checkpoint)
         first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason")
@@ -369,9 +375,9 @@ class ReclaimJob:
 
 
 def is_one_of(messages: Iterable[PrematureMessage]) -> Column:
-    """Whether a message of the topic is one of these, of which there is one at least.
+    """Return the condition that a message of the topic is one of ``messages``, which must not be empty.
 
-    One condition a shard: of as many as there are messages each is nested in the next, deeper than Spark's stack goes.
+    One condition a shard: Spark nests conditions, and one condition a message would overflow its stack.
     """
     offsets: dict[int, list[int]] = {}
     for message in messages:
@@ -380,7 +386,7 @@ def is_one_of(messages: Iterable[PrematureMessage]) -> Column:
 
 
 def _close_together(due: Iterable[PrematureMessage], most: int) -> tuple[list[Stretch], list[PrematureMessage]]:
-    """Of each shard those that lie within so many messages of its first one, and where they lie."""
+    """Return the stretches to read and the due messages in them, at most ``most`` offsets from a shard's first one."""
     stretches: dict[int, Stretch] = {}
     found = []
     for message in due:

@@ -1,9 +1,9 @@
-"""The rule of the plane as a native Spark expression; a property test holds it equal to the pure one.
+"""The rule of the plane as a native Spark expression; a property test checks that it equals the pure rule.
 
-Of a bucket it asks what the pure view keeps: ``live_txns``, when its live snapshots were taken, with a 0 before them;
-``snapshots_ever``, how many it ever had, and ``newest_txn``, when the newest of those was taken. Which cell of
-``live_txns`` a row's n stands for is looked up in pages (``services.domain.rank_pages``), since a column cannot search
-in an array without copying it. All are null for a bucket that the view does not know.
+The columns of a bucket are those of the pure view. ``live_txns`` holds the txns of its live snapshots, after a leading
+0. ``snapshots_ever`` is the number of snapshots that the bucket ever had; ``newest_txn`` is the txn of the newest of
+them. Pages (``services.domain.rank_pages``) map snapshots_before_death to a cell of ``live_txns``, because a column
+cannot search an array without copying it. All columns are null for a bucket that the view does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HELD = "held"
 UNKNOWN_DEATH_ERROR = "UnknownDeathError"
 LIFETIME_ERROR = "LifetimeError"
 CHAIN_COLUMNS = ("page_shift", "page_mask", "page_starts", "page_ranks", "live_txns", "snapshots_ever", "newest_txn")
-"""What a verdict asks of a bucket, in the order of ``verdict``."""
+"""The columns of a bucket, in the order of the parameters of ``verdict``."""
 
 
 def verdict(
@@ -30,10 +30,10 @@ def verdict(
     snapshots_ever: Column,
     newest_txn: Column,
 ) -> Column:
-    """Say what is to become of a row: ``RECLAIMABLE``, ``HELD``, the name of an error, or null for a null input.
+    """Return the verdict on a row: ``RECLAIMABLE``, ``HELD``, the name of an error, or null for a null input.
 
-    n = 0 is the only default: no snapshot before the death, whether the bucket is known or not. Every other verdict
-    is said by a branch of its own, so that a null never becomes one.
+    snapshots_before_death = 0 is the only default: it needs no bucket in the view. Every verdict has its own
+    condition, so that a null never becomes a verdict.
     """
     ever = functions.coalesce(snapshots_ever, functions.lit(0))
     is_known = (snapshots_before_death >= 0) & (snapshots_before_death <= ever)
@@ -43,7 +43,7 @@ def verdict(
     previous = functions.when(snapshots_before_death == 0, before_all).otherwise(_cell(live_txns, place))
     is_last = snapshots_before_death == ever
     last_captured = functions.when(is_last & newest_txn.isNotNull(), newest_txn).otherwise(previous)
-    # None was taken since where both are null: then nothing is beyond it.
+    # Both are null if no snapshot was created after the death: then there is no upper bound to check.
     next_captured = functions.coalesce(_cell(live_txns, place + 1), functions.when(~is_last, newest_txn))
     is_impossible = (birth <= 0) | (birth >= death) | (last_captured >= death)
     is_beyond_next = next_captured.isNotNull() & (next_captured <= death)
@@ -57,5 +57,5 @@ def verdict(
 
 
 def _cell(cells: Column, index: Column) -> Column:
-    """One cell; null beyond the array, below it, and for an unknown bucket. Never raises."""
+    """Return a cell; null for an index outside the array and for an unknown bucket. Never raises."""
     return functions.get(cells, index.try_cast("int"))

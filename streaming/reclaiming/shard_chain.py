@@ -1,4 +1,4 @@
-"""One shard's snapshot chain as far as it was read, and whether anything may be judged with it."""
+"""One shard's snapshot chain as far as it was read, and whether entries can be judged with it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from services.domain.chain_view import ChainGapError, ChainOrderError, ChainView
 
 
 class ShardChain:
-    """The view that follows from a shard's messages, which come in the order of their offsets.
+    """The chain view built from a shard's messages, in the order of their offsets.
 
-    A message that cannot be read, a gap or a contradiction breaks the chain. It is whole again when the view has
-    reached every version that was named since, by markers that follow on what it knows, or by a full chain to its last
-    part.
+    An unreadable message, a gap or a contradiction breaks the chain. The chain is whole again when the view has
+    reached every version named since then, through consecutive markers or through all parts of a full chain.
     """
 
     def __init__(self) -> None:
         self.view = ChainView()
         self.next_offset = 0
         self.trouble = ""
-        """Why nothing may be judged; empty for a chain that is whole."""
+        """Why the chain is broken, so that no entry can be judged; empty for a whole chain."""
         self._needed_version = 0
 
     def receive(self, offset: int, body: bytes, fingerprint: bytes | None) -> set[int]:
-        """Follow a message; says which buckets changed. One that was read before tells nothing."""
+        """Apply a message; return the ids of the buckets that changed. A message that was read before is ignored."""
         if offset < self.next_offset:
             return set()
         self.next_offset = offset + 1
@@ -44,14 +43,14 @@ class ShardChain:
         return set(changed or ())
 
     def begin_again(self, reason: str) -> set[int]:
-        """Forget all of it, to read the topic anew; says which buckets that concerns."""
+        """Discard the chain, so that the topic is read again from the start; return the ids of its buckets."""
         self._break(reason, self.view.version)
         self.next_offset = 0
         return self._forget()
 
     def _contradicted(self, marker: SnapshotChainRecord, reason: str) -> set[int]:
         if isinstance(marker.body, FullChain) and marker.version <= self.view.version:
-            # Nobody knows which of the two is right: only a later record of the whole chain settles it.
+            # The view or the full chain is wrong; only a later full chain can tell which.
             self._break(reason, marker.version + 1)
             return self._forget()
         self._break(reason, marker.version)

@@ -1,4 +1,4 @@
-"""Hands the chain views to Spark as one small table, to be broadcast with every batch."""
+"""Passes the chain views to Spark as one small table, which is broadcast with every batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ VIEW_TYPE = (
 
 
 class ViewTable:
-    """The views of all shards as a table of rows that are in the plan itself: it is broadcast without a job.
+    """The views of all shards as a table whose rows are part of the plan, so that Spark broadcasts it without a job.
 
-    It is made anew when a marker came; what is said of a bucket whose chain has not changed is kept as text.
+    The table is rebuilt when a view has changed; the rows of unchanged buckets are kept as text.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -29,7 +29,7 @@ class ViewTable:
         self._frame = self._make_frame()
 
     def frame(self, views: Sequence[ChainView], changed: set[tuple[int, int]]) -> DataFrame:
-        """The table, with what has changed since it was last asked for; the same one when nothing has."""
+        """Return the table, rebuilt if ``changed`` names any (shard, bucket id); otherwise the same table as before."""
         if changed:
             for shard, bucket_id in changed:
                 if views[shard].knows(bucket_id):
@@ -43,14 +43,14 @@ class ViewTable:
         text = functions.lit(f"[{','.join(self._texts.values())}]")
         parsed: Any = self._session.range(1).select(functions.inline(functions.from_json(text, VIEW_TYPE)))
         session: Any = self._session
-        # A list of rows that the JVM holds becomes a relation without partitions, unlike one that Python holds.
+        # A list of rows in the JVM becomes a relation without partitions; a list in Python would not.
         frame = session._jsparkSession.createDataFrame(parsed._jdf.collectAsList(), parsed._jdf.schema())
         make: Callable[[Any, SparkSession], DataFrame] = type(parsed)
         return make(frame, self._session)
 
 
 def versions_text(versions: Iterable[int | None]) -> str:
-    """The chain version of each shard, null for one without a view, as the text of a Spark array."""
+    """Return the chain version of each shard as the text of a Spark array; null for a shard that is passed over."""
     texts = ("CAST(NULL AS BIGINT)" if version is None else f"{version}L" for version in versions)
     return f"array({', '.join(texts)})"
 

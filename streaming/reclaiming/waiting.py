@@ -1,12 +1,12 @@
-"""What the job has taken in and could not judge yet: where it lies in gc.deleted-entries, and nothing of it.
+"""Offsets in gc.deleted-entries of the messages that the job has read but could not judge yet.
 
-Spark's own place in the topic is one for all shards and goes on. A shard whose chain cannot be followed is passed over
-as a whole: the stretch from the first message that was passed over to the last one is judged, in its order, when the
-chain is whole again, and until then nothing of the shard is. A message whose sender knew of more chain than there is
+Spark's own position in the topic covers all shards and keeps moving. A shard whose chain is broken is passed over as a
+whole: no message of it is judged until the chain is whole again. Then the job judges the stretch from the first to the
+last passed-over message, in the order of the offsets. A premature message, whose chain version is above the view's,
 waits alone.
 
-It is kept in one file of the checkpoint, which is replaced before Spark's place moves on. A batch that is repeated says
-the same again.
+One file in Spark's checkpoint directory stores these offsets. The job replaces the file before Spark's position moves.
+A repeated batch adds the same offsets again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from streaming.reclaiming.outcome import PrematureMessage, Stretch
 
 WAITING_FILE = "waiting.json"
 MOST_PREMATURE = 1_000
-"""So many messages wait for the chain to reach them; more are put aside at once."""
+"""Most premature messages that wait for the chain; further ones are dead-lettered at once."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Stretches that were passed over, by shard, and premature messages with the time at which each was met."""
+    """Passed-over stretches, by shard, and premature messages with the time at which each one was first read."""
 
     passed_over: dict[int, Stretch] = field(default_factory=dict)
     premature: dict[PrematureMessage, float] = field(default_factory=dict)
@@ -38,11 +38,11 @@ class Waiting:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more premature messages may wait."""
+        """Return whether at least ``MOST_PREMATURE`` premature messages wait."""
         return len(self.premature) >= MOST_PREMATURE
 
     def add(self, passed_over: Iterable[Stretch], premature: Iterable[PrematureMessage], now_seconds: float) -> None:
-        """Take in what a batch left; what is known already stays as it is."""
+        """Add the unjudged messages of a batch; a premature message that already waits keeps its time."""
         for new in passed_over:
             old = self.passed_over.get(new.shard, new)
             joined = Stretch(new.shard, min(old.first, new.first), max(old.beyond, new.beyond))
@@ -51,12 +51,12 @@ class Waiting:
             self.premature.setdefault(message, now_seconds)
 
     def next_stretches(self, shards: Collection[int], most_messages: int) -> list[Stretch]:
-        """The beginning of what was passed over of some shards."""
+        """Return the first messages, at most ``most_messages`` a shard, of the passed-over stretches of some shards."""
         found = [stretch for shard, stretch in sorted(self.passed_over.items()) if shard in shards]
         return [Stretch(one.shard, one.first, min(one.first + most_messages, one.beyond)) for one in found]
 
     def judged(self, stretches: Iterable[Stretch]) -> None:
-        """Such beginnings are done."""
+        """Remove stretches that were judged, from the beginning of their shards' passed-over stretches."""
         for done in stretches:
             rest = self.passed_over[done.shard]
             if done.beyond >= rest.beyond:
@@ -65,9 +65,9 @@ class Waiting:
                 self.passed_over[done.shard] = Stretch(done.shard, done.beyond, rest.beyond)
 
     def due(self, versions: Mapping[int, int], now_seconds: float, patience_seconds: float) -> list[PrematureMessage]:
-        """Messages that the chain of their shard has reached, and those that have waited long enough.
+        """Return the premature messages that the chain has reached or that have waited ``patience_seconds``.
 
-        A shard without a version is passed over: nothing of it is due. A clock that was set back begins the wait anew.
+        No message of a shard without a version is due. If the clock was set back, the wait restarts.
         """
         for message, since in self.premature.items():
             self.premature[message] = min(since, now_seconds)
@@ -79,23 +79,23 @@ class Waiting:
         ]
 
     def settled(self, messages: Iterable[PrematureMessage]) -> None:
-        """Such messages were judged, or put aside."""
+        """Remove premature messages that were judged or dead-lettered."""
         for message in messages:
             del self.premature[message]
 
     def count_of(self, shard: int) -> int:
-        """How many premature messages of a shard wait."""
+        """Return the number of premature messages of a shard."""
         return sum(message.shard == shard for message in self.premature)
 
     def first_offsets(self) -> dict[int, int]:
-        """Of each shard the first message that is still wanted."""
+        """Return the offset of the first waiting message of each shard that has one."""
         offsets = {shard: stretch.first for shard, stretch in self.passed_over.items()}
         for message in self.premature:
             offsets[message.shard] = min(message.offset, offsets.get(message.shard, message.offset))
         return offsets
 
     def save(self, checkpoint: Path) -> None:
-        """Replace the file, for good, unless it says the same already."""
+        """Replace the file durably (fsync), unless its content is the same."""
         premature = [{**asdict(message), "since_seconds": since} for message, since in self.premature.items()]
         stretches = [asdict(stretch) for stretch in self.passed_over.values()]
         text = json.dumps({"passed_over": stretches, "premature": premature})
@@ -116,7 +116,7 @@ class Waiting:
 
 
 def saved(checkpoint: Path) -> Waiting:
-    """What the last run has left.
+    """Return the waiting messages that the last run has saved.
 
     Raises:
         InvariantError: the file cannot be read.

@@ -1,1 +1,1 @@
-"""What all jobs share: the session, reading checkpoints, ending with the parent."""
+"""Code that all jobs share: the session, reading snapshot checkpoints, ending with the parent process."""

@@ -1,6 +1,6 @@
-"""Rows of a snapshot's checkpoint, read where it lies: a RocksDB directory whose files never change.
+"""Reads rows of a snapshot checkpoint in place: a RocksDB directory whose files never change.
 
-Whoever asks for the job holds the checkpoint open meanwhile, so that it is not removed.
+The process that starts the job keeps the snapshot checkpoint from being removed while the job runs.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from schemas.formats import check_rows
 
 INTERPOLATED_BYTES = 8
 OWN_FILES = ("LOG", "LOCK", "rocksdict-config")
-"""What is written beside the database's own files by whoever opens it."""
+"""Names (or their beginnings) of files that every process writes when it opens the database."""
 Row = tuple[bytes, bytes]
 
 
 class CheckpointRows:
-    """Some families of one checkpoint, opened for reading."""
+    """Some column families of one snapshot checkpoint, opened read-only."""
 
     def __init__(self, directory: str, families: Sequence[str]) -> None:
-        # rocksdict writes a file of its own when it opens a directory, and several tasks open this one at a time.
+        # rocksdict writes a file when it opens a directory, and several tasks open this one at the same time.
         self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-diff-")
         for file in Path(directory).iterdir():
             if not file.name.startswith(OWN_FILES):
@@ -40,7 +40,7 @@ class CheckpointRows:
         check_rows(self.scan(FORMAT_FAMILY, b"", b"\xff"), directory)
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         rows = self._families.get(family)
         if rows is None or start >= end:
             return
@@ -53,11 +53,11 @@ class CheckpointRows:
         while iterator.valid():
             yield iterator.key(), iterator.value()
             iterator.next()
-        iterator.status()  # a broken block also ends an iterator: it must not look like the end
-        del iterator, options, end  # RocksDB reads the upper bound from this very object until here
+        iterator.status()  # raises for a broken block, which also ends the iteration: it must not look like the end
+        del iterator, options, end  # RocksDB reads the upper bound from the memory of ``end`` until here
 
     def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
-        """Keys that cut a range into about so many parts: where files begin, and points between first and last key."""
+        """Return keys that cut a range into about ``parts`` parts: first keys of files, and evenly spaced points."""
         rows = self._families.get(family)
         if rows is None:
             return set()
@@ -73,7 +73,7 @@ class CheckpointRows:
         return {key for key in begins if start < key < end} | set(_between(first, last, parts))
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the database and remove the directory of links."""
         for rows in self._families.values():
             rows.close()
         self._database.close()
@@ -89,7 +89,7 @@ class CheckpointRows:
 
 
 def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
-    """Points at equal distances between two keys, by the bytes in which they begin to differ."""
+    """Yield points at equal distances between two keys, computed from the bytes after their common prefix."""
     common = 0
     while common < min(len(first), len(last)) and first[common] == last[common]:
         common += 1
@@ -102,6 +102,6 @@ def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
 
 
 def ranges(boundaries: set[bytes], start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-    """The parts of a range, none left out and none twice."""
+    """Return the parts of a range between the boundaries. They cover the range and do not overlap."""
     cuts = [start, *sorted(key for key in boundaries if start < key < end), end]
     return list(pairwise(cuts))

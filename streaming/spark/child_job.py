@@ -1,4 +1,4 @@
-"""A batch job as the child of whoever asked for it: it prints its progress, and ends when nobody waits for it."""
+"""A batch job as a child process: it prints its progress, and ends when its parent closes its standard input."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ STOPPED_STATUS = 1
 
 
 def say(**what: int) -> None:
-    """Print how far the job is, one JSON object a line."""
+    """Print the progress of the job as one JSON object on one line."""
     print(json.dumps(what), flush=True)
 
 
 def end_with_standard_input() -> None:
-    """From now on, end this process at once when its standard input ends."""
+    """Start a thread that ends this process with ``STOPPED_STATUS`` as soon as its standard input ends."""
     threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
 
 def _wait_for_the_end() -> None:
-    while os.read(0, 1):  # not through sys.stdin, whose lock this thread would hold at the regular end
+    while os.read(0, 1):  # sys.stdin has a lock, which this thread would hold when the process exits
         pass
     os._exit(STOPPED_STATUS)

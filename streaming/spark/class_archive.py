@@ -24,7 +24,7 @@ _SCHEMA = '{"type": "record", "name": "Row", "fields": [{"name": "rows", "type":
 
 
 def read_a_stream(session: SparkSession, bootstrap_servers: str, topic: str) -> None:
-    """What a job does: Kafka, Avro, a join, a sum and a write, in a stream's batch."""
+    """Run what a job runs in a batch of a stream: Kafka, Avro, a join and a sum."""
 
     def judge(batch: DataFrame, _: int) -> None:
         decoded = batch.select("offset", functions.explode(from_avro("value", _SCHEMA, {"mode": "PERMISSIVE"}).rows))
@@ -38,7 +38,7 @@ def read_a_stream(session: SparkSession, bootstrap_servers: str, topic: str) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read, and end the JVM in order, which is when it writes the archive."""
+    """Read the topic, then shut the JVM down regularly, because it writes the archive on exit."""
     parser = argparse.ArgumentParser(prog="python -m streaming.spark.class_archive", description=__doc__)
     parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR")
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT")

@@ -17,34 +17,35 @@ from services.domain.errors import InvariantError
 
 LOOPBACK = "127.0.0.1"
 CLASS_ARCHIVE = "classes.jsa"
-"""In the directory of the jars: the classes of Spark, as Java maps them into memory, for a start in half the time."""
+"""Class archive in the directory of the jars. Java maps Spark's classes from it and starts in half the time."""
 LONGEST_STRING_BYTES = 65_536
-"""A string field that claims to be longer is broken bytes: without a bound, it would be given that much memory."""
+"""A longer string field means corrupt bytes. Without this bound, Avro allocates the claimed length."""
 LONGEST_LIST = 100_000
-"""So is a list that claims more items: a message has a thousand rows. Room is made for them before they are read."""
+"""A list with more items means corrupt bytes, because a message has at most 1,000 rows. Avro allocates a list before it
+reads the items."""
 
 _SETTINGS = {
-    # One plan for every batch, compiled once; planning again after each stage costs more than it saves here.
+    # One plan serves every batch and is compiled once; planning again after each stage costs more than it saves here.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "true",
     # The newer write path of the Kafka connector.
     "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
-    # A map of hashed groups: a batch has a group for some thousand offsets, far more than the default allows.
+    # Keeps aggregation in a hash map: a batch has far more groups than the default allows before it sorts.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # Renames by a system call; the default asks a child process about every file.
+    # Renames by a system call; the default starts a child process for every file.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
-    # What a task has fetched beyond its part of a batch waits for one that reads on from there: a megabyte for each
-    # part, five minutes by default. Of a large batch, which tasks read side by side, hardly anything is ever taken up,
-    # and a job with a backlog filled its heap with it.
+    # Spark caches records that a task has fetched beyond its part of a batch for a later task that continues there: a
+    # megabyte for each part, five minutes by default. The parallel tasks of a large batch hardly ever use this cache,
+    # and with the default it filled the heap of a job with a backlog.
     "spark.kafka.consumer.fetchedData.cache.timeout": "5s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # Nobody looks at these, and they cost memory and time.
-    "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop's file system does not ask for the process's own
+    "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop's file system ignores the umask of the process
+    # The user interface is not used and costs memory and time.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "20",
@@ -56,19 +57,19 @@ _SETTINGS = {
 
 
 _HOT_ONLY = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 -XX:Tier4CompileThreshold=150000"
-"""Ten times Java's own thresholds for its second, slow compiler. Planning a batch runs a thousand methods of which none
-is hot, and compiling them all took more processor time than the batches of the first minutes. Loops are compiled as
-soon as ever."""
+"""Ten times Java's default thresholds for its second, slow compiler. Planning a batch runs a thousand methods, none of
+them hot; compiling all of them took more processor time than the batches of the first minutes. The thresholds for loops
+are unchanged."""
 
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
-"""Java leaves methods of more than 8,000 bytes of code to its interpreter. What Spark makes of the columns that judge a
-batch is one such method: left to the interpreter, it takes more than half of the job's processor time.
+"""By default, Java only interprets methods of more than 8,000 bytes of code. Spark generates one such method from the
+columns that judge a batch: interpreted, it takes more than half of the job's processor time.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What differs from one start of a job to the next."""
+    """Options of a session that differ between jobs and starts."""
 
     jars_directory: Path
     master: str = "local[2]"
@@ -76,19 +77,23 @@ class SessionOptions:
     shuffle_partitions: int = 2
     name: str = "deepclean"
     login_file: Path | None = None
-    """Where Java reads the name and password for the broker (JAAS); on a cluster, on every machine of it."""
+    """File with the user name and password for the broker (JAAS), read by Java; on a cluster, by every machine."""
     writes_class_archive: bool = False
-    """Have the JVM leave the classes that it has loaded behind (``streaming.spark.class_archive``)."""
+    """Write the loaded classes to a class archive when the JVM exits (``streaming.spark.class_archive``)."""
 
     @property
     def is_local(self) -> bool:
-        """Whether all of Spark runs in one JVM, started by this process."""
+        """Return whether all of Spark runs in one JVM, started by this process."""
         return self.master.startswith("local")
 
 
 @contextlib.contextmanager
 def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
-    """A session, stopped at the end. ``JAVA_HOME`` says which Java it runs on."""
+    """Start a session and stop it on exit from the context. ``JAVA_HOME`` selects the Java installation.
+
+    Raises:
+        InvariantError: the directory has no jars.
+    """
     jars = sorted(options.jars_directory.glob("*.jar"))
     if not jars:
         raise InvariantError(f"{options.jars_directory} has no jars: run make setup, or name it with --jars-directory.")
@@ -97,7 +102,7 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
         log_settings.write_text(resources.files("streaming").joinpath("log4j2.properties").read_text("utf-8"))
         if options.is_local:
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks in Python need what this process has
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python tasks need this interpreter's packages
         builder = SparkSession.builder.master(options.master).appName(options.name)
         for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings)}.items():
             builder = builder.config(name, value)

@@ -1,8 +1,8 @@
-"""Reads messages in Spark as the codec does: by the schema whose fingerprint their header names, and to the last byte.
+"""Decodes messages in Spark as the codec does: with the schema that their header names, and to the last byte.
 
-Spark decodes a record from the beginning of some bytes and does not say how many of them it took. So each message is
-read as a record of two fields, the message itself and a mark that is put behind its bytes: the mark is found there
-only if nothing else follows, however the writer has cut its arrays into blocks.
+Spark decodes a record from the beginning of the bytes and does not report how many bytes it has read. Therefore each
+message is decoded as a record of two fields: the message itself, and a mark that is appended to its bytes. The decoded
+mark is right only if no other bytes follow the message, however the writer has split its arrays into blocks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from schemas.codec import schema_fingerprint as fingerprint_of
 
 FINGERPRINT_BYTES = 8
 MARK_BYTES = 16
-"""Random ones, so that nobody can end a message with them."""
+"""Length of the mark. The mark is random, so that no sender can end a message with it."""
 
 
 def fingerprint_header() -> Column:
-    """The header of the writer's schema; null without one, and empty for one without a value."""
+    """Return the header with the writer's fingerprint; null without the header, empty for a header without a value."""
     place = functions.array_position(col("headers.key"), FINGERPRINT_HEADER).cast("int")
     return when(place > 0, functions.coalesce(functions.get(col("headers.value"), place - 1), lit(b"")))
 
 
 class WrittenMessages:
-    """The schemas of one record that are known here, the newest one first."""
+    """The known schemas of one record, the newest one first."""
 
     def __init__(self, record_class: type[Any]) -> None:
         name = record_class.__name__
@@ -43,14 +43,11 @@ class WrittenMessages:
         self._schemas = [as_text(_marked(schema)) for schema in by_fingerprint.values()]
 
     def is_newer(self, fingerprint: bytes) -> bool:
-        """Whether a header may be of a schema that is still to come: it names none of those that are known here.
-
-        What has another length names no schema, and never will.
-        """
+        """Return whether a fingerprint may belong to a newer schema: it has the right length and is unknown here."""
         return len(fingerprint) == FINGERPRINT_BYTES and fingerprint not in self._fingerprints
 
     def number(self, fingerprint: Column) -> Column:
-        """Which schema wrote a message; null for one that is unknown."""
+        """Return the number of the writer's schema; null for an unknown fingerprint."""
         first = self._fingerprints.index(self._first_fingerprint)
         choice = when(fingerprint.isNull(), lit(first))
         for number, known in enumerate(self._fingerprints):
@@ -58,7 +55,7 @@ class WrittenMessages:
         return choice
 
     def decode(self, value: Column, number: Column) -> Column:
-        """``message``, as the newest schema has it, and ``mark``; a null, or nulls, for what cannot be read."""
+        """Return ``message``, in the newest schema, and ``mark``; null, or both null, for an unreadable message."""
         options = {"mode": "PERMISSIVE", "avroSchema": self._schemas[0]}
         marked = functions.concat(value, lit(self._mark))
         first, *others = [from_avro(marked, schema, options) for schema in self._schemas]
@@ -68,7 +65,7 @@ class WrittenMessages:
         return choice
 
     def is_exact(self, decoded: Column) -> Column:
-        """Whether a message was read and nothing follows it."""
+        """Return whether a message was decoded and no bytes follow it."""
         return functions.coalesce(decoded["mark"] == lit(self._mark), lit(False))
 
 
@@ -79,7 +76,7 @@ def _marked(schema: JsonSchema) -> JsonSchema:
 
 
 def as_text(schema: JsonSchema) -> str:
-    """A schema without its docs: Spark writes the text into every plan."""
+    """Return the text of a schema without its docs, because Spark writes the text into every plan."""
     return json.dumps(_without_docs(schema), separators=(",", ":"))
 
 
