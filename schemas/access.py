@@ -14,7 +14,7 @@ ADMINISTRATOR = "admin"
 """The one identity that is asked for no right: it makes topics, identities and rights, and repairs logs."""
 STREAMING = "streaming"
 _METADATA = "metadata"
-"""It reads what it has written itself: at its start, to see that the log is not behind what it has said."""
+"""Reads its own output at its start, to check that the log is not behind the numbers that it has published."""
 READ, WRITE = "READ", "WRITE"
 _GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
 
@@ -29,12 +29,12 @@ class Right(NamedTuple):
 
 
 def identities() -> tuple[str, ...]:
-    """Everyone that any topic names, by name."""
+    """Return all identities that a topic names, sorted by name."""
     return tuple(sorted({name for topic in TOPICS for name in (*topic.producers, *topic.consumers)}))
 
 
 def rights() -> frozenset[Right]:
-    """All that is allowed. What is not in here is refused."""
+    """Return all rights; the broker refuses every other access."""
     readers = {Right(name, READ, topic.name) for topic in TOPICS for name in topic.consumers}
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
     looks_back = {Right(name, READ, topic.name) for topic in NUMBERED for name in topic.producers if name == _METADATA}

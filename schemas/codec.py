@@ -2,7 +2,7 @@
 
 A body is plain Avro binary, without a frame. Which schema wrote it travels beside it: the CRC-64-AVRO
 fingerprint of the writer's schema, 8 bytes little-endian, in the message header ``avro-fingerprint``. A message without
-that header was written with the first released schema of its topic, for ever.
+that header was always written with the first released schema of its topic.
 
 ``schemas/released`` holds every schema that was ever released for a topic, as ``<record>.v<number>.avsc``;
 the newest one equals the record's own file. A contract test keeps them compatible with each other both ways.
@@ -82,7 +82,7 @@ def _inline(node: Any, seen: set[str]) -> Any:
 
 
 def released_schemas(name: str) -> Iterator[JsonSchema]:
-    """Every released schema of a topic's record, oldest first."""
+    """Yield every released schema of a topic's record, oldest first."""
     folder = resources.files("schemas").joinpath("released")
     for number in range(1, 1000):
         file = folder.joinpath(f"{snake_case(name)}.v{number}.avsc")
@@ -92,7 +92,7 @@ def released_schemas(name: str) -> Iterator[JsonSchema]:
 
 
 def schema_fingerprint(schema: JsonSchema) -> bytes:
-    """CRC-64-AVRO of the parsing canonical form: 8 bytes, little-endian."""
+    """Return the CRC-64-AVRO of the parsing canonical form: 8 bytes, little-endian."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
@@ -109,7 +109,7 @@ class Codec(Generic[R]):
         self._first = schema_fingerprint(released[0]) if released else self.fingerprint
 
     def encode(self, record: R) -> bytes:
-        """Avro binary of a record, written with the newest schema."""
+        """Return the Avro binary of a record, written with the newest schema."""
         return avro_binary.write_all(self._kind, record)
 
     def encode_fields(self, fields: Fields) -> bytes:
@@ -179,7 +179,7 @@ class Codec(Generic[R]):
         """The bytes of an older schema as the newest one writes them, by Avro's rules of resolution.
 
         Raises:
-            DecodeError: they are no record of the older schema.
+            DecodeError: the bytes are not a record of the older schema.
         """
         newest = parse_schema(self.schema)
         # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
@@ -188,7 +188,7 @@ class Codec(Generic[R]):
             fields: Any = fastavro.schemaless_reader(source, writer, newest, return_record_name=True)
             fastavro.schemaless_writer(target, newest, fields)
         except (MemoryError, OSError):
-            raise  # says nothing about the bytes
+            raise  # not caused by the bytes
         except Exception as error:  # fastavro raises many kinds for broken bytes
             raise DecodeError(f"not a {self.record_class.__name__}: {type(error).__name__}: {error}") from error
         if source.tell() != len(body):
@@ -203,7 +203,7 @@ _CODECS: dict[type[Any], Codec[Any]] = {}
 
 
 def codec(record_class: type[R]) -> Codec[R]:
-    """The codec of a record class, made once."""
+    """Return the codec of a record class; it is created once."""
     found: Codec[R] | None = _CODECS.get(record_class)
     if found is None:
         found = _CODECS[record_class] = Codec(record_class)

@@ -17,7 +17,7 @@ from schemas.compiled import HERE, MODULES, SUFFIX, source_digest, source_file_o
 
 
 def why_not_compiled() -> str:
-    """What is missing to compile; empty when nothing is."""
+    """Return the missing prerequisites for compiling; empty if there are none."""
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "gcc").split()[0]
     if shutil.which(compiler) is None:
         return f"no C compiler ({compiler}); Debian: apt-get install gcc"

@@ -21,7 +21,7 @@ _unused_modules: list[str] = []
 
 
 def compiled_file(module: str) -> Path:
-    """Where Python finds the compiled module, before its source."""
+    """Return the path where Python finds the compiled module, before its source."""
     return HERE / f"{module}{SUFFIX}"
 
 
@@ -31,7 +31,7 @@ def source_file_of_compiled(module: str) -> Path:
 
 
 def source_digest(module: str) -> str:
-    """SHA-256 of a module's source."""
+    """Return the SHA-256 of a module's source."""
     return hashlib.sha256((HERE / f"{module}.py").read_bytes()).hexdigest()
 
 
@@ -44,7 +44,7 @@ def is_stale(module: str) -> bool:
 
 
 def prefer_sources_to_stale_modules() -> None:
-    """Load the sources of stale modules in their place, before anybody imports them."""
+    """Load the sources in place of stale compiled modules, before another module imports them."""
     for module in MODULES:
         if is_stale(module):
             _load_source(module)

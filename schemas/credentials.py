@@ -64,10 +64,10 @@ class KafkaCredentials:
 
 
 def read_secret(file: Path) -> str:
-    """A file that only its owner may read.
+    """Return the content of a file that only its owner may read.
 
     Raises:
-        CredentialsError: it cannot be read, or others may read it.
+        CredentialsError: the file cannot be read, or other users may read it.
     """
     try:
         if file.stat().st_mode & OTHERS:
@@ -87,7 +87,7 @@ def write_secret(file: Path, text: str) -> None:
 
 
 def read_credentials(file: Path) -> KafkaCredentials:
-    """The credentials in a file.
+    """Return the credentials in a file.
 
     Raises:
         CredentialsError: the file cannot be used.
@@ -106,7 +106,7 @@ def read_credentials(file: Path) -> KafkaCredentials:
 
 
 def credentials_of(environment: Mapping[str, str]) -> KafkaCredentials | None:
-    """The credentials that an environment names; None when it names none: then the broker is spoken to plainly."""
+    """Return the credentials that an environment names; None if it names none: connections are then plaintext."""
     named = environment.get(FILE_VARIABLE)
     return read_credentials(Path(named)) if named else None
 

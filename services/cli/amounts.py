@@ -15,7 +15,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of ``1d12h``, ``90s`` or ``0``."""
+    """Return the milliseconds of ``1d12h``, ``90s`` or ``0``."""
     compact = text.strip().lower()
     if compact == "0":
         return 0
@@ -28,7 +28,7 @@ def duration_ms(text: str) -> int:
 
 
 def duration_text(milliseconds: int) -> str:
-    """A duration in its own units, as ``duration_ms`` reads it."""
+    """Return a duration as text that ``duration_ms`` reads."""
     if milliseconds == 0:
         return "0s"
     parts = []
@@ -44,12 +44,12 @@ def duration_text(milliseconds: int) -> str:
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 MOST_BYTES = 2**63 - 1
 MOST_DIGITS = 40
-"""Of a number; Python reads no more than some thousand."""
+"""Most digits of a number; Python itself refuses numbers of several thousand digits."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def parse_size(text: str) -> int:
-    """Bytes: KiB, MiB, … are powers of 1,024, KB, MB, … of 1,000; no unit means bytes."""
+    """Return bytes: KiB, MiB, … are powers of 1,024, KB, MB, … of 1,000; no unit means bytes."""
     matched = _SIZE.fullmatch(text.strip())
     if matched is None or (matched[3] and not matched[2]):
         raise typer.BadParameter(f"{text!r} is not a size: write 10GiB, 1.5MB or 4096")

@@ -1,4 +1,4 @@
-"""What ``gc`` and ``breaker`` have in common: changing and reading what the collector does, and saying it."""
+"""Functions that ``gc`` and ``breaker`` share: change, read and print the collection state."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ IdOption = Annotated[
 def set_collection(
     session: Session, bucket: str, state: CollectionState, reason: str, *, bucket_id: int = 0, ends_stop: bool = False
 ) -> None:
-    """Pause or resume the collector for a bucket, one of its name by its id, or for everything."""
+    """Pause or resume garbage collection for a bucket, for one of several buckets of a name by its id, or for all."""
     volume, name = bucket_path(bucket) if bucket else ("", "")
     order(session, SetCollection(volume, name, state, reason, ends_stop, bucket_id))
 
 
 def order(session: Session, command: SetCollection | SetBreaker | ResetBreaker) -> None:
-    """Give a command to the shard of its bucket, or to all of them."""
+    """Send a command to the shard of its bucket, or to all shards."""
     for shard in shards_of(session, command.volume):
         session.execute(shard, command)
 
 
 def shards_of(session: Session, volume: str) -> Sequence[int]:
-    """The shard of a volume, or all of them for none."""
+    """Return the shard of a volume; all shards if the volume is empty."""
     return [session.volumes().shard_of(volume)] if volume else range(session.connected().shards)
 
 
 def collection_lines(session: Session, bucket: str) -> list[CollectionStatus]:
-    """Of all shards, or of the one that has the bucket."""
+    """Return the collection status of all shards, or of the shard that has the bucket."""
     plane = session.connected()
     if bucket:
         volume, name = bucket_path(bucket)
@@ -49,24 +49,24 @@ def collection_lines(session: Session, bucket: str) -> list[CollectionStatus]:
 
 
 def scope(line: CollectionStatus) -> str:
-    """What a line is about."""
+    """Return the bucket or shard that a line describes."""
     if not line.bucket:
         return "everything"
     return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
 
 
 def shard_heading(lines: Sequence[CollectionStatus]) -> list[str]:
-    """A column for the shard, where lines are of more than one."""
+    """Return the heading of the shard column if the lines are of several shards."""
     return ["SHARD"] if len({line.shard for line in lines}) > 1 else []
 
 
 def shard_cell(lines: Sequence[CollectionStatus], line: CollectionStatus) -> list[object]:
-    """What is in that column."""
+    """Return the content of the shard column for a line."""
     return [line.shard] if shard_heading(lines) else []
 
 
 def state_words(line: CollectionStatus) -> str:
-    """A state with its story, in one line."""
+    """Return a state and its start, with its cause and author where known, in one line."""
     since = f"{line.effective_state.lower()} since {time_text(line.since_ms(line.effective_state))}"
     if line.trip and line.effective_state is CollectionState.TRIPPED:
         return f"{since}: {trip_words(line.trip)}"
@@ -78,7 +78,7 @@ def state_words(line: CollectionStatus) -> str:
 
 
 def suspended_words(lines: list[CollectionStatus]) -> str:
-    """What holds back the rows of a bucket, by whom, since when and why; empty when nothing does."""
+    """Return why, since when and by whom claims of a bucket are suspended; empty if they are not suspended."""
     shard, *buckets = lines
     line = next((one for one in buckets if not one.is_deleted), shard)
     is_own = line is not shard and line.state is line.effective_state
@@ -97,7 +97,7 @@ def suspended_words(lines: list[CollectionStatus]) -> str:
 
 
 def trip_words(trip: BreakerTrip) -> str:
-    """Why the breaker has tripped, with the figures that did it."""
+    """Return why the breaker has tripped, with the figures of the trip."""
     went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
     most = amount_in_words(trip.most_bytes, trip.most_versions)
     if trip.cause is BreakerCause.FIGURES:

@@ -18,7 +18,7 @@ SHOWN_LETTERS = 200
 
 
 def error_line(error: DeepcleanError) -> str:
-    """What a person reads about an error: the plane's code and reason, or one sentence."""
+    """Return the line that the terminal shows for an error: the plane's code and reason, or one sentence."""
     match error:
         case PlaneError():
             return f"{error.code}: {error}"
@@ -45,14 +45,14 @@ class OneLineErrors(TyperGroup):
         except CredentialsError as error:
             say(str(error), err=True)
             raise typer.Exit(1) from error
-        except UnicodeError as error:  # a shell passes on any bytes; a plane has names in UTF-8 alone
+        except UnicodeError as error:  # a shell passes on any bytes; names on a plane are UTF-8 only
             say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
             raise typer.Exit(1) from error
-        except OverflowError as error:  # a number that no message has room for
+        except OverflowError as error:  # a number that does not fit into a message field
             say(str(error)[:SHOWN_LETTERS], err=True)
             raise typer.Exit(1) from error
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # whoever reads has enough: typer ends the command
+                raise  # the reader has closed the pipe: typer ends the command
             say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), err=True)
             raise typer.Exit(1) from error

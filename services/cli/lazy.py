@@ -45,7 +45,7 @@ class LazyCommand(TyperCommand):
 
 
 def lazy_commands(entries: Iterable[SubCommand]) -> dict[str, LazyCommand]:
-    """By name, in the order of the listing."""
+    """Return the commands by name, in the order of the listing."""
     return {entry.name: LazyCommand(entry) for entry in entries}
 
 

@@ -21,7 +21,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def print_json(value: Any) -> None:
-    """Records, or anything made of them, as indented JSON; what cannot be printed is written as an escape of JSON."""
+    """Print records, or values made of records, as indented JSON; unprintable characters become JSON escapes."""
     text = json.dumps(_ADAPTER.dump_python(value, mode="json"), indent=2, ensure_ascii=False)
     typer.echo("\n".join(with_escapes(line, _json_escape) for line in text.split("\n")))
 
@@ -32,7 +32,7 @@ def _json_escape(letter: str) -> str:
 
 
 def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
-    """What came of a command: a sentence for people, or its txn and what it committed."""
+    """Print the result of a command: a sentence, or as JSON its txn and what it committed."""
     if as_json:
         print_json({"txn": reply.txn, "committed": reply.committed})
     else:
@@ -40,7 +40,7 @@ def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
-    """A table whose cells are whole however narrow the terminal is; ``numbers`` are the columns that align right."""
+    """Print a table whose cells are never cut to the terminal width; ``numbers`` are the right-aligned columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     aligned = set(numbers)
     for column in columns:
@@ -55,11 +55,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     with console.capture() as printed:
         console.print(table)
     for line in printed.get().splitlines():
-        say(line.rstrip())  # a file or a program has no use for a column's full width
+        say(line.rstrip())  # files and programs do not need the padding of the last column
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """One record, a line for each field."""
+    """Print one record, a line for each field."""
     pairs = [(printable(name), str(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
@@ -67,7 +67,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def bytes_text(size_bytes: float) -> str:
-    """A size for people."""
+    """Return a size as text with a unit."""
     size = float(size_bytes)
     for unit in _UNITS:
         if abs(size) < _STEP or unit == _UNITS[-1]:
@@ -77,7 +77,7 @@ def bytes_text(size_bytes: float) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """So many of something, in its singular for one; the plural is the noun with an s unless it is given."""
+    """Return a number with its noun, singular for one; the plural is the noun with an s unless it is given."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
@@ -87,5 +87,5 @@ def amount_in_words(size_bytes: float, versions: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """A moment for people; nothing for one that is not set."""
+    """Return a time as text; empty if it is not set."""
     return "" if time_ms < 0 else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

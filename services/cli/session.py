@@ -1,4 +1,4 @@
-"""What every sub-command needs: the plane that the command line means, and paths taken apart."""
+"""The plane that the command line names, and parsing of bucket and key paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 @dataclass(slots=True)
 class Session:
-    """The plane that the command line means; connected to when a command first needs it."""
+    """The plane that the command line names; connects when a command first needs the plane."""
 
     home: Path
     plane: Plane | None = None
@@ -40,7 +40,7 @@ class Session:
         return self._volumes
 
     def execute(self, shard: int, command: NamespaceCommand) -> MetadataReply:
-        """Carry out a command; raises PlaneError when it is refused."""
+        """Execute a command. Raise PlaneError if metadata refuses it."""
         plane = self.connected()
         reply = plane.answer(shard, plane.submit(shard, command))
         if reply.error:
@@ -48,14 +48,14 @@ class Session:
         return reply
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Carry out a request to the snapshots service; raises PlaneError when it is refused."""
+        """Execute a request to the snapshots service. Raise PlaneError if the service refuses it."""
         reply = self.connected().request(shard, request)
         if reply.error:
             raise PlaneError(reply.error, reply.message)
         return reply
 
     def close(self) -> None:
-        """Leave the plane."""
+        """Close the connection to the plane."""
         if self.plane is not None:
             self.plane.close()
 

@@ -11,12 +11,12 @@ import typer
 
 
 def printable(text: str) -> str:
-    """Text of users for one line of a terminal: what cannot be printed, line breaks too, is written as an escape."""
+    """Return user text for one terminal line: unprintable characters, including line breaks, become escapes."""
     return with_escapes(text, lambda letter: letter.encode("unicode_escape").decode())
 
 
 def with_escapes(text: str, escape: Callable[[str], str]) -> str:
-    """The text with each character that cannot be printed replaced by what ``escape`` makes of it."""
+    """Return the text with each unprintable character replaced by the result of ``escape``."""
     return text if text.isprintable() else "".join(one if one.isprintable() else escape(one) for one in text)
 
 

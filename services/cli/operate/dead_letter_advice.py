@@ -1,4 +1,4 @@
-"""What it means that a message was put aside, and what to do about it: by the topic that it came on."""
+"""The consequence of a dead-lettered message and the operator's action, by the topic of the message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.domain.authorization import SIGNED_FOR_MS, is_timely
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The consequence of a dead letter, and what a person does."""
+    """The consequence of a dead letter, and the operator's action."""
 
     consequence: str
     action: str
@@ -98,7 +98,7 @@ _BY_TOPIC = {
 
 
 def advice_for(topic: str) -> Advice:
-    """What a dead letter about a message of this topic means."""
+    """Return the advice for a dead letter about a message of this topic."""
     return _BY_TOPIC.get(topic, _UNKNOWN)
 
 

@@ -140,7 +140,7 @@ def _place(text: str) -> Place:
 
 
 def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
-    """A row for programs: the claim's fields beside the others."""
+    """Return a row as JSON fields, with the claim's fields at the same level."""
     fields = asdict(row)
     return {"row": str(place), **fields.pop("claim"), **fields}
 

@@ -65,7 +65,7 @@ def status(
 
 
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
-    """How a plane does; rates are measured over some seconds."""
+    """Return the status of a plane; rates are measured over ``seconds``."""
     urls = {name: process.url for name, process in plane.processes.items() if process.url}
     token = http_token(Path(plane.home))
     reported = observe_processes(urls, seconds, token)
@@ -164,7 +164,7 @@ def _print(plane: PlaneStatus) -> None:
 
 
 def collection_fields(lines: tuple[SuspendedCollection, ...] | None) -> list[tuple[str, str]]:
-    """What is held back and how it goes on, as status prints it."""
+    """Return the suspended collections and how to resume them, as status prints them."""
     if lines is None:
         return [("not known", "metadata does not answer")]
     if not lines:

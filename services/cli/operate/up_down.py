@@ -80,7 +80,7 @@ def up(
 
 
 def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile | None:
-    """The plane when all its processes are ready; None when it has ended."""
+    """Return the plane when all its processes are ready; None if its supervisor has ended."""
     pause = threading.Event()
     console = Console(stderr=True)
     with console.status("starting") as shown:
@@ -114,7 +114,7 @@ def down(context: typer.Context) -> None:
 
 
 def _stop_left_behind(plane: PlaneFile) -> None:
-    """Stop, in order, what a supervisor that was killed has left running."""
+    """Stop, in order, the processes that a killed supervisor has left running."""
     left = plane.left_behind()
     order = [STREAMING, *(name for name in left if name not in (STREAMING, BROKER)), BROKER]
     for name in order:

@@ -1,4 +1,4 @@
-"""What listings of keys and of directories have in common."""
+"""Functions that the listings of keys and of directories share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def say_more(last: str) -> None:
 
 
 def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:
-    """The id of a bucket's snapshot; empty, which means now, for no name."""
+    """Return the id of a bucket's snapshot; empty, which means the active namespace, for no name."""
     return session.connected().snapshots(shard).snapshot(*bucket, name).snapshot_id if name else ""
 
 
@@ -43,7 +43,7 @@ def list_entries(
     limit: int,
     is_directory: bool,
 ) -> FirstRows[ListedEntry]:
-    """Keys or directories of a bucket, in the order of the walk; all for a limit of 0."""
+    """Return keys or directories of a bucket, in the order of the walk; all for a limit of 0."""
     shard = session.volumes().shard_of(bucket[0])
     reads = session.connected().metadata(shard)
     snapshot_id = snapshot_id_of(session, shard, bucket, snapshot)

@@ -79,7 +79,7 @@ def delete(
             for done in delete_keys(session.connected(), session.volumes(), places):
                 deleted, last_txn = deleted + done.deleted, done.txn or last_txn
                 left += [("/".join((*done.bucket, key)), error) for key, error in done.left]
-        finally:  # what is known, if the plane has gone meanwhile
+        finally:  # report the known results even if the plane has stopped
             _print_deleted(deleted, last_txn, left, as_json=as_json)
     if left:
         raise typer.Exit(1)

@@ -159,7 +159,7 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
 
 
 def _tags_by_snapshot(tags: list[SnapshotTag]) -> dict[str, list[str]]:
-    """Names of the tags that hold each snapshot, by its id."""
+    """Return the names of the tags that protect each snapshot, by snapshot id."""
     names: dict[str, list[str]] = {}
     for tag in tags:
         names.setdefault(tag.snapshot_id, []).append(tag.tag)
@@ -171,7 +171,7 @@ def _status(row: SnapshotInfo) -> str:
 
 
 def _size(size_bytes: int, *, is_exact: bool) -> str:
-    """A size; ``~`` while a deleted directory is not yet expanded and the figure may still change."""
+    """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
     return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
 
 

@@ -60,7 +60,7 @@ def git(
     """
     if tags and every is not None:
         raise typer.BadParameter("snapshots are taken at tags or at each Nth commit: give one of the two")
-    history = _history(repository, every, max_commits, uses_tags=tags)  # before a plane is started for it
+    history = _history(repository, every, max_commits, uses_tags=tags)  # check before a plane is started
     session = made_session(context)
     with open_plane(session, in_memory=in_memory, is_running=plane, say=console.print) as opened:
         outcome = _run(opened, repository, history, every)
@@ -73,7 +73,7 @@ def git(
 
 
 def _history(repository: Path, every: int | None, max_commits: int | None, *, uses_tags: bool) -> GitHistory | None:
-    """What to play; None for a directory that has no history, of which no option can choose a part."""
+    """Return the history to play; None without one. Raise GitError if an option then selects a part of it."""
     if GitRepository(repository).has_history():
         return GitHistory(repository, every=every, uses_tags=uses_tags, max_commits=max_commits)
     if uses_tags or max_commits is not None:

@@ -18,7 +18,7 @@ from services.log.clock import SystemClock, VirtualClock
 def open_plane(
     session: Session, *, in_memory: bool, is_running: bool, say: Callable[[str], None], shards: int | None = None
 ) -> Iterator[Plane]:
-    """A plane for one command; one that was started for it is stopped afterwards, whatever happens."""
+    """Open a plane for one command; a plane started for the command is always stopped afterwards."""
     if in_memory and is_running:
         raise typer.BadParameter(
             "a plane in memory is not the one that runs: give one of the two", param_hint="--plane"

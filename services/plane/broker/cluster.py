@@ -29,26 +29,26 @@ class BrokerCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect: any of them."""
+        """Addresses where clients connect: those of all brokers."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     @property
     def process_id(self) -> int | None:
-        """The id of the first that runs."""
+        """The process id of the first running broker."""
         return next((node.process_id for node in self.nodes if node.is_running), None)
 
     @property
     def log_file(self) -> Path:
-        """The log of the first."""
+        """The log file of the first broker."""
         return self.nodes[0].log_file
 
     @property
     def is_running(self) -> bool:
-        """Whether most of them live: fewer acknowledge nothing."""
+        """Whether a majority of the brokers runs; a minority acknowledges no message."""
         return sum(node.is_running for node in self.nodes) > len(self.nodes) // 2
 
     def start(self) -> Self:
-        """Start those that do not run, and wait until each answers; raises StackError with what to do."""
+        """Start the brokers that do not run, and wait until each answers. Raise StackError if one does not."""
         started = [node for node in self.nodes if not node.is_running]
         try:
             for node in started:
@@ -61,15 +61,15 @@ class BrokerCluster:
         return self
 
     def stop(self) -> None:
-        """Stop all of them; those that do not run are left alone."""
+        """Stop all running brokers."""
         for node in self.nodes:
             node.stop()
 
     def kill(self) -> None:
-        """End all of them at once."""
+        """Kill all brokers at once."""
         for node in self.nodes:
             node.kill()
 
     def why_it_ended(self) -> StackError:
-        """What the log of the first that does not run says."""
+        """Return the error in the log of the first broker that does not run."""
         return next(node for node in self.nodes if not node.is_running).why_it_ended()

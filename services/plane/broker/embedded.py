@@ -133,7 +133,7 @@ class EmbeddedBroker:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    # A Ctrl-C in the terminal is for us: the broker goes last, when we say so.
+                    # Ctrl-C in the terminal must not reach the broker: the plane stops the broker last.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -152,14 +152,14 @@ class EmbeddedBroker:
         self._process = None
 
     def kill(self) -> None:
-        """End it at once, as a crash would; what it had written is there at the next start."""
+        """Kill the broker, as a crash would; the records that it had written exist at the next start."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def why_it_ended(self) -> StackError:
-        """What its logs say about an end that nobody here asked for."""
+        """Return the error that the logs give for an unexpected end."""
         status = None if self._process is None else self._process.poll()
         ended = "is not running" if status is None else f"ended with status {_status(status)}"
         return self._failure(ended, self._last_lines())
@@ -173,7 +173,7 @@ class EmbeddedBroker:
         self.stop()
 
     def _prepare(self) -> None:
-        """Make the directory ready, settle the ports, and write the configuration."""
+        """Prepare the directory, choose the ports, and write the configuration."""
         self.directory.mkdir(parents=True, exist_ok=True)
         free_bytes = shutil.disk_usage(self.directory).free
         if free_bytes < FREE_BYTES_WANTED:
@@ -189,7 +189,7 @@ class EmbeddedBroker:
             self.log_file.replace(self.directory / "broker.previous.log")
 
     def _properties(self) -> str:
-        """Its configuration."""
+        """Return the content of ``server.properties``."""
         text = resources.files("services.plane.broker").joinpath("server.properties").read_text()
         ports = self._node.controller_ports if self._node else (self._controller_port(),)
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
@@ -226,7 +226,7 @@ class EmbeddedBroker:
         return int(listener[1]) if listener else 0
 
     def _format(self, jars: str) -> None:
-        """Give a new directory its cluster id; one that has it is left alone."""
+        """Give a new directory its cluster id; leave a formatted directory unchanged."""
         if (self._records / "meta.properties").is_file():
             return
         cluster = self._node.cluster_id if self._node else new_cluster_id()
@@ -297,7 +297,7 @@ class EmbeddedBroker:
         )
 
     def _last_lines(self) -> str:
-        """The end of both logs."""
+        """Return the last lines of both logs."""
         texts = []
         for file in (self.log_file, self._output_file):
             with contextlib.suppress(OSError), file.open("rb") as opened:
@@ -376,7 +376,7 @@ def new_cluster_id() -> str:
 
 def _require_free(port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: an old connection is no hindrance
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: old connections do not block
         try:
             probe.bind((HOST, port))
         except PermissionError as error:

@@ -103,7 +103,7 @@ class BrokerSecurity:
         return self.directory / f"{name}.signing"
 
     def prepare(self, java: JavaRuntime) -> None:
-        """Make whatever is missing."""
+        """Create the secrets that are missing."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.directory.chmod(0o700)
@@ -198,7 +198,7 @@ def _send_rights(admin: AdminClient) -> None:
 
 
 def administrator_of(security: BrokerSecurity | None) -> KafkaCredentials | None:
-    """Who may do everything at a broker; None where the broker asks nobody."""
+    """Return the administrator's credentials at a broker; None if the broker does not authenticate clients."""
     return None if security is None else security.administrator
 
 

@@ -1,4 +1,4 @@
-"""Makes the topics of the plane on any broker."""
+"""Creates the topics of the plane on any broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _create_missing(admin: AdminClient, topics: Mapping[str, Mapping[str, str]],
             answer.result()
             created.add(name)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was quicker
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process created the topic first
                 raise
     return frozenset(created)
 

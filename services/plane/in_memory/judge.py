@@ -59,11 +59,11 @@ class PureJudge:
 
     @property
     def chain_version(self) -> int:
-        """How much of the chain is known."""
+        """The chain version up to which this judge knows the chain."""
         return self._chain.view.version
 
     def restore(self, tables: TablesReader) -> None:
-        """Follow the stored markers anew, and take up what waits."""
+        """Follow the stored markers again, and load the waiting entries."""
         self._chain.restore(tables)
         rows = tables.table(WAITING_ENTRIES).scan()
         self._waiting = deque((int.from_bytes(key, "big"), message) for key, message in rows)
@@ -91,7 +91,7 @@ class PureJudge:
             self._ready.append(logged)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Nothing here is due at a time."""
+        """Do nothing: this judge has no timed work."""
 
     def end_batch(self, work: Work) -> None:
         """Judge what may be judged now, and send the barriers behind it."""

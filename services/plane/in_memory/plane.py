@@ -1,7 +1,7 @@
 """The whole plane in one process: the real services over a log and databases in memory, the pure rule in Spark's place.
 
-It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it creeps while there is something
-to do and leaps when there is nothing, so that no back-off is ever waited for.
+It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it
+advances slowly while services have work and jumps when they are idle, so that no back-off costs real time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class InMemoryPlane:
     unit_bytes: int = UNIT_BYTES
     unit_rows: int = UNIT_ROWS
     secrets: Mapping[str, bytes] = field(default_factory=dict)
-    """What services sign their commands with, by name."""
+    """Signing secrets of the services, by name."""
     undo_window_ms: int = 0
     probes: Mapping[Address, Probe] = field(default_factory=dict)
     log: MemoryLog = field(init=False)
@@ -133,7 +133,7 @@ class InMemoryPlane:
         return service
 
     def step(self) -> int:
-        """Let every service take one step, which takes a millisecond; says how many messages were read."""
+        """Let every service take one step, which takes a millisecond; return the number of messages read."""
         self.clock.advance(1)
         return sum(process.runner.step() for process in list(self.processes.values()))
 

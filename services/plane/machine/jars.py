@@ -65,13 +65,13 @@ class Jar:
 
 
 def locked_jars() -> tuple[Jar, ...]:
-    """The pinned list."""
+    """Return the jars of ``jars.lock``."""
     lines = resources.files("services.plane.machine").joinpath("jars.lock").read_text().splitlines()
     return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
 
 
 def missing_jars(directory: Path, jars: Iterable[Jar]) -> list[Jar]:
-    """Those that are not there, or not with the bytes that the lock names."""
+    """Return the jars that are missing or whose digest differs from the lock."""
     return [jar for jar in jars if not _is_intact(directory / jar.consumer / jar.file_name, jar.sha256)]
 
 
@@ -88,7 +88,7 @@ def classpath(directory: Path, consumer: str) -> str:
 
 
 def fetch_jars(directory: Path, java: JavaRuntime | None = None) -> int:
-    """Bring every locked jar into ``directory``, and return how many had to be fetched."""
+    """Put every locked jar into ``directory``; return the number of jars fetched."""
     wanted = missing_jars(directory, locked_jars())
     if not wanted:
         return 0

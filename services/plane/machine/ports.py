@@ -15,7 +15,7 @@ _SERVER_PORTS = range(15_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now; held open together, so that they differ."""
+    """Return free ports; all are held open at the same time, so that they differ."""
     with contextlib.ExitStack() as held:
         candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
         return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]

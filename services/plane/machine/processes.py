@@ -35,17 +35,17 @@ class ProcessIdentity:
     started: str
 
     def is_alive(self) -> bool:
-        """Whether this very process runs."""
+        """Whether this process runs, and not a later one with the same id."""
         return started_mark(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal; nothing happens when it is gone."""
+        """Send the process a signal; do nothing if it has ended."""
         if self.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def await_end(self, seconds: float) -> bool:
-        """Wait until it is gone; says whether it is."""
+        """Wait at most ``seconds`` until the process ends; return whether it has ended."""
         deadline = time.monotonic() + seconds
         pause = threading.Event()
         while self.is_alive():
@@ -56,12 +56,12 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """The process that has this id now."""
+    """Return the identity of the process that has this id now."""
     return ProcessIdentity(pid, started_mark(pid) or "")
 
 
 def started_mark(pid: int) -> str | None:
-    """What tells a process from a later one with the same id: when it started; None when it is gone."""
+    """Return when a process started, which tells it from a later one with the same id; None if it has ended."""
     stat = Path(f"/proc/{pid}/stat")
     if stat.parent.parent.joinpath("self").exists():
         try:
@@ -118,7 +118,7 @@ class ChildProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """How it ended; None while it runs and before the start."""
+        """The exit status; None while the child runs and before the start."""
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str] | None = None) -> None:
@@ -132,7 +132,7 @@ class ChildProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    # A Ctrl-C in the terminal is for us: we stop the children in their order.
+                    # Ctrl-C in the terminal must not reach the children: the plane stops them in order.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -169,19 +169,19 @@ class ChildProcess:
                 pause.wait(POLL_SECONDS)
 
     def require_running(self) -> None:
-        """Raise StackError, with what it said last, when it has ended."""
+        """Raise StackError, with the last lines of the log, if the child has ended."""
         if not self.is_running:
             raise self.why_it_ended()
 
     def why_it_ended(self) -> StackError:
-        """How it ended and what it said last."""
+        """Return an error with the exit status and the last lines of the log."""
         return StackError(
             f"{self.name} ended with status {_status(self.exit_status)}: read {self.log_file}, mend what it names and "
             f"start again.\n{self.last_lines()}"
         )
 
     def last_lines(self) -> str:
-        """The end of its log."""
+        """Return the last lines of the log."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(max(0, self.log_file.stat().st_size - LAST_LINES_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
@@ -195,7 +195,7 @@ class ChildProcess:
             self._process.terminate()
 
     def stop(self) -> int | None:
-        """Ask it to stop, wait, and end it if it does not; says its exit status."""
+        """Ask the child to stop, wait, and kill it if it does not end; return its exit status."""
         if self._process is None:
             return None
         self.ask_to_stop()
@@ -206,7 +206,7 @@ class ChildProcess:
         return self._process.returncode
 
     def kill(self) -> None:
-        """End it at once, with all that it has started."""
+        """Kill the child and all processes that it has started."""
         if self._process is not None and self.is_running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

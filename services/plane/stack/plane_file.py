@@ -66,7 +66,7 @@ _ADAPTER = TypeAdapter(PlaneFile)
 
 
 def read_plane_file(home: Path) -> PlaneFile | None:
-    """What is written down in a home; None when there never was a plane, or it was stopped."""
+    """Return the content of a home's ``plane.json``; None if no plane was started or the plane was stopped."""
     path = home / FILE_NAME
     try:
         return _ADAPTER.validate_json(path.read_bytes())
@@ -82,7 +82,7 @@ def read_plane_file(home: Path) -> PlaneFile | None:
 
 
 def write_plane_file(home: Path, plane: PlaneFile) -> None:
-    """Write down how the plane is."""
+    """Replace ``plane.json`` as a whole."""
     path = home / FILE_NAME
     fresh = path.with_name(f"{FILE_NAME}.{os.getpid()}")
     try:
@@ -93,12 +93,12 @@ def write_plane_file(home: Path, plane: PlaneFile) -> None:
 
 
 def remove_plane_file(home: Path) -> None:
-    """The plane is stopped."""
+    """Remove ``plane.json``: the plane is stopped."""
     (home / FILE_NAME).unlink(missing_ok=True)
 
 
 def running_plane(home: Path) -> PlaneFile:
-    """The plane of a home; raises StackError when it does not run."""
+    """Return the running plane of a home. Raise StackError if it does not run."""
     plane = read_plane_file(home)
     if plane is None or plane.state is PlaneState.FAILED or not plane.is_up():
         raise StackError(f"No plane runs on {home}: start one (deepclean up), or set another home (--home).")

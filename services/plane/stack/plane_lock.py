@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 def acquire_plane_lock(home: Path) -> IO[bytes]:
-    """Hold a home until the file is closed; raises StackError when somebody else does, or a process is left there."""
+    """Lock a home until the file is closed. Raise StackError if it is locked, or a process of its plane still runs."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / LOCK_NAME).open("a+b")
@@ -63,15 +63,15 @@ class PatientLog(KafkaLog):
     """The log of a broker that has only just started: what it cannot say yet is asked again."""
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The broker's ids of the topics."""
+        """Return the broker's ids of the topics."""
         return _patiently(partial(super().topic_ids, topics))
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Offset that the next message of a partition will get."""
+        """Return the offset that the next message of a partition will get."""
         return _patiently(partial(super().end_offset, topic, partition))
 
     def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there."""
+        """Return the offset of the oldest message that the partition holds."""
         return _patiently(partial(super().first_offset, topic, partition))
 
 

@@ -126,7 +126,7 @@ class Stack:
         """Stop Spark, the services and the broker, in this order; nothing to do when it is stopped."""
         if self._lock is None:
             return
-        with contextlib.suppress(StackError):  # a full disk keeps nothing from being stopped
+        with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
         for group in ([STREAMING], SERVICES):
             stopping = [self._children[name] for name in group if name in self._children]
@@ -153,7 +153,7 @@ class Stack:
             raise self._broker.why_it_ended()
 
     def watch(self) -> NoReturn:
-        """Return never: raises StackError when a process ends, and whatever a signal raises."""
+        """Never return; raise StackError when a process ends, and the exception that a signal raises."""
         pause = threading.Event()
         while True:
             self.require_running()
@@ -161,7 +161,7 @@ class Stack:
 
     @property
     def address(self) -> PlaneAddress:
-        """Where clients reach it."""
+        """The addresses where clients reach the plane."""
         assert self._broker is not None  # noqa: S101  it is started
         return PlaneAddress(
             bootstrap_servers=self._broker.bootstrap_servers,
@@ -275,7 +275,7 @@ class Stack:
 
 
 def running_client(home: Path | None = None) -> KafkaPlane:
-    """A new client of the plane that runs on a home; raises StackError when none does."""
+    """Return a new client of the plane that runs on a home. Raise StackError if none runs."""
     plane = running_plane(home or home_directory())
     return KafkaPlane(
         PlaneAddress(

@@ -177,7 +177,7 @@ def _backup_lock(home: Path) -> Iterator[None]:
 
 
 def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
-    """Those of other backups alone: somebody may have a copy for another purpose just now."""
+    """Remove copies of interrupted backups only: an audit or a digest may be using its own copy."""
     for service in SERVICES:
         for shard in range(shards):
             copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
@@ -211,7 +211,7 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
 
 
 def _keep_copy(made: Path, target: Path, service: str) -> int:
-    """Copy a service's copy to where it is kept; says the bytes."""
+    """Copy a service's copy to the backup; return its size in bytes."""
     try:
         return copy_files(made, target)
     except FileNotFoundError as error:
@@ -225,7 +225,7 @@ def _keep_copy(made: Path, target: Path, service: str) -> int:
 
 @contextlib.contextmanager
 def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> Iterator[Path]:
-    """Have a running service copy a shard's database beside it; the copy is gone when the block is left."""
+    """Have a running service copy a shard's database beside it; the copy is deleted when the block is left."""
     process = plane.processes.get(service)
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
@@ -254,10 +254,10 @@ def _write_manifest(directory: Path, backup: Backup) -> None:
 def restore_backup(
     home: Path, directory: Path, backup: Backup, services: Sequence[str] = SERVICES, shards: Sequence[int] = ()
 ) -> list[ServiceCopy]:
-    """Put copies of a backup where services look for their databases; says which.
+    """Put copies of a backup where services look for their databases; return these copies.
 
     Raises:
-        StackError: a place is not empty, the backup lacks a copy, or the disk refuses. Nothing is replaced, ever.
+        StackError: a target is not empty, the backup lacks a copy, or the disk fails. No file is replaced.
     """
     wanted = [(service, shard) for service in services for shard in (shards or range(backup.shards))]
     copies = []

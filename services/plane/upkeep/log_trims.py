@@ -16,7 +16,7 @@ from services.plane.upkeep.trimming import Trim, newest_start, plan_trims
 
 
 def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> list[Trim]:
-    """What may go of a running plane's log; raises StackError when a backup is of another log."""
+    """Return what may be trimmed of a running plane's log. Raise StackError if a backup is of another log."""
     topic_ids = log.topic_ids([topic.name for topic in TOPICS])
     for backup in backups:
         for copy in backup.copies:
@@ -35,7 +35,7 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
 
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
-    """Offset where the newest whole chain before an offset begins; all before it is read to find it."""
+    """Return the offset where the newest whole chain before ``until`` begins; reads all records before ``until``."""
     topic, decode = SNAPSHOT_CHAIN.name, codec(SnapshotChainRecord).decode_message
     records = records_between(log, topic, shard, log.first_offset(topic, shard), until)
     return newest_start((record.offset, decode(record.value, record.fingerprint)) for record in records)

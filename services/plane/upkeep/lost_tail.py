@@ -1,8 +1,8 @@
-"""What a broker has lost that services had read already, and how a stopped plane goes on without it.
+"""Finds records that a broker has lost after services read them, and lets a stopped plane resume without them.
 
-The databases keep what the lost records did. When commands of metadata are lost, it is told, by a command at the end of
-its log, to leap over every txn and chain version that anybody may have seen, and it has applied that when the call
-ends. Each service goes on reading where its topics go on.
+The databases keep the effects of the lost records. When commands of metadata are lost, a command is appended to the end
+of metadata's log. The command makes metadata skip every txn and chain version that another process may have seen;
+metadata has applied the command when the call returns. Each service resumes reading where its topics continue.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from services.storage.store import Store
 from services.storage.tables import TablesReader
 
 SKIPPED_NUMBERS = 1_000_000
-"""Beyond the highest that is found: what only clients saw, who keep nothing that could be looked at."""
+"""Numbers skipped beyond the highest found: only clients may have seen them, and clients store nothing to search."""
 FAR_AHEAD = 1 << 40
-"""A position beyond every end, until the command is in the log: nobody starts on it."""
+"""Added to the position until the command is in the log: metadata refuses to start beyond the end of its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class Losses:
 
 
 def find_losses(log: Log, home: Path, shard: int) -> Losses:
-    """Every topic that does not hold what a stopped service has read, and what metadata has said and does not know.
+    """Return the topics that lack records a stopped service has read, and the numbers that metadata does not reach.
 
-    For the latter metadata first takes in the rest of its log, as at a start; what comes of it is not published yet.
+    To find those numbers, metadata first applies the rest of its log, as at a start, and publishes nothing.
 
     Raises:
-        StackError: a topic is not the one that was read: that is no lost tail.
+        StackError: a topic was recreated since a service read it, which is not a lost tail.
     """
     tails: list[LostTail] = []
     for service in SERVICES:
@@ -130,7 +130,7 @@ def find_losses(log: Log, home: Path, shard: int) -> Losses:
 
 
 def _catch_up(log: Log, store: RocksStore, shard: int) -> LostNumbers | None:
-    """Take in the rest of the log, as far as it is the one that was there; what comes of it goes out at a start."""
+    """Apply the rest of the log; its messages are published at the next start. Return the numbers it does not reach."""
     run = Rebuild(shard, store, log)
     try:
         run.run_to(run.end)
@@ -143,17 +143,17 @@ def _catch_up(log: Log, store: RocksStore, shard: int) -> LostNumbers | None:
 
 
 def _more_that_is_known(home: Path, store: Store, shard: int) -> LostNumbers | None:
-    """The same of what judges know."""
+    """Return the numbers that the judges' databases know and metadata does not reach; None if there are none."""
     known, judged = highest_of(_stored_state(store)), _judges_numbers(home, shard)
     return None if known.and_of(judged) == known else LostNumbers(known, judged)
 
 
 def _is_chain_whole(log: Log, store: Store, shard: int) -> bool:
-    """Whether the markers in the topic, and those that still wait to be sent, lead to metadata's chain version."""
+    """Return whether the markers in the topic and in the outbox lead to metadata's chain version."""
     view = ChainView()
     try:
         for value, fingerprint in _markers(log, store, shard):
-            with contextlib.suppress(DecodeError):  # what is put in between stops readers whatever is done here
+            with contextlib.suppress(DecodeError):  # an undecodable record stops readers in any case
                 view.follow(codec(SnapshotChainRecord).decode_message(value, fingerprint))
     except ChainViewError:
         return False
@@ -190,7 +190,7 @@ def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator
 
 
 def _is_there(log: Log, shard: int, row: PositionRow) -> bool:
-    """Whether a topic holds the last record that was read of it; what was trimmed or never noted is taken to be."""
+    """Return whether a topic holds the last record read from it; True if that record was trimmed or never noted."""
     offset = row.next_offset - 1
     if row.last_read is None or offset < log.first_offset(row.topic, shard):
         return True
@@ -199,10 +199,10 @@ def _is_there(log: Log, shard: int, row: PositionRow) -> bool:
 
 
 def _grown_from(log: Log, shard: int, row: PositionRow) -> int:
-    """Where a topic has grown again: the first record that is not older than the last one that was read and lost.
+    """Return the offset of the first record that is not older than the last record that was read and lost.
 
-    What lies before the loss was appended before that one. Should a clock have gone back, too much is read again,
-    which every service but metadata knows to ignore, or none of it; metadata goes on behind all of it anyway.
+    Records before the loss are older than the lost record. If a clock went back, too many records are read again, which
+    every service except metadata ignores, or none; metadata resumes behind all of them in any case.
     """
     read_ms = row.last_read.timestamp_ms if row.last_read else 0
     for record in all_records(log, row.topic, shard):
@@ -212,12 +212,12 @@ def _grown_from(log: Log, shard: int, row: PositionRow) -> int:
 
 
 def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str) -> AcceptLostTail | None:
-    """Have a stopped plane go on without what was lost; called again after a crash it ends what it began.
+    """Let a stopped plane resume without the lost records; a call after a crash completes the interrupted one.
 
-    Says which command metadata has carried out; None when its log is whole, so that only positions were set.
+    Return the command that metadata has applied; None if metadata's log is whole and only positions were set.
 
     Raises:
-        StackError: metadata has no database, somebody writes to the log meanwhile, or may not have it accepted.
+        StackError: metadata has no database, another client writes to the log, or metadata refuses the command.
     """
     command = None
     if losses.needs_skip:
@@ -241,7 +241,7 @@ def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str)
 
 
 def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> AcceptLostTail:
-    """Have the command in the log, and in the database."""
+    """Append the command to the log, apply it to the database, and return it."""
     state = _stored_state(store)
     if state is None:
         raise StackError("metadata has applied nothing: there is nothing to go on from; restore a backup.")
@@ -255,10 +255,10 @@ def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
         command = _command(log, shard, state, highest, reason)
         record = _record_of(command, shard, person(home))
         _require_accepted(record, store)
-        # A start between the two steps must not take the command for one that was applied.
+        # A start between the two steps must not treat the command as applied.
         _set_position(store, log, METADATA_COMMANDS.name, command.offset + FAR_AHEAD)
         _append(log, record)
-        # Once more, with the time that the log has given it.
+        # Check again, with the timestamp that the log assigned.
         sent = records_between(log, METADATA_COMMANDS.name, shard, command.offset, command.offset + 1)
         _require_accepted(next(sent), store)
     _set_position(store, log, METADATA_COMMANDS.name, command.offset)
@@ -278,7 +278,7 @@ def _stored_state(store: Store) -> ShardState | None:
 
 
 def _carry_out(log: Log, store: RocksStore, shard: int) -> None:
-    """Apply the command at the end of the log; what comes of it goes out at a start."""
+    """Apply the command at the end of the log; its messages are published at the next start."""
     run = Rebuild(shard, store, log, is_checked=False)
     try:
         run.run_to(run.end)
@@ -287,7 +287,7 @@ def _carry_out(log: Log, store: RocksStore, shard: int) -> None:
 
 
 def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostTail | None:
-    """The command that a call before this one, which was cut off, has put at the end of the log."""
+    """Return the command that an interrupted earlier call appended to the end of the log; None if there is none."""
     end = log.end_offset(METADATA_COMMANDS.name, shard)
     for record in records_between(log, METADATA_COMMANDS.name, shard, max(0, end - 1), end):
         try:
@@ -316,7 +316,7 @@ def _command(log: Log, shard: int, state: ShardState, highest: Highest, reason: 
 
 
 def _record_of(command: AcceptLostTail, shard: int, signer: Signer | None) -> LogRecord:
-    """The command as it would be in the log, were it appended now."""
+    """Return the record that appending the command now would produce."""
     now_ms = SystemClock().now_ms()
     value = person_command(MetadataCommand(shard, "", 0, command, wants_reply=False), signer, now_ms)
     fingerprint = codec(MetadataCommand).fingerprint

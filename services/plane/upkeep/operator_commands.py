@@ -25,7 +25,7 @@ def send_to_metadata(plane: PlaneFile, body: Any, shards: Iterable[int], client:
     """Send a command to some shards and return when the broker has it; metadata sends no reply.
 
     Raises:
-        StackError: the broker has not acknowledged it.
+        StackError: the broker has not acknowledged the command.
     """
     home, fingerprint = Path(plane.home), codec(MetadataCommand).fingerprint
     producer = Producer(producer_configuration(plane.bootstrap_servers, client, administrator(home)))

@@ -1,4 +1,4 @@
-"""How far the readers of a running plane are: services say it on /metrics, Spark in its checkpoint."""
+"""Positions of the readers of a running plane: from /metrics of the services and from the Spark checkpoint."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CHANGELOG_OFFSET = "deepclean_changelog_offset"
 
 
 def reader_positions(plane: PlaneFile) -> dict[Place, int]:
-    """Offsets of the next message of each reader, topic and shard.
+    """Return the offset of the next message of each reader, topic and shard.
 
     Raises:
-        StackError: a service did not answer, so that nobody knows what it needs.
+        StackError: a service did not answer, so its position is unknown.
     """
     positions: dict[Place, int] = {}
     with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:

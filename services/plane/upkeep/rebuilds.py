@@ -1,4 +1,4 @@
-"""Makes a shard of metadata again from the log, and proves by digest that it equals the lost one and the backups."""
+"""Rebuilds a shard of metadata from the log, and compares its digest with the lost database and the backups."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from services.plane.upkeep.shard_databases import (
 )
 
 Report = Callable[[str], None]
-"""Told one line for each comparison."""
+"""Called with one line for each comparison."""
 Progress = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
-"""Opened while commands are applied; what it gives is told the offset of the next command, and the offset to reach."""
+"""Opened while commands are applied; yields a function of the next command's offset and the offset to reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class PlacedDigest:
 
     @classmethod
     def of(cls, store: Any) -> PlacedDigest:
-        """Of a database or a copy."""
+        """Return the digest and position of a database or a copy."""
         position = positions_of(store, METADATA).get(METADATA_COMMANDS.name)
         return cls(digest_shard(store), position.topic_id if position else "", position.next_offset if position else 0)
 
 
 @contextmanager
 def readable_metadata(home: Path, shard: int, directory: Path | None = None) -> Iterator[Any]:
-    """The database of a shard of metadata: a copy of a running one, else itself."""
+    """Open the database of a shard of metadata: a copy if the plane runs, else the database itself."""
     plane = read_plane_file(home)
     if directory is None and plane is not None and plane.is_up():
         with copy_of_running(running_plane(home), METADATA, shard, f"digest-{time.time_ns()}") as made:
@@ -103,25 +103,25 @@ class RebuildRun:
     """Messages up to this txn were certainly sent by the lost database."""
 
     def apply_and_compare(self, report: Report, progress: Progress) -> PlacedDigest:
-        """Apply all of the log; says what the new database holds.
+        """Apply all of the log; return the digest of the new database.
 
         Raises:
-            StackError: it differs from a database that it must equal, or cannot be compared with the lost one.
+            StackError: the new database differs from an expected one, or cannot be compared with the lost one.
             PositionError: the log does not hold the commands that are needed.
         """
         return apply_and_compare(self.rebuild, self.store, self.expected, report, progress)
 
     def send(self) -> int:
-        """Publish what may not have been sent; says how many messages. Raises PositionError when the log is silent."""
+        """Publish messages that may not have been sent and return their number. Raise PositionError on a silent log."""
         return self.rebuild.send()
 
 
 @contextmanager
 def rebuilding(home: Path, shard: int, log: KafkaLog, options: RebuildOptions) -> Iterator[RebuildRun]:
-    """A rebuild of a shard of metadata, where its database belongs.
+    """Open a rebuild of a shard of metadata in the database directory of the shard.
 
     Raises:
-        StackError: there is a database already, or the lost one has read another log.
+        StackError: a database exists already, or the lost database has read another log.
     """
     target = database_directory(home, METADATA, shard)
     if has_database(target) and not options.resumes:
@@ -142,7 +142,7 @@ def rebuilding(home: Path, shard: int, log: KafkaLog, options: RebuildOptions) -
 
 
 def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expected]:
-    """The lost database and the backups of this very log, by offset."""
+    """Return the lost database and the backups of this log, ordered by offset."""
     topic = METADATA_COMMANDS.name
     topic_id = log.topic_ids([topic])[topic]
     found = []
@@ -168,7 +168,7 @@ def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expect
 def apply_and_compare(
     run: Rebuild, store: Any, expected: list[Expected], report: Report, progress: Progress
 ) -> PlacedDigest:
-    """Apply all of the log, comparing on the way; a difference ends it before anything is sent."""
+    """Apply all of the log and compare at each expected offset; raise StackError before a message is sent."""
     first, end = run.position, run.end
     applying_seconds, found = 0.0, None
     for one in expected:
@@ -216,7 +216,7 @@ def _why_outside(offset: int, end: int) -> str:
 
 
 def _apply_below(run: Rebuild, offset: int, progress: Progress) -> float:
-    """Apply the commands below an offset; says how many seconds it took."""
+    """Apply the commands below an offset; return the seconds that this took."""
     started = time.monotonic()
     with progress() as report_progress:
         while (position := run.position) < offset:

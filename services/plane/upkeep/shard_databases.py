@@ -1,4 +1,4 @@
-"""Databases of all services under a home, opened by somebody who is not their service: to copy, compare or mend."""
+"""Opens databases of all services under a home from outside their service: to copy, compare or repair them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _SERVICES: dict[str, Any] = {
 
 
 def database_directory(home: Path, service: str, shard: int) -> Path:
-    """Where a service keeps a shard: its database and what lies beside it."""
+    """Return the directory of a service's shard, which holds its database and related files."""
     return home / "data" / service / str(shard)
 
 
 def input_topics(service: str) -> list[str]:
-    """Topics that a service reads."""
+    """Return the topics that a service reads."""
     return [topic.name for topic in _SERVICES[service].inputs]
 
 
 def all_tables() -> list[TableDefinition[Any]]:
-    """Every table of every service, those of the loop once."""
+    """Return every table of every service; tables of the loop occur once."""
     return [*(table for service in _SERVICES.values() for table in service.tables), *RUNTIME_TABLES]
 
 
@@ -53,24 +53,24 @@ def _checkpointed(service: str) -> frozenset[str]:
 
 
 def has_database(directory: Path) -> bool:
-    """Whether a database was ever made in a directory."""
+    """Return whether a directory holds a database."""
     return (directory / DATABASE / "CURRENT").exists()
 
 
 def open_database(directory: Path, service: str) -> RocksStore:
-    """Open a shard's database that is there; raises StackError when there is none, StoreError when it is in use."""
+    """Open a shard's existing database. Raise StackError if there is none, StoreError if it is in use."""
     if not has_database(directory):
         raise StackError(f"{directory} holds no database of {service}: name the directory that has its {DATABASE}.")
     return new_database(directory, service)
 
 
 def new_database(directory: Path, service: str) -> RocksStore:
-    """Open a shard's database, or make one."""
+    """Open a shard's database; create it if it is missing."""
     return RocksStore(directory / DATABASE, _families(service), _checkpointed(service))
 
 
 def open_copy(directory: Path, service: str) -> RocksCopy:
-    """Open a copy of a shard's database, only to read it."""
+    """Open a copy of a shard's database, read-only."""
     return RocksCopy(directory, _families(service), _checkpointed(service))
 
 

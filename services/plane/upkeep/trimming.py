@@ -20,7 +20,7 @@ from services.plane.upkeep.backups import Backup
 Place = tuple[str, str, int]
 """A reader, a topic and a shard."""
 FindFullChain = Callable[[int, int], int | None]
-"""Says, of a shard, the offset of the newest record of the whole chain up to an offset; None when there is none."""
+"""Returns the offset of a shard's newest record of the whole chain up to an offset; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Trim:
 
     @property
     def messages(self) -> int:
-        """How many messages go."""
+        """Return the number of messages to trim."""
         return self.until - self.first
 
 
@@ -54,7 +54,7 @@ def plan_trims(
     backups: Sequence[Backup],
     find_full_chain: FindFullChain,
 ) -> list[Trim]:
-    """What may go of every topic and shard. ``positions`` are those of the running readers, where known."""
+    """Return the trims of every topic and shard. ``positions`` are those of the running readers, where known."""
     return [
         _plan(topic, shard, firsts[topic.name, shard], positions, backups, find_full_chain)
         for topic in TOPICS
