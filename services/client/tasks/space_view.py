@@ -71,7 +71,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class KeepReasons:
-    """Why each snapshot of a bucket stays."""
+    """The reasons why each snapshot of a bucket is kept."""
 
     preview: RetentionPreview
     has_policy: bool
@@ -115,26 +115,26 @@ class BucketView:
         return tuple(kept.snapshot_id for kept in reasons.preview.kept if reasons.of(kept))
 
     def spaces(self) -> SnapshotSpaces:
-        """What every live snapshot refers to and shares, all of one txn."""
+        """Return the referenced and shared bytes of every live snapshot, all as of one txn."""
         return self.plane.space(self.shard).snapshot_spaces(self.volume, self.bucket)
 
     def what_if(self, snapshots: NamedSnapshots, names: Iterable[str]) -> FreedSpace:
-        """What deleting these snapshots together would free."""
+        """Return the space that deleting these snapshots together would free."""
         question = WhatIf(snapshots.ids_of(names), snapshots.leaving_ids)
         return self.plane.space(self.shard).what_if(self.volume, self.bucket, question)
 
     def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
-        """The fewest snapshots, then the oldest, whose deletion frees so many bytes; none of those to be kept."""
+        """Return the fewest snapshots, then the oldest, whose deletion frees the bytes, without those to be kept."""
         protected = (*self.protected_ids(), *snapshots.ids_of(kept))
         question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
 
     def block(self, local_id: int) -> BlockExplanation:
-        """The version of this bucket that owns a block."""
+        """Return the version of this bucket that owns a block."""
         return find_block(self.plane, self.shard, local_id, self.volume, self.bucket)
 
     def path(self, path: str) -> PathExplanation:
-        """Every version of a path."""
+        """Return every version of a path."""
         return self.plane.space(self.shard).explain_path(self.volume, self.bucket, path)
 
 

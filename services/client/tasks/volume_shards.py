@@ -9,7 +9,7 @@ from services.client.plane import Plane
 
 
 class VolumeShards:
-    """Shards of the volumes of one plane."""
+    """The shards of the volumes of one plane."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
