@@ -1,6 +1,6 @@
-"""A running plane as a client sees it: commands go in by shard, answers come back, figures are read.
+"""The interface of a running plane to a client: commands per shard, their answers, and reads.
 
-Two planes have this shape: the real one (commands over Kafka, reads over HTTP) and the one within this process.
+Two planes implement it: the real one (commands over Kafka, reads over HTTP) and the one within this process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives orphaned blocks that an audit has found to metadata, which has them judged and deleted as all others."""
+"""Requeues the orphaned blocks of an audit report at metadata, which has them judged and deleted like others."""
 
 from __future__ import annotations
 

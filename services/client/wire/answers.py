@@ -10,7 +10,7 @@ from services.client.errors import AnswerExpiredError
 from services.domain.errors import DeepcleanError
 
 MAX_KEPT_ANSWERS = 50_000
-"""Of one shard. A client that fetches none of its answers would otherwise keep all of them for ever."""
+"""Most answers kept per shard. A client that fetches no answers would otherwise keep all of them for ever."""
 
 R = TypeVar("R")
 
@@ -55,7 +55,7 @@ class Answers(Generic[R]):
 
         Raises:
             ValueError: nothing was sent under that number yet.
-            AnswerExpiredError: it was fetched before, or it was left lying while many others came.
+            AnswerExpiredError: it was fetched before, or was dropped because many others came.
             DeepcleanError: there is none; it says whether the request may have been carried out.
         """
         if not 0 < number <= self.last_number:
