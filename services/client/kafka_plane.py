@@ -26,7 +26,7 @@ ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class PlaneAddress:
-    """Where a plane is reached."""
+    """The addresses of a plane."""
 
     bootstrap_servers: str
     shards: int
@@ -41,7 +41,7 @@ class PlaneAddress:
 class KafkaPlane:
     """One client of a running plane; implements the port ``services.client.plane.Plane``.
 
-    It connects to the broker with its first command: who only reads needs none. Safe to use from several threads.
+    It connects to the broker at its first command: reads need no broker. Safe to use from several threads.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class KafkaPlane:
         max_unanswered: int = 20_000,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` is called while waiting, and raises when there is no use in it any longer."""
+        """``check`` is called during waits; it raises to end a wait that has become pointless."""
         self.address = address
         self.shards = address.shards
         self._http = http_client(address.http_token)
@@ -79,21 +79,21 @@ class KafkaPlane:
         return self._connected
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
-        """Send a command without waiting, unless too many are unanswered; says its number."""
+        """Send a command; wait only if too many are unanswered. Return its number."""
         return self._commands().submit(shard, command)
 
     def answer(self, shard: int, number: int) -> MetadataReply:
-        """Wait for the answer to a command that was submitted."""
+        """Wait for the answer to a submitted command and return it."""
         return self._commands().answer(shard, number)
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Send a request to the snapshots service, behind all commands before it, and wait for its answer."""
+        """Send a request to the snapshots service, after all earlier commands; wait for its answer and return it."""
         return self._commands().request(shard, request)
 
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
     ) -> None:
-        """Append a message to a partition of any topic, and wait until the broker has it."""
+        """Append a message to a partition of any topic; return when the broker has it."""
         self._commands().send_again(topic, partition, value, key, headers)
 
     def _answered_txn(self, shard: int) -> int:
@@ -103,23 +103,23 @@ class KafkaPlane:
         return HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
 
     def metadata(self, shard: int) -> HttpMetadataReads:
-        """Reads that include everything answered so far."""
+        """Return reads that include the effects of all commands answered so far."""
         return HttpMetadataReads(self._metadata_shard(shard))
 
     def space(self, shard: int) -> HttpSpaceReads:
-        """Reads about space that include everything answered so far."""
+        """Return reads about space that include the effects of all commands answered so far."""
         return HttpSpaceReads(self._metadata_shard(shard))
 
     def snapshots(self, shard: int) -> HttpSnapshotReads:
-        """Reads of the snapshots service."""
+        """Return the reads of the snapshots service."""
         return HttpSnapshotReads(HttpShard(self._http, "snapshots", self.address.snapshots_url, shard))
 
     def scm(self, shard: int) -> HttpScmReads:
-        """Reads of the storage container manager."""
+        """Return the reads of the storage container manager."""
         return HttpScmReads(HttpShard(self._http, "mock_scm", self.address.scm_url, shard))
 
     def close(self) -> None:
-        """Deliver what was submitted, and leave."""
+        """Deliver the submitted commands, and close the connections."""
         if self._connected is not None:
             self._connected.close()
         self._http.close()

@@ -1,6 +1,6 @@
-"""A running plane as a client sees it: commands go in by shard, answers come back, figures are read.
+"""The interface of a running plane to a client: commands per shard, their answers, and reads.
 
-Two planes have this shape: the real one (commands over Kafka, reads over HTTP) and the one within this process.
+Two planes implement it: the real one (commands over Kafka, reads over HTTP) and the one within this process.
 """
 
 from __future__ import annotations
@@ -122,15 +122,15 @@ class MetadataReads(Protocol):
     """
 
     def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Volumes by name: a page of so many, or all of them."""
+        """Return the volumes by name: at most ``limit``, or all."""
         ...
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
-        """Buckets of a volume by name: a page of so many, or all of them."""
+        """Return the buckets of a volume by name: at most ``limit``, or all."""
         ...
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
-        """One bucket."""
+        """Return one bucket."""
         ...
 
     def entries(
@@ -143,39 +143,39 @@ class MetadataReads(Protocol):
         start_after: str = "",
         limit: int | None = None,
     ) -> list[ListedEntry]:
-        """Keys and directories behind a path, in the order of the walk: all, or so many, and fewer at the end."""
+        """Return keys and directories behind a path in walk order: at most ``limit``, or all. Fewer mean the end."""
         ...
 
     def deleted(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedDeletion]:
-        """What was deleted and is not claimed, oldest death first, behind ``<death>:<objectID>``: so many, or all."""
+        """Return unclaimed deletions, oldest death first, behind ``<death>:<objectID>``: at most ``limit``, or all."""
         ...
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """One key or directory."""
+        """Return one key or directory."""
         ...
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
-        """Where the bytes of a bucket are, with a page of its cells, behind ``<first holder>:<last holder>``."""
+        """Return the space of a bucket with a page of its cells, behind ``<first holder>:<last holder>``."""
         ...
 
     def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
-        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        """Return the collection state of the shard, then that of one bucket or of all suspended buckets."""
         ...
 
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
-        """Have the differences of two states of a bucket found; ``services.client.tasks.diffs`` waits for them."""
+        """Start a diff of two states of a bucket; ``services.client.tasks.diffs`` waits for it."""
         ...
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
-        """How far a diff has come, now or a while later."""
+        """Return the progress of a diff, at once or after a wait."""
         ...
 
     def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
-        """The diffs of a bucket that are kept, oldest first."""
+        """Return the stored diffs of a bucket, oldest first."""
         ...
 
     def cancel_diff(self, job_id: str) -> DiffJob:
@@ -183,7 +183,7 @@ class MetadataReads(Protocol):
         ...
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
-        """A page of a finished diff; the last page has fewer than the limit. ``tasks.diffs`` fetches all."""
+        """Return a page of a finished diff; the last page has fewer than ``limit``. ``tasks.diffs`` fetches all."""
         ...
 
 
@@ -193,23 +193,23 @@ class SpaceReads(Protocol):
     def snapshot_spaces(
         self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
     ) -> SnapshotSpaces:
-        """Live snapshots, behind the one taken at a txn, with what each refers to and shares: so many, or all."""
+        """Return live snapshots behind a txn, with referenced and shared bytes: at most ``limit``, or all."""
         ...
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
-        """What dropping a set of snapshots would free."""
+        """Return the space that dropping a set of snapshots would free."""
         ...
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
-        """The least set of snapshots whose drop frees so many bytes."""
+        """Return the smallest set of snapshots whose drop frees the requested bytes."""
         ...
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
-        """Every version that a path has, in the namespace, in snapshots or on its way out."""
+        """Return every version of a path: in the namespace, in snapshots or in deletion."""
         ...
 
     def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
-        """The version that owns a block; looked for in one bucket if one is named."""
+        """Return the version that owns a block; search one bucket only if one is named."""
         ...
 
 
@@ -217,11 +217,11 @@ class SnapshotReads(Protocol):
     """Reads of one shard's snapshots."""
 
     def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
-        """Snapshots of a bucket in the order of its chain."""
+        """Return the snapshots of a bucket in chain order."""
         ...
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        """One snapshot; one that has gone is refused with SNAPSHOT_EXPIRED and the name of the next one."""
+        """Return one snapshot. A dropped one is refused: SNAPSHOT_EXPIRED, with the name of the next one."""
         ...
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
@@ -231,15 +231,15 @@ class SnapshotReads(Protocol):
     def retention_preview(
         self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
     ) -> RetentionPreview:
-        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        """Return the effect of a retention run by the bucket's policy or another one, now or at another time."""
         ...
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
-        """Tags of a bucket, by name."""
+        """Return the tags of a bucket, by name."""
         ...
 
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
-        """Consumers of a bucket, by name."""
+        """Return the consumers of a bucket, by name."""
         ...
 
     def dead_letters(
@@ -253,17 +253,17 @@ class SnapshotReads(Protocol):
         start_after: int | None = None,
         limit: int | None = None,
     ) -> list[DeadLetterRow]:
-        """The shard's dead letters, newest first, older than the one numbered ``start_after``: so many, or all."""
+        """Return the shard's dead letters before number ``start_after``, newest first: at most ``limit``, or all."""
         ...
 
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
     ) -> list[DeadLetterCount]:
-        """How many dead letters there are of each kind."""
+        """Return the number of dead letters of each kind."""
         ...
 
     def dead_letter(self, number: int) -> DeadLetterBytes:
-        """One dead letter with the message that it is about; refused with DEAD_LETTER_NOT_FOUND."""
+        """Return one dead letter with its message. A missing one is refused with DEAD_LETTER_NOT_FOUND."""
         ...
 
 
@@ -271,11 +271,11 @@ class ScmReads(Protocol):
     """Reads of one shard's storage container manager."""
 
     def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
-        """For each run of blocks whether it is in the store."""
+        """Return for each run of blocks whether it is in the store."""
         ...
 
     def totals(self) -> ScmTotals:
-        """Sums over the inventory."""
+        """Return the totals of the inventory."""
         ...
 
 
@@ -285,39 +285,39 @@ class Plane(Protocol):
     shards: int
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
-        """Send a command without waiting; says its number, rising in each shard."""
+        """Send a command without waiting. Return its number, which rises within each shard."""
         ...
 
     def answer(self, shard: int, number: int) -> MetadataReply:
-        """Wait for the answer to a command that was submitted."""
+        """Wait for the answer to a submitted command and return it."""
         ...
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Send a request to the snapshots service and wait for its answer."""
+        """Send a request to the snapshots service, wait for its answer and return it."""
         ...
 
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
     ) -> None:
-        """Append a message to a partition of any topic, as it is given; returns when the log has it."""
+        """Append a message unchanged to a partition of any topic; return when the log has it."""
         ...
 
     def metadata(self, shard: int) -> MetadataReads:
-        """Reads that include everything answered so far."""
+        """Return reads that include the effects of all commands answered so far."""
         ...
 
     def space(self, shard: int) -> SpaceReads:
-        """Reads about space that include everything answered so far."""
+        """Return reads about space that include the effects of all commands answered so far."""
         ...
 
     def snapshots(self, shard: int) -> SnapshotReads:
-        """Reads of the snapshots service."""
+        """Return the reads of the snapshots service."""
         ...
 
     def scm(self, shard: int) -> ScmReads:
-        """Reads of the storage container manager."""
+        """Return the reads of the storage container manager."""
         ...
 
     def close(self) -> None:
-        """Leave the plane."""
+        """Close the connections to the plane."""
         ...

@@ -1,1 +1,1 @@
-"""The log behind one port: Kafka, or memory for runs in one process; signatures are made and checked on the way."""
+"""The log behind one interface: Kafka, or memory for runs in one process; and the signing of commands."""

@@ -1,4 +1,4 @@
-"""Time as a port: the system's clock, or a virtual one that moves when it is told to."""
+"""The interface of a clock, the system's clock, and a virtual clock that moves only on request."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         ...
 
 
 class SystemClock:
-    """The machine's clock, or one that is so much ahead of it: for tests."""
+    """The machine's clock; for tests, ``offset_ms`` ahead of it."""
 
     def __init__(self, offset_ms: int = 0) -> None:
         self._offset_ms = offset_ms
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         return time.time_ns() // 1_000_000 + self._offset_ms
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only by ``advance``."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         return self._now_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self._now_ms += milliseconds

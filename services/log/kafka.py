@@ -1,7 +1,7 @@
 """The log over a Kafka broker.
 
-Partitions are assigned, never balanced: a shard belongs to the process that was given it, and positions come from
-its database. What librdkafka says is turned into our errors here and nowhere else.
+Partitions are assigned, never balanced: a shard belongs to the process that is configured for it, and positions come
+from its database. Only this module turns librdkafka's errors into ours.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
 GATHER_SECONDS = 0.03
-"""How long a reader whose last poll had many messages waits for more to come, so that it takes them in together.
+"""Time that a reader whose last poll had many messages waits for more, so that one unit of work takes them together.
 
 A unit of work costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of
-its own), and what it sends costs its readers as much again.
+its own), and its output costs the readers as much again.
 """
 LULL_SECONDS = 0.01
-"""When nothing has come for so long, nothing more is waited for: whoever sends may itself wait for what is here. A
-producer hands out what it has every ``linger.ms``, which is half of it.
+"""Time without a message after which the reader waits no longer: the sender may itself wait for the output of these
+messages. A producer sends its messages every ``linger.ms``, which is half of this time.
 """
 
 Answer = TypeVar("Answer")
@@ -68,9 +68,9 @@ _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TO
 def client_configuration(
     bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
 ) -> dict[str, Any]:
-    """What producers, consumers and admin clients have in common: they come back quickly after a broker's restart.
+    """Return the settings of all clients. With them a client reconnects quickly after a broker's restart.
 
-    Without credentials the broker is spoken to plainly.
+    Without credentials the connection is plain text.
     """
     return {
         **(credentials.client_settings() if credentials else {}),
@@ -85,7 +85,7 @@ def client_configuration(
 def consumer_configuration(
     bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
 ) -> dict[str, Any]:
-    """A reader of assigned partitions."""
+    """Return the settings of a reader of assigned partitions."""
     return {
         **client_configuration(bootstrap_servers, client_id, credentials),
         "group.id": client_id,
@@ -95,12 +95,12 @@ def consumer_configuration(
         "isolation.level": "read_committed",
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 50,
-        # With the default of a second, a reader that was once full stands idle until that second is over.
+        # With the default of a second, a reader whose queue was full once is idle until that second is over.
         "fetch.queue.backoff.ms": 10,
-        # What is fetched ahead stands before a rare message of another topic: less of it, and nobody waits long.
+        # Prefetched messages delay a rare message of another topic: fewer of them shorten the delay.
         "queued.min.messages": 10_000,
         "queued.max.messages.kbytes": 32_768,
-        # One answer comes on top of that. Unpacked it is several times as large, with 500 bytes more a message.
+        # One answer comes on top of that. Unpacked it is several times as large, with 500 bytes more per message.
         "fetch.message.max.bytes": 262_144,
     }
 
@@ -108,7 +108,7 @@ def consumer_configuration(
 def producer_configuration(
     bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
 ) -> dict[str, Any]:
-    """A writer whose retries neither repeat nor reorder, and whose messages are on every in-sync replica."""
+    """Return the settings of a writer: retries neither repeat nor reorder, every in-sync replica acknowledges."""
     return {
         **client_configuration(bootstrap_servers, client_id, credentials),
         "enable.idempotence": True,
@@ -124,7 +124,7 @@ def producer_configuration(
 
 
 def translate(error: KafkaError, doing: str) -> DeepcleanError:
-    """One sentence about what librdkafka reports, as the error that says what happens next."""
+    """Return our error for one of librdkafka; its class tells the caller how to continue."""
     code, text = error.code(), error.str()
     if code in _OUTSIDE:
         return PositionError(
@@ -171,7 +171,7 @@ class KafkaLog:
         if not topics:
             return {}
         doing = f"asking {self.bootstrap_servers} for topic ids"
-        admin = self._admin  # kept while its answers come: another shard may put a new one in its place
+        admin = self._admin  # kept until its answers arrive: another shard may replace it
         answers = _asked(
             lambda: admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds),
             doing,
@@ -182,11 +182,11 @@ class KafkaLog:
         }
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Offset that the next message of a partition will get."""
+        """Return the offset that the next message of a partition will get."""
         return self._offset(topic, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there."""
+        """Return the offset of the oldest message that is left."""
         return self._offset(topic, partition, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
@@ -195,7 +195,7 @@ class KafkaLog:
             try:
                 return self._listed_offset(topic, partition, which)
             except RetryableError as error:
-                # A client keeps the epochs of leaders for minutes; a broker that was started again refuses old ones.
+                # A client keeps the leaders' epochs for minutes; a restarted broker refuses old ones.
                 self._admin = self._new_admin()
                 if not _is_leaderless(error) or time.monotonic() > deadline:
                     raise
@@ -207,12 +207,12 @@ class KafkaLog:
         answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
         offset = int(_asked(answers[place].result, doing).offset)
         if offset < 0:
-            # What librdkafka says, without an error, when the leader has gone away before it could answer.
+            # librdkafka returns this, without an error, when the leader has disconnected before it answered.
             raise RetryableError(f"{doing}: the leader did not answer")
         return offset
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
-        """Have the broker delete the messages before an offset, permanently."""
+        """Make the broker delete the messages before an offset, permanently."""
         place = TopicPartition(topic, partition, before_offset)
         doing = f"trimming {topic}, partition {partition}, up to {before_offset}"
         admin = self._admin
@@ -221,7 +221,7 @@ class KafkaLog:
             _asked(answer.result, doing)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
-        """Read one partition of some topics, each from its position on."""
+        """Open a source of one partition of some topics, each from its position on."""
         return KafkaSource(
             self.bootstrap_servers,
             self.client_id,
@@ -231,12 +231,12 @@ class KafkaLog:
         )
 
     def open_sink(self) -> KafkaSink:
-        """A sink of its own."""
+        """Open a new sink."""
         return KafkaSink(self.bootstrap_servers, self.client_id, credentials=self._credentials)
 
 
 class KafkaSource:
-    """Reads one partition of some topics. For one thread, but for ``lag``."""
+    """Reads one partition of some topics. For one thread, except ``lag``."""
 
     def __init__(
         self,
@@ -269,15 +269,15 @@ class KafkaSource:
             self._has_lost_brokers.set()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next messages, in the order of each partition; returns as soon as there is one, or a little later if busy.
+        """Return the next messages, in the order of each partition: once there is one, or a little later if busy.
 
-        Who gives it no time has something to do already: it waits for nothing then.
+        With a timeout of 0 it never waits, since its caller has messages to apply already.
 
         Raises:
             PositionError: a position is outside its partition.
             RetryableError: the broker has gone; said once, reading goes on by itself when it is back.
         """
-        # Asked for many, consume waits until it has them or the time is over; asked for one, only for that one.
+        # For many messages consume waits until it has all of them or the time is over; for one it waits only for that.
         messages = self._consumer.consume(1, timeout_seconds)
         if messages and max_records > 1:
             messages += self._consumer.consume(max_records - 1, 0)
@@ -291,7 +291,7 @@ class KafkaSource:
         try:
             records = [self._record(message) for message in messages]
         except DeepcleanError:
-            self._assign()  # the good ones beside it are not handed out: they must come again
+            self._assign()  # the good messages of this poll are not returned: they must be read again
             raise
         self._commit_for_metrics()
         for record in records:
@@ -299,7 +299,7 @@ class KafkaSource:
         return records
 
     def _gather(self, messages: list[Message], max_records: int) -> None:
-        """Add what comes within a short while, as long as something comes."""
+        """Add the messages of the next ``GATHER_SECONDS``, until none arrives for ``LULL_SECONDS``."""
         until = time.monotonic() + GATHER_SECONDS
         while len(messages) < max_records and time.monotonic() < until:
             more = self._consumer.consume(max_records - len(messages), LULL_SECONDS)
@@ -325,7 +325,7 @@ class KafkaSource:
         )
 
     def _commit_for_metrics(self) -> None:
-        """Now and then tell the group what was polled before and is applied by now: for lag tools, never read back."""
+        """Commit the applied positions every ``POLLS_BETWEEN_COMMITS`` polls: for lag tools, never read back."""
         self._polls += 1
         if self._polls % POLLS_BETWEEN_COMMITS:
             return
@@ -336,13 +336,13 @@ class KafkaSource:
             _logger.debug("positions for lag tools not committed: %s", error)
 
     def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead, as far as the last fetch has shown."""
+        """Return the number of unread messages per topic, as of the last fetch."""
         return {topic: max(0, self._end(topic, offset) - offset) for topic, offset in self._next_offsets.items()}
 
     def _end(self, topic: str, otherwise: int) -> int:
         try:
             _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, self._partition), cached=True)
-        except (KafkaException, RuntimeError):  # closed meanwhile, or not fetched yet
+        except (KafkaException, RuntimeError):  # closed since, or not fetched yet
             return otherwise
         return end if end >= 0 else otherwise
 
@@ -374,7 +374,7 @@ class KafkaSink:
         self._producer = Producer(self._configuration, logger=_logger)
 
     def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
-        """Hand over a message; it may still be on its way when this returns."""
+        """Send a message; the log may not have it yet when this returns."""
         headers = self._headers.get(fingerprint)
         if headers is None:
             headers = self._headers[fingerprint] = [(FINGERPRINT_HEADER, fingerprint)]
@@ -388,7 +388,7 @@ class KafkaSink:
         try:
             self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
         except BufferError:
-            self.flush()  # its queue is full: all of it goes out first
+            self.flush()  # the queue is full: send all of it first
             self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
@@ -399,7 +399,7 @@ class KafkaSink:
         """Wait until the log has acknowledged all that was sent.
 
         Raises:
-            RetryableError: some may not have arrived; send all of them again.
+            RetryableError: some messages may be missing; send all of them again.
         """
         waiting = self._producer.flush(self._flush_seconds)
         if not waiting and not self._failures:
@@ -414,13 +414,13 @@ class KafkaSink:
         )
 
     def _start_again(self) -> None:
-        """A new producer: in the old one what failed and what waits would go out of order, or never (fatal errors)."""
+        """Replace the producer: the old one would send messages out of order, or never after a fatal error."""
         self.close()
         self._failures = []
         self._producer = Producer(self._configuration, logger=_logger)
 
     def close(self) -> None:
-        """Stop publishing; what is not flushed is dropped."""
+        """Stop publishing; messages that are not flushed are dropped."""
         self._producer.purge()
         self._producer.flush(1.0)
 
@@ -433,16 +433,16 @@ def _fingerprint(headers: Any) -> bytes | None:
 
 
 def _is_leaderless(error: RetryableError) -> bool:
-    """Whether a partition has no leader yet, as for a moment after its topic was made or its broker came back."""
+    """Return whether a partition has no leader yet, as shortly after its topic was created or its broker restarted."""
     cause = error.__cause__
     return isinstance(cause, KafkaException) and cause.args[0].code() in LEADERLESS
 
 
 def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
-    """What a client answers, or our error.
+    """Return a client's answer, or raise our error.
 
-    The client's future keeps its error. With a traceback that would hold the caller's frame, and with it the future and
-    the client, until the garbage collector finds that ring: it would end the client's threads then, wherever it runs.
+    The client's future keeps its error. A traceback in that error would hold the caller's frame, and with it the future
+    and the client, until the garbage collector finds the cycle and ends the client's threads in any thread.
     """
     try:
         return ask()
@@ -451,5 +451,5 @@ def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
 
 
 def _log_error(error: KafkaError) -> None:
-    """Each failed attempt to connect, many a second: what comes of it is raised where something was asked for."""
+    """Log a failed attempt to connect at debug level: there are many a second, and the requests raise their errors."""
     _logger.debug("kafka: %s", error.str())

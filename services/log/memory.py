@@ -1,4 +1,4 @@
-"""A log in memory, with the guarantees of one broker: order within a partition, nothing lost once acknowledged."""
+"""A log in memory, with the guarantees of one broker: order within a partition, no loss of acknowledged messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryLog:
     clock: Clock
     partitions: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
     trimmed: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Per partition the offset below which nobody can read any more."""
+    """Per partition the offset below which messages are trimmed."""
 
     def append(
         self,
@@ -28,44 +28,44 @@ class MemoryLog:
         key: bytes = b"",
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
-        """Append a message and say its offset."""
+        """Append a message and return its offset."""
         records = self.partitions.setdefault((topic, partition), [])
-        # As a broker stamps it: when its clock is set back, so are the times of what follows.
+        # As on a broker: when its clock is set back, the times of the following messages are lower.
         now_ms = self.clock.now_ms()
         records.append(LogRecord(topic, partition, len(records), now_ms, value, fingerprint, key, headers))
         return len(records) - 1
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:
-        """All messages of a partition."""
+        """Return all messages of a partition."""
         return self.partitions.get((topic, partition), [])
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """A topic in memory is never recreated."""
+        """Return a constant id per topic: a topic in memory is never recreated."""
         return {topic: f"memory-{topic}" for topic in topics}
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Offset that the next message of a partition will get."""
+        """Return the offset that the next message of a partition will get."""
         return len(self.records(topic, partition))
 
     def first_offset(self, topic: str, partition: int) -> int:
-        """Offset of the oldest message that is still there."""
+        """Return the offset of the oldest message that is left."""
         return self.trimmed.get((topic, partition), 0)
 
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
-        """Give up the messages before an offset."""
+        """Trim the messages before an offset: ``first_offset`` rises to it."""
         self.trimmed[topic, partition] = max(before_offset, self.first_offset(topic, partition))
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> MemorySource:
-        """Read one partition of some topics."""
+        """Open a source of one partition of some topics."""
         return MemorySource(self, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
 
     def open_sink(self) -> MemorySink:
-        """A sink of its own."""
+        """Open a new sink."""
         return MemorySink(self)
 
 
 class MemorySource:
-    """Reads one partition of some topics, a share of each in turn."""
+    """Reads one partition of some topics, some messages of each in turn."""
 
     def __init__(self, log: MemoryLog, partition: int, next_offsets: dict[str, int]) -> None:
         self._log = log
@@ -73,7 +73,7 @@ class MemorySource:
         self._next_offsets = next_offsets
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002 memory has no wait
-        """Next messages, topic after topic."""
+        """Return the next messages, topic after topic."""
         polled: list[LogRecord] = []
         for topic, offset in self._next_offsets.items():
             records = self._log.records(topic, self._partition)
@@ -87,13 +87,13 @@ class MemorySource:
         return polled
 
     def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead."""
+        """Return the number of unread messages per topic."""
         return {
             topic: self._log.end_offset(topic, self._partition) - offset for topic, offset in self._next_offsets.items()
         }
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""
 
 
 class MemorySink:
@@ -107,7 +107,7 @@ class MemorySink:
         self._log.append(topic, partition, value, fingerprint)
 
     def flush(self) -> None:
-        """All that was sent is there."""
+        """Do nothing: sent messages are in the log at once."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""

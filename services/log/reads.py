@@ -1,4 +1,4 @@
-"""Reading a stretch of a partition once, from one offset to another, beside the loop that follows it."""
+"""One-time reads of a partition from one offset to another, independent of the loop's own source."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ RECORDS_PER_POLL = 2_000
 
 
 def records_between(log: Log, topic: str, partition: int, first: int, end: int) -> Iterator[LogRecord]:
-    """Records of a partition from offset ``first`` up to ``end``, without it.
+    """Yield the records of a partition from offset ``first`` up to ``end`` (exclusive).
 
     Raises:
         PositionError: ``first`` is outside the partition.
-        RetryableError: they do not come.
+        RetryableError: no records arrive within ``POLL_SECONDS``.
     """
     if first >= end:
         return
@@ -38,5 +38,5 @@ def records_between(log: Log, topic: str, partition: int, first: int, end: int) 
 
 
 def all_records(log: Log, topic: str, partition: int) -> Iterator[LogRecord]:
-    """Records of a partition from its beginning to its present end; raises as ``records_between`` does."""
+    """Yield the records of a partition from its beginning to its present end; raise as ``records_between`` does."""
     return records_between(log, topic, partition, log.first_offset(topic, partition), log.end_offset(topic, partition))

@@ -1,6 +1,6 @@
-"""Signs what a service sends to the topics of commands, as it goes out.
+"""Signs the messages that a service sends to command topics, when they are sent.
 
-What waits in an outbox is not signed yet: after a change of the secret it goes out with the new one.
+Messages in an outbox are not signed yet: after a change of the secret they are signed with the new one.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SIGNED_TOPICS = frozenset({METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name})
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A user, and what it signs with."""
+    """A user and its secret."""
 
     user: str
     secret: bytes = field(repr=False)
 
     def client_id(self) -> str:
-        """The id of a new client of this user."""
+        """Return the id of a new client of this user."""
         return f"{self.user}/{uuid4()}"
 
 
 def signed_command(topic: Topic, command: Command, signer: Signer | None, now_ms: int) -> bytes:
-    """The bytes of a client's command: signed, or as it is when there is nobody to sign it."""
+    """Return an encoded command, signed if there is a signer."""
     encoder = codec(topic.record)
     if signer is None:
         return encoder.encode(command)
@@ -43,17 +43,17 @@ def signed_command(topic: Topic, command: Command, signer: Signer | None, now_ms
 
 
 def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int) -> bytes:
-    """The bytes of a command that stands alone, sent by a tool rather than by a client that counts."""
+    """Return an encoded single command of a tool, as number 1 of a new client; signed if there is a signer."""
     if signer is not None:
         command = replace(command, client_id=signer.client_id(), number=1)
     return signed_command(METADATA_COMMANDS, command, signer, now_ms)
 
 
 def read_signing_secret(file: Path) -> bytes:
-    """The secret in a file, written in hexadecimal letters.
+    """Return the secret in a file, which holds hexadecimal digits.
 
     Raises:
-        CredentialsError: the file cannot be used.
+        CredentialsError: the file cannot be used, or the secret is too short.
     """
     try:
         secret = bytes.fromhex(read_secret(file))
@@ -72,19 +72,19 @@ class SigningLog(LogAround):
         self._secret = secret
 
     def open_sink(self) -> Sink:
-        """A sink that signs."""
+        """Open a sink that signs."""
         return SigningSink(self._log.open_sink(), self._secret)
 
 
 class SigningSink:
-    """Signs commands and passes on the rest."""
+    """Signs commands, and passes other messages on unchanged."""
 
     def __init__(self, sink: Sink, secret: bytes) -> None:
         self._sink = sink
         self._secret = secret
 
     def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
-        """Hand over a message; it may still be on its way when this returns."""
+        """Send a message; the log may not have it yet when this returns."""
         if topic in SIGNED_TOPICS:
             value = sign(self._secret, topic, fingerprint, value)
         self._sink.send(topic, partition, value, fingerprint)

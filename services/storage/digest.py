@@ -1,4 +1,4 @@
-"""A fingerprint of the rows of a table: two tables with the same one hold the same rows, byte by byte."""
+"""Digests of the rows of a table: two tables with the same digest hold the same rows, byte by byte."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class RowsDigest:
-    """How many rows there are, and what they hash to, in the order of their keys."""
+    """The number of rows, and the digest of the rows in the order of their keys."""
 
     rows: int
     digest: str
 
 
 def digest_rows(rows: Iterable[tuple[bytes, bytes]]) -> RowsDigest:
-    """The digest of rows. Lengths go in too: no byte can move from a key to its value, or to the next row, unseen."""
+    """Return the digest of rows. It covers the lengths: a byte that moves to the value or the next row changes it."""
     found = blake2b(digest_size=DIGEST_BYTES)
     count = 0
     parts: list[bytes] = []
@@ -34,7 +34,7 @@ def digest_rows(rows: Iterable[tuple[bytes, bytes]]) -> RowsDigest:
 
 
 def digest_names(named: Iterable[tuple[str, RowsDigest]]) -> str:
-    """One digest over several, each under its name."""
+    """Return one digest over several named ones."""
     found = blake2b(digest_size=DIGEST_BYTES)
     for name, one in named:
         found.update(f"{len(name)},{name},{one.rows},{one.digest};".encode())

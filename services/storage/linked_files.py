@@ -1,4 +1,4 @@
-"""How much of the disk directories hold whose files are links to one another's, as checkpoints do."""
+"""Measures the disk space of directories that share files by hard links, as checkpoints do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from time import time_ns
 from services.storage.rocks_views import store_error
 
 _SAME_TICK_NS = 1_000_000_000
-"""A directory that changed so lately may change once more without another time of change: file systems go by ticks of a
-clock."""
+"""A directory that changed less than this time ago may change again with the same modification time: file systems take
+it from a clock with coarse ticks."""
 _UNSURE = -1
-"""In place of a time of change that may stay the same."""
+"""Replaces a modification time that another change may leave as it is."""
 
 
 def file_sizes(directory: Path) -> dict[int, int]:
-    """Size of each file by its number on the disk, which links to it share; empty for a directory that is not there.
+    """Return the size of each file by its inode number, which its links share; empty for a missing directory.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -26,7 +26,7 @@ def file_sizes(directory: Path) -> dict[int, int]:
     files = {}
     try:
         for file in directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # compacted away meanwhile
+            with contextlib.suppress(FileNotFoundError):  # compaction has removed it since
                 status = file.stat()
                 files[status.st_ino] = status.st_size
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def file_sizes(directory: Path) -> dict[int, int]:
 
 
 def _time_of_change(directory: Path, now_ns: int) -> int | None:
-    """When something was added to a directory or taken away; None for one that is not there."""
+    """Return the modification time of a directory, ``_UNSURE`` if it is too recent, None for a missing directory."""
     try:
         changed_ns = directory.stat().st_mtime_ns
     except FileNotFoundError:
@@ -48,24 +48,24 @@ def _time_of_change(directory: Path, now_ns: int) -> int | None:
 
 
 class LinkedFiles:
-    """The files of some directories, each counted once; for one thread.
+    """The files of some directories, each counted once. Not safe to share between threads.
 
-    A directory is listed again only when something was added to it or taken away. To list a thousand checkpoints of a
-    hundred files every five seconds would take a fifth of a processor, and hold Python's lock while the writer needs
-    it. What grows in place is not seen to grow: of a checkpoint that is its log alone.
+    A directory is listed again only when files were added or removed. Listing a thousand checkpoints of a hundred files
+    every five seconds would take a fifth of a processor, and hold Python's lock while the writer needs it. Growth of a
+    file in place is not noticed: in a checkpoint only the log grows.
     """
 
     def __init__(self) -> None:
         self._listed: dict[Path, tuple[int, frozenset[int]]] = {}
-        """By directory its time of change before it was listed, and the numbers of its files."""
+        """Per directory: its modification time before it was listed, and the inode numbers of its files."""
         self._links: Counter[int] = Counter()
         self._sizes: dict[int, int] = {}
 
     def look(self, directories: Iterable[Path]) -> None:
-        """Take in what has changed: these are all directories that there are.
+        """Update the files; ``directories`` are all directories, and others are forgotten.
 
         Raises:
-            StoreError: one of them cannot be read.
+            StoreError: a directory cannot be read.
         """
         left, now_ns = dict(self._listed), time_ns()
         for directory in directories:
@@ -92,5 +92,5 @@ class LinkedFiles:
                 del self._links[number], self._sizes[number]
 
     def bytes_beside(self, others: Collection[int]) -> int:
-        """Bytes of the files that are none of ``others``, by their numbers."""
+        """Return the bytes of all files whose inode numbers are not in ``others``."""
         return sum(size for number, size in self._sizes.items() if number not in others)

@@ -1,4 +1,4 @@
-"""A database in memory: what the simulator crashes and a run within one process uses."""
+"""A database in memory, for the simulator and for runs within one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MemoryFamily:
         self._keys: list[bytes] = []
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set a row, or remove it."""
+        """Set a row, or remove it (None)."""
         if value is None:
             if key in self.rows:
                 del self.rows[key]
@@ -30,13 +30,13 @@ class MemoryFamily:
         self.rows[key] = value
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows of a range. The range is copied: the caller may write while it reads."""
+        """Yield the rows of a range. The keys are copied first: the caller may write while it reads."""
         for key in self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]:
             if key in self.rows:
                 yield key, self.rows[key]
 
     def copy(self) -> MemoryFamily:
-        """Another family with the same rows."""
+        """Return another family with the same rows."""
         copied = MemoryFamily()
         copied.rows = dict(self.rows)
         copied._keys = list(self._keys)
@@ -44,27 +44,27 @@ class MemoryFamily:
 
 
 class MemoryReader:
-    """Committed rows of one moment."""
+    """A view of committed rows."""
 
     def __init__(self, families: dict[str, MemoryFamily]) -> None:
         self._families = families
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         rows = self._families.get(family)
         return None if rows is None else rows.rows.get(key)
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every row with start <= key < end."""
+        """Yield every row with start <= key < end."""
         rows = self._families.get(family)
         return iter(()) if rows is None else rows.scan(start, end)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the view holds no resources."""
 
 
 class MemoryStore(MemoryReader):
-    """One database; it outlives the service that a simulated crash throws away."""
+    """One database. It survives a simulated crash, which discards the service."""
 
     def __init__(self, checkpointed: frozenset[str] | None = None) -> None:
         self._families: dict[str, MemoryFamily] = {}
@@ -75,7 +75,7 @@ class MemoryStore(MemoryReader):
     def scan_reporting_gaps(
         self, family: str, start: bytes, end: bytes, found: GapFound
     ) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``. Nothing takes long here; told of what lies in front of the first row, as on disk it may be."""
+        """As ``scan``. Report the gap before the first row, as a store on disk may do, though no gap is slow here."""
         rows = self.scan(family, start, end)
         first = next(rows, None)
         found(start, end if first is None else first[0])
@@ -84,11 +84,11 @@ class MemoryStore(MemoryReader):
             yield from rows
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
-        """The values of some keys, in their order."""
+        """Return the values of some keys, in their order."""
         return [self.get(family, key) for key in keys]
 
     def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
-        """As ``get_many``, all in one part."""
+        """As ``get_many``; yield all values in one part."""
         yield self.get_many(family, keys)
 
     def write(self, batch: Batch) -> None:
@@ -101,11 +101,11 @@ class MemoryStore(MemoryReader):
                 table.put(key, value)
 
     def reading(self) -> MemoryReader:
-        """A view; it moves along, which is enough where one thread does everything."""
+        """Return a view. It sees later writes, which is enough in a single thread."""
         return MemoryReader(self._families)
 
     def checkpoint(self, name: str) -> None:
-        """Copy the families that checkpoints keep."""
+        """Copy the families that checkpoints keep; a checkpoint of that name is left as it is."""
         if name not in self._checkpoints:
             self._checkpoints[name] = {
                 family: table.copy()
@@ -114,19 +114,19 @@ class MemoryStore(MemoryReader):
             }
 
     def open_checkpoint(self, name: str) -> MemoryReader:
-        """A view of a checkpoint."""
+        """Return a view of a checkpoint."""
         return MemoryReader(self._checkpoints[name])
 
     def remove_checkpoint(self, name: str) -> None:
-        """Forget a checkpoint."""
+        """Remove a checkpoint; do nothing when none has that name."""
         self._checkpoints.pop(name, None)
 
     def checkpoints(self) -> list[str]:
-        """Names of all checkpoints."""
+        """Return the names of all checkpoints."""
         return sorted(self._checkpoints)
 
     def clone(self) -> MemoryStore:
-        """An older copy, to be put back later: a restored backup."""
+        """Return a copy that a test can put back later, as a restored backup."""
         copied = MemoryStore(self._checkpointed)
         copied._families.update({name: table.copy() for name, table in self._families.items()})
         copied._checkpoints.update(self._checkpoints)

@@ -1,6 +1,6 @@
 """A database on disk: RocksDB in one directory, its checkpoints in ``checkpoints`` beside that directory.
 
-One writer; any number of readers in other threads, each through a view of its own.
+One writer; any number of readers in other threads, each with a view of its own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from services.storage.tables import TableDefinition
 
 DEFAULT_FAMILY = "default"
 FIRST_PART = 4
-"""One in so many keys is looked up before the first values are there, the others meanwhile."""
+"""The first part is the keys divided by this number; another thread looks up the others meanwhile."""
 FEWEST_IN_PARTS = 256
-"""Fewer keys are looked up in a millisecond: handing some of them to another thread costs as much."""
+"""Fewer keys are looked up in one part: that takes a millisecond, and handing keys to a thread costs as much."""
 
 
 class RocksStore(RocksView):
-    """One open database. A second process that opens it gets a StoreError."""
+    """One open database. Raise StoreError when another process has it open."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RocksStore(RocksView):
         options: RocksOptions | None = None,
         inside_checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
-        """``inside_checkpoint`` is called while a checkpoint is half made: for tests that crash there."""
+        """``inside_checkpoint`` is called while a checkpoint is being made: tests crash there."""
         self._options = options or RocksOptions()
         cache = Cache(self._options.block_cache_bytes)
         self._database = _open(directory, families, self._options, cache)
@@ -69,7 +69,7 @@ class RocksStore(RocksView):
             raise
 
     def _keep_format(self, records: Sequence[type[Any]]) -> None:
-        """Check the format, and keep the schemas by which this program writes its rows, before it writes any."""
+        """Check the format, and store the schemas of the rows before the first row is written."""
         rows = dict(self.scan(FORMAT_FAMILY, b"", BEYOND))
         if rows or any(next(self.scan(name, b"", BEYOND), None) for name in self._handles):
             check_format(self)
@@ -78,14 +78,14 @@ class RocksStore(RocksView):
     def scan_reporting_gaps(
         self, family: str, start: bytes, end: bytes, found: GapFound
     ) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``; ``found`` hears of each stretch that took more than ``SLOW_GAP_SECONDS`` to step over."""
+        """As ``scan``; call ``found`` with each range without rows that took longer than ``SLOW_GAP_SECONDS``."""
         rows = self._rows_of(family)
         if rows is None or start >= end:
             return iter(())
         return self._rows_from(ReportingCursor(self.path, rows, start, end, found))
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
-        """The values of some keys, in their order: RocksDB looks them up together."""
+        """Return the values of some keys, in their order: RocksDB looks them up together."""
         rows = self._rows_of(family)
         if rows is None:
             return [None] * len(keys)
@@ -97,10 +97,10 @@ class RocksStore(RocksView):
         return list(values)
 
     def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
-        """As ``get_many``; what is not in the first part is looked up by a thread of its own.
+        """As ``get_many``; another thread looks up the keys behind the first part.
 
-        RocksDB looks up without Python's lock, and a unit of work needs a fifth of its time for it: meanwhile it can go
-        on with what it has.
+        RocksDB looks up without Python's lock, and look-ups take a fifth of a unit of work: meanwhile the unit can use
+        the first part.
         """
         first = len(keys) // FIRST_PART
         rest = self._looked_up_beside(family, keys[first:]) if len(keys) >= FEWEST_IN_PARTS else None
@@ -109,16 +109,16 @@ class RocksStore(RocksView):
             yield rest.result()
 
     def _looked_up_beside(self, family: str, keys: list[bytes]) -> Future[list[bytes | None]] | None:
-        """What another thread begins to look up; None when there is none, so that the caller does it."""
+        """Start a look-up in another thread; return None when there is no thread, so that the caller looks up."""
         if not self._options.is_looking_up_beside:
             return None
         try:
             return self._beside.submit(self.get_many, family, keys)
-        except RuntimeError:  # no further thread may be started, or the process is about to end: not the keys' fault
+        except RuntimeError:  # no thread can be started, or the process is ending: the look-up itself can succeed
             return None
 
     def write(self, batch: Batch) -> None:
-        """Write all of a batch or nothing of it, durable when this returns."""
+        """Write a batch atomically; it is durable when this returns."""
         rows = WriteBatch(raw_mode=True)
         for family, changes in batch.items():
             handle = self._handles[family]
@@ -136,8 +136,8 @@ class RocksStore(RocksView):
                 raise store_error(self.path, "written", error) from error
 
     def reading(self) -> PinnedView:
-        """A view that does not move while the writer goes on; close it, since rows that it sees are kept for it."""
-        with self._write_lock:  # or a write could come between two of its families
+        """Return a view that later writes do not change. Close it: until then RocksDB keeps all rows that it sees."""
+        with self._write_lock:  # else a write could fall between two families of the view
             if self._families is None:
                 raise StoreError(f"{self.path} cannot be read, it was closed: open it again")
             view = PinnedView(self.path, self._families)
@@ -145,31 +145,31 @@ class RocksStore(RocksView):
             return view
 
     def checkpoint(self, name: str) -> None:
-        """Keep all committed rows under a name; one that is there complete is left as it is."""
+        """Make a checkpoint of all committed rows; a complete one of that name is left as it is."""
         self._checkpoints.make(name, self._database)
 
     def open_checkpoint(self, name: str) -> CheckpointView:
-        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        """Return a view of a checkpoint. Raise KeyError when none has that name."""
         return self._checkpoints.open(name)
 
     def remove_checkpoint(self, name: str) -> None:
-        """Remove a checkpoint; nothing happens when there is none."""
+        """Remove a checkpoint; do nothing when none has that name."""
         self._checkpoints.remove(name)
 
     def checkpoints(self) -> list[str]:
-        """Names of the complete checkpoints."""
+        """Return the names of the complete checkpoints."""
         return self._checkpoints.names()
 
     def back_up_to(self, target: Path) -> None:
-        """Keep all committed rows, and all checkpoints, in a directory on the same disk. For the writer's thread."""
+        """Copy all committed rows and all checkpoints to a directory on the same disk. For the writer's thread."""
         write_copy(self._database, self._checkpoints, target)
 
     def copy_to(self, directory: Path) -> PinnedView:
-        """Have all committed rows of all families in a directory of the same disk, too; close the view of them.
+        """Copy all committed rows of all families to a directory on the same disk; return a view of them to be closed.
 
-        The files are linked: it takes the time that writing out the memtables takes, and writers wait as long.
+        The files are hard links: it takes the time of a flush of the memtables, and writers wait that long.
         """
-        with self._write_lock:  # so that no family is newer in it than another
+        with self._write_lock:  # so that the view and the copy hold the same writes
             if self._families is None:
                 raise StoreError(f"{self.path} cannot be read, it was closed: open it again")
             try:
@@ -182,25 +182,25 @@ class RocksStore(RocksView):
             return view
 
     def copy_checkpoint(self, name: str, directory: Path) -> None:
-        """Have the files of a checkpoint in another directory, too. Raises KeyError when there is none of that name."""
+        """Link the files of a checkpoint into another directory. Raise KeyError when none has that name."""
         self._checkpoints.copy(name, directory)
 
     def trim_checkpoints(self, limit: int = 10) -> int:
-        """Free what new checkpoints hold of families that they need not keep; says how many were trimmed."""
+        """Remove the families that new checkpoints need not keep; return the number of trimmed checkpoints."""
         return self._checkpoints.trim(limit)
 
     def size_bytes(self) -> int:
-        """What the database takes on its disk, without checkpoints."""
+        """Return the bytes of the database on disk, without checkpoints."""
         return sum(file_sizes(self.path).values())
 
     def checkpoint_sizes(self) -> tuple[int, int]:
-        """How many checkpoints there are, and the bytes that only they hold: a linked file counts once."""
+        """Return the number of checkpoints, and the bytes that only they hold; a linked file counts once."""
         names = self._checkpoints.names()
         self._checkpoint_files.look(self._checkpoints.directories())
         return len(names), self._checkpoint_files.bytes_beside(file_sizes(self.path))
 
     def close(self) -> None:
-        """Close the database with everything that was opened from it."""
+        """Close the database and all views of it."""
         self._beside.shutdown()
         with self._write_lock:
             families = self._families or {}
@@ -215,7 +215,7 @@ class RocksStore(RocksView):
 
 
 def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: RocksOptions, cache: Cache) -> Rdict:
-    """Open with every family that is wanted, and every one that is there: RocksDB insists on it."""
+    """Open a database with the wanted families and all existing ones, as RocksDB requires."""
     definitions = {table.name: table for table in families}
     try:
         make_directory(directory)

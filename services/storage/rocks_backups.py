@@ -1,12 +1,12 @@
-"""Copies of a database with its checkpoints, taken while it is written to and opened only to be read.
+"""Copies of a database with its checkpoints: made while the database is written to, opened read-only.
 
 ::
 
     <directory>/db                    the database with all its families, outbox and positions among them
     <directory>/checkpoints/<name>    the database's checkpoints: hard links too
 
-A copy gets its name by one rename when everything in it is on disk. It shares files with the database, so it costs no
-room at first, and goes down with the same disk: copy it to another one.
+A copy gets its name by one rename when everything in it is on disk. It shares files with the database, so it takes no
+space at first, and is lost with the same disk: copy it to another disk.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ DATABASE, CHECKPOINTS = "db", "checkpoints"
 
 
 def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
-    """Keep a database and its checkpoints in a directory; complete when this returns, or not there at all.
+    """Copy a database and its checkpoints to a directory. A crash leaves no incomplete directory of that name.
 
-    Called by the writer between two of its batches: a checkpoint belongs to the state that is copied with it.
+    The writer calls it between two batches, so that the checkpoints belong to the state that is copied with them.
     """
     making = target.parent / f"{MAKING}{target.name}"
     try:
@@ -66,7 +66,7 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
 
 
 def copy_files(source: Path, target: Path) -> int:
-    """Copy a directory's files, those that RocksDB never changes as links where the disk is the same; says the bytes.
+    """Copy a directory; return its bytes. Table files, which never change, are linked where the disk is the same.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -88,18 +88,18 @@ def copy_files(source: Path, target: Path) -> int:
 
 
 def _is_linked(file: Path, target: Path) -> bool:
-    """Link a table file; not another one, since RocksDB writes on in its manifest and its log."""
+    """Link a table file; return whether it was linked. Other files are copied: RocksDB appends to manifest and log."""
     if file.suffix != ".sst":
         return False
     try:
         os.link(file, target)
-    except OSError:  # another disk, or one that knows no links
+    except OSError:  # another disk, or a file system without links
         return False
     return True
 
 
 class RocksCopy:
-    """A copy of a database, read-only: what ``write_copy`` has made."""
+    """A copy that ``write_copy`` has made, open read-only."""
 
     def __init__(
         self, directory: Path, families: Sequence[TableDefinition[Any]], checkpointed: frozenset[str] = frozenset()
@@ -115,19 +115,19 @@ class RocksCopy:
             raise StoreError(f"{directory} holds no database: name a directory that was copied whole") from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         return self._view.get(family, key)
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         return self._view.scan(family, start, end)
 
     def open_checkpoint(self, name: str) -> CheckpointView:
-        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        """Return a view of a checkpoint. Raise KeyError when none has that name."""
         return self._checkpoints.open(name)
 
     def close(self) -> None:
-        """Let go of the copy."""
+        """Close the copy."""
         self._view.close()
         self._database.close()
         self._checkpoints.close()

@@ -3,16 +3,16 @@
 ::
 
     <directory>/<name>              complete: it got this name by one rename when everything in it was on disk
-    <directory>/<name>+2            the same, while one of that name that was removed before is still read
-    <directory>/<name>/TRIMMED      the files of families that checkpoints do not keep are gone from it
-    <directory>/<name>/REMOVED      nobody finds it any more; it goes with its last reader, or at the start
+    <directory>/<name>+2            the same, while a reader has a removed one of that name open
+    <directory>/<name>/TRIMMED      its files of families that checkpoints do not keep are deleted
+    <directory>/<name>/REMOVED      removed: deleted after its last reader closes it, or at the start
     <directory>/.making-<name>      not complete; removed at the start
-    <directory>/.removing-<name>    on its way out; deleted by ``trim``, or at the start
+    <directory>/.removing-<name>    removed; deleted by ``trim``, or at the start
 
-A checkpoint is made with all column families, since RocksDB cannot leave one out. The files that belong only to
-families that it need not keep are unlinked later: opened read-only with the families that it keeps, RocksDB never
-looks for the others. That takes a millisecond, where dropping them properly takes hundreds (measured: each drop is a
-synced change of the manifest).
+A checkpoint is made with all column families, since RocksDB cannot leave one out. Files that belong only to families
+that the checkpoint need not keep are unlinked later: RocksDB never looks for them when it opens the checkpoint
+read-only with the other families. That takes a millisecond; dropping the families takes hundreds (measured: each drop
+is a synced change of the manifest).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ AGAIN = "+"
 """Separates name and number in the directory of a recreated checkpoint; no quoted name contains it."""
 MAX_NAME_BYTES = 200
 MOST_LEFT = 64
-"""Removed checkpoints that wait to be deleted: where nobody keeps house, as in a rebuild, whoever removes deletes."""
+"""Most removed checkpoints that wait to be deleted. ``remove`` deletes the others: a rebuild has no clean-up thread."""
 OPENERS_FILES = ("LOG", "LOCK", "rocksdict-config", TRIMMED, REMOVED)
-"""What is beside the database's own files: written by whoever opens it, or about it."""
+"""Beginnings of the names of files that do not belong to the database: those of its openers, and markers."""
 
 
 def directory_name(name: str) -> str:
-    """A checkpoint's name as that of a directory: it can name no other place. Raises ValueError."""
+    """Return the directory name of a checkpoint, quoted so that it is no path. Raise ValueError for a wrong length."""
     quoted = quote(name, safe="")
     quoted = quoted.replace(".", "%2E", 1) if quoted.startswith(".") else quoted
     if not 0 < len(quoted) <= MAX_NAME_BYTES:
@@ -74,7 +74,7 @@ class _Handle:
 
 
 class CheckpointView(RocksView):
-    """A view of a checkpoint: holds its handle open until it is closed."""
+    """A view of a checkpoint; it keeps the checkpoint's handle open until it is closed."""
 
     def __init__(self, checkpoints: Checkpoints, handle: _Handle) -> None:
         super().__init__(handle.path, handle.families)
@@ -82,7 +82,7 @@ class CheckpointView(RocksView):
         self._handle: _Handle | None = handle
 
     def close(self) -> None:
-        """Let go of the checkpoint; once is enough."""
+        """Close the view; further calls do nothing."""
         super().close()
         handle, self._handle = self._handle, None
         if handle is not None:
@@ -102,74 +102,74 @@ class Checkpoints:
     options: RocksOptions
     cache: Cache
     inside: Callable[[], None] = lambda: None
-    """Called while a checkpoint is half made."""
+    """Called while a checkpoint is being made."""
     _handles: OrderedDict[str, _Handle] = field(default_factory=OrderedDict)
-    """Open checkpoints by their directories' names."""
+    """Open checkpoints, by directory name."""
     _made_again: dict[str, str] = field(default_factory=dict)
-    """In which directory a checkpoint is, where a removed one has the directory of its name."""
+    """Directory names of recreated checkpoints, by the usual name, which a removed checkpoint still has."""
     _views: WeakSet[CheckpointView] = field(default_factory=WeakSet)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _linking: threading.Lock = field(default_factory=threading.Lock)
-    """Held while files of a checkpoint without a handle go, and while those of one are linked elsewhere."""
+    """Held while files of a checkpoint without a handle are deleted, and while a checkpoint is linked elsewhere."""
     _going: deque[Path] = field(default_factory=deque)
-    """Removed, and not deleted yet."""
+    """Directories that are removed and not deleted yet."""
 
     def start(self) -> None:
-        """Make the directory, and remove what a crash has left half made, half removed or removed and still read."""
+        """Create the directory; delete incomplete and removed checkpoints that a crash has left."""
         try:
             make_directory(self.directory)
             for left in list(self.directory.iterdir()):
                 if left.name.startswith((MAKING, REMOVING)) or (left / REMOVED).exists():
                     shutil.rmtree(left)
-            for again in self.directory.glob(f"*{AGAIN}*"):  # all before it were removed
+            for again in self.directory.glob(f"*{AGAIN}*"):  # all earlier ones of the name were removed
                 again.rename(self.directory / again.name.partition(AGAIN)[0])
             sync_directory(self.directory)
         except OSError as error:
             raise store_error(self.directory, "made ready", error) from error
 
     def names(self) -> list[str]:
-        """Names of the complete checkpoints."""
+        """Return the names of the complete checkpoints."""
         return sorted(unquote(name) for name in self.complete())
 
     def complete(self) -> dict[str, Path]:
-        """Where the complete checkpoints are, by the directory name that each has when it is alone."""
+        """Return the paths of the complete checkpoints, by their usual directory names."""
         with self._lock:
             return {
                 path.name.partition(AGAIN)[0]: path for path in self.directories() if not self._is_removed(path.name)
             }
 
     def directories(self) -> list[Path]:
-        """Where checkpoints are, also those that are still in use though removed."""
+        """Return the paths of all checkpoints, also of removed ones that a reader has open."""
         try:
             return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
         except OSError as error:
             raise store_error(self.directory, "read", error) from error
 
     def _place(self, name: str) -> str:
-        """The directory's name that a checkpoint has, or would have if there were one."""
+        """Return the directory name of a checkpoint, or its usual one when none has that name."""
         alone = directory_name(name)
         return self._made_again.get(alone, alone)
 
     def _is_removed(self, directory: str) -> bool:
-        """Whether only readers from before its removal keep a directory."""
+        """Return whether a directory is removed, and is kept only for readers that have it open."""
         handle = self._handles.get(directory)
         return handle is not None and handle.is_removed
 
     def _find(self, name: str) -> Path | None:
-        """The directory of a checkpoint that is there."""
+        """Return the path of a checkpoint, or None when none has that name."""
         path = self.directory / self._place(name)
         return path if path.is_dir() and not self._is_removed(path.name) else None
 
     def _free_place(self, name: str) -> str:
-        """A directory's name for a checkpoint that is not there: not that of a removed one that is still read."""
+        """Return a directory name for a new checkpoint that no removed and still open one has."""
         alone = directory_name(name)
         again = (f"{alone}{AGAIN}{number}" for number in count(2))
         return next(place for place in chain((alone,), again) if not self._is_removed(place))
 
     def make(self, name: str, database: Rdict) -> None:
-        """Keep what the database holds now; complete on disk when this returns, or not there at all.
+        """Make a checkpoint of the database, on disk when this returns. A crash leaves no incomplete one of that name.
 
-        Nobody else makes one of that name meanwhile.
+        No other thread may make a checkpoint of that name at the same time.
         """
         with self._lock:
             if self._find(name) is not None:
@@ -181,7 +181,7 @@ class Checkpoints:
                 shutil.rmtree(making)
             Checkpoint(database).create_checkpoint(str(making))  # its files and names are on disk when this returns
             self.inside()
-            with self._lock:  # no reader lets go of the one before between the choice of a place and its use
+            with self._lock:  # else a reader could close the earlier one between the choice of the name and its use
                 place = self._free_place(name)
                 making.rename(self.directory / place)
                 if place != alone:
@@ -193,7 +193,7 @@ class Checkpoints:
             raise store_error(self.directory / alone, "made", error) from error
 
     def open(self, name: str) -> CheckpointView:
-        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        """Return a view of a checkpoint. Raise KeyError when none has that name."""
         with self._lock:
             path = self._find(name)
             if path is None:
@@ -209,12 +209,12 @@ class Checkpoints:
             return view
 
     def copy(self, name: str, directory: Path) -> None:
-        """Have a checkpoint's files in a directory of the same disk, too, whatever becomes of the checkpoint.
+        """Link a checkpoint's files into a directory on the same disk; they outlive the checkpoint.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: no checkpoint has that name.
         """
-        with self._lock, self._linking:  # nothing of it is trimmed or removed meanwhile
+        with self._lock, self._linking:  # so that no file is trimmed or removed meanwhile
             path = self._find(name)
             if path is None:
                 raise KeyError(name)
@@ -244,7 +244,7 @@ class Checkpoints:
         return handle
 
     def _trim(self, handle: _Handle) -> None:
-        """Unlink the table files that only families hold which this checkpoint need not keep."""
+        """Unlink the table files that belong only to families that this checkpoint need not keep."""
         marker = handle.path / TRIMMED
         if marker.exists():
             return
@@ -255,9 +255,9 @@ class Checkpoints:
         marker.touch()
 
     def trim(self, limit: int) -> int:
-        """Delete what was removed, and trim some checkpoints that nobody has opened yet; says how many of these.
+        """Delete removed checkpoints, and trim at most ``limit`` others; return the number trimmed.
 
-        Not for the writer's thread: to delete the last names of large files takes tenths of a second.
+        Not for the writer's thread: deleting the last links of large files takes tenths of a second.
         """
         self._delete_removed()
         trimmed = 0
@@ -269,18 +269,18 @@ class Checkpoints:
         return trimmed
 
     def _trim_closed(self, path: Path) -> bool:
-        """Trim a checkpoint by a handle of its own: the writer, who takes and drops others, does not wait for it."""
+        """Trim a checkpoint with a handle of its own, so that the writer can make and remove others meanwhile."""
         with self._linking:
             try:
                 self._open(path).close()
             except StoreError:
                 if path.is_dir():
                     raise
-                return False  # it was removed meanwhile
+                return False  # removed meanwhile
         return True
 
     def release(self, handle: _Handle) -> None:
-        """A reader has finished."""
+        """Record that a reader has closed its view; remove the checkpoint if that was the last one of a removed one."""
         with self._lock:
             handle.readers -= 1
             if handle.is_removed and handle.readers == 0:
@@ -289,13 +289,13 @@ class Checkpoints:
                 self._close_idle()
 
     def _close_idle(self) -> None:
-        """Keep the most recently used open; one that is in use is never closed."""
+        """Close the least recently used handles over the limit; never one that a reader uses."""
         idle = [name for name, handle in self._handles.items() if handle.readers == 0]
         for name in idle[: max(0, len(self._handles) - self.options.checkpoint_handles)]:
             self._handles.pop(name).close()
 
     def remove(self, name: str) -> None:
-        """Remove a checkpoint: no new reader finds it; its files go soon after the last one that has it open."""
+        """Remove a checkpoint: it cannot be opened any more; its files are deleted after its last reader closes it."""
         with self._lock:
             path = self._find(name)
             if path is None:
@@ -309,7 +309,7 @@ class Checkpoints:
         self._delete_removed(leaving=MOST_LEFT)
 
     def _mark_removed(self, handle: _Handle) -> None:
-        """Have the disk know it before another one of the name is made: a start must not take this one for it."""
+        """Mark it on disk before another of that name is made: else a start could take this one for the new one."""
         try:
             (handle.path / REMOVED).touch()
             sync_directory(handle.path)
@@ -332,8 +332,8 @@ class Checkpoints:
             raise store_error(path, "removed", error) from error
 
     def _delete_removed(self, leaving: int = 0) -> None:
-        """Delete the files of what was removed, oldest first, until so many are left. Nobody knows of them any more,
-        so nobody has to wait meanwhile.
+        """Delete the files of removed checkpoints, oldest first, until ``leaving`` are left. It takes no lock, since no
+        other thread uses these files.
         """
         while len(self._going) > leaving:
             try:
@@ -357,16 +357,16 @@ class Checkpoints:
 
 
 def make_directory(directory: Path) -> None:
-    """Have a directory on the disk, with its name and those of the directories above it that were missing, too."""
+    """Create a directory and its missing parents; their names are synced to disk."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         sync_directory(path.parent)
-    sync_directory(directory.parent)  # whoever made it may have died before it was synced
+    sync_directory(directory.parent)  # the process that made it may have crashed before it was synced
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the disk keep the names in a directory."""
+    """Sync the names in a directory to disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

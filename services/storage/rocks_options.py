@@ -1,4 +1,4 @@
-"""How RocksDB is tuned: one set of options, the same in tests as in production."""
+"""Options of RocksDB: one set, the same in tests and in production."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ from services.storage.tables import TableDefinition
 
 MEBIBYTE = 1 << 20
 READ_ONLY_MEMTABLE_BYTES = 64 * 1024
-"""The least that RocksDB takes."""
+"""The smallest size that RocksDB accepts."""
 ARENA_BLOCK_BYTES = 64 * 1024
-"""What a memtable grows by. A dozen families are written in every unit of work, most of them a row or two: with a
-megabyte for each (RocksDB's own choice) and a filter of each (0.8 MB at a ratio of 0.05), they were over the limit of
-all memtables together before they held much, and nearly every unit of work had something flushed.
+"""Allocation unit of a memtable. Every unit of work writes a dozen families, most of them a row or two. With a megabyte
+for each (RocksDB's default) and a filter for each (0.8 MB at a ratio of 0.05), the nearly empty memtables exceeded
+their common limit, and nearly every unit of work caused a flush.
 """
 MEMTABLE_FILTER_SHARE = 0.005
-"""Of a memtable, for a filter of its keys: 60 kB are 16 bits for each of 30,000 keys, as many as it ever holds."""
+"""Share of a memtable for the filter of its keys: 60 kB are 16 bits for each of 30,000 keys, the most that it holds."""
 FILTER_PART_BYTES = 8 * 1024
 BLOCK_BYTES = 4 * 1024
-"""What a look-up reads and unpacks that finds nothing in the cache, as most do in a bucket of ten million keys."""
+"""A look-up that misses the cache reads and unpacks one block; most miss it in a bucket of ten million keys."""
 TABLE_FILE_BYTES = 16 * MEBIBYTE
 RUNS_BEFORE_COMPACTION = 8
-"""Sorted runs of a family before some are merged: twice RocksDB's own, since most are small and all have filters."""
+"""Sorted runs of a family before some are merged: twice RocksDB's default: most are small and all have filters."""
 PREFIX_BYTES_PER_SEPARATOR = 8
-"""RocksDB cuts prefixes by length, not at separators: this is how long one part of a key is taken to be."""
+"""Assumed length of one part of a key: RocksDB cuts prefixes by length, not at separators."""
 
 
 @dataclass(frozen=True, slots=True)
 class RocksOptions:
-    """The limits of one database and of the checkpoints that are open beside it."""
+    """The limits of one database and of its open checkpoints."""
 
     memtables_bytes: int = 12 * MEBIBYTE
-    """Over all families. A checkpoint first writes them out, so this bounds what a snapshot costs."""
+    """Limit over all families. A checkpoint flushes them first, so this bounds the cost of a snapshot."""
     block_cache_bytes: int = 64 * MEBIBYTE
     max_open_files: int = 512
     bloom_bits_per_key: int = 10
     background_jobs: int = 3
     checkpoint_handles: int = 16
-    """Checkpoints that stay open while nobody reads them."""
+    """Checkpoints that stay open without a reader."""
     checkpoint_open_files: int = 64
     is_looking_up_beside: bool = True
-    """Most of many keys that are looked up together by another thread; False where a thread's time is measured."""
+    """Whether another thread looks up most keys of a large set; False where a thread's time is measured."""
 
     def database(self) -> Options:
-        """Options of the database as a whole."""
+        """Return the options of the database as a whole."""
         options = _raw_options()
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_db_write_buffer_size(self.memtables_bytes)
-        # All families are written out together: a checkpoint then waits for one flush instead of one for each family,
-        # and no family that is hardly written holds the write-ahead log.
+        # All families are flushed together: a checkpoint then waits for one flush instead of one for each family, and a
+        # rarely written family does not keep the write-ahead log.
         options.set_atomic_flush(True)
-        # The tail of a batch that was never acknowledged is cut off; anything else stops the start.
+        # The tail of a batch that was never acknowledged is cut off; other damage makes the start fail.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_max_open_files(self.max_open_files)
         options.set_max_background_jobs(self.background_jobs)
@@ -75,27 +75,27 @@ class RocksOptions:
         return options
 
     def checkpoint(self) -> Options:
-        """Options of a checkpoint, which is only read."""
+        """Return the options of a checkpoint, which is read-only."""
         options = _raw_options()
         options.set_max_open_files(self.checkpoint_open_files)
         options.set_keep_log_file_num(1)
         return options
 
     def read_only_family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
-        """Options of one column family of a checkpoint: as ``family``, with next to no room for what is written."""
+        """Return the options of a checkpoint's column family: as ``family``, with the smallest write buffer."""
         options = self.family(definition, cache)
         options.set_write_buffer_size(READ_ONLY_MEMTABLE_BYTES)
         return options
 
     def family(self, definition: TableDefinition[Any] | None, cache: Cache) -> Options:
-        """Options of one column family."""
+        """Return the options of one column family."""
         blocks = BlockBasedOptions()
         blocks.set_block_cache(cache)
         blocks.set_bloom_filter(self.bloom_bits_per_key, False)
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
-        # In parts: the filter of a file of a million keys is one block of 1.2 MB else, which has no room in a slice of
-        # the cache (1 MB each) and is read from disk again for every look-up.
+        # Partitioned: else the filter of a file of a million keys is one block of 1.2 MB, which does not fit into a
+        # shard of the cache (1 MB each) and is read from disk for every look-up.
         blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
         blocks.set_partition_filters(True)
         blocks.set_metadata_block_size(FILTER_PART_BYTES)
@@ -103,10 +103,11 @@ class RocksOptions:
         blocks.set_block_size(BLOCK_BYTES)
         options = _raw_options()
         options.set_block_based_table_factory(blocks)
-        # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of what compaction costs.
+        # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of the cost of compaction.
         options.set_compression_type(DBCompressionType.lz4())
-        # Sorted runs are merged by their sizes. Levels would move down as it is whatever overlaps nothing, such as rows
-        # in the order of deaths: each checkpoint would leave a tiny file for ever, and link all those before it.
+        # Sorted runs are merged by size. Level compaction would move files that overlap no other, as those of rows in
+        # the order of deaths, without merging: each checkpoint would leave a tiny file for ever and link all earlier
+        # ones.
         options.set_compaction_style(DBCompactionStyle.universal())
         options.set_target_file_size_base(TABLE_FILE_BYTES)
         options.set_level_zero_file_num_compaction_trigger(RUNS_BEFORE_COMPACTION)
@@ -121,26 +122,26 @@ class RocksOptions:
 
 
 def _raw_options() -> Options:
-    """Keys and values are bytes as they are."""
+    """Return options for keys and values that are plain bytes."""
     return Options(raw_mode=True)
 
 
 def total_order() -> ReadOptions:
-    """Every row. Without total order a prefix extractor makes an iterator leave rows out."""
+    """Return options for reading every row. Without total order, a prefix extractor makes an iterator skip rows."""
     options = ReadOptions()
     options.set_total_order_seek(True)
     return options
 
 
 def scan_options(end: bytes) -> ReadOptions:
-    """Every row up to a key. The caller keeps the key alive as long as an iterator uses the options."""
+    """Return options for reading every row below a key. The caller keeps the key alive while an iterator uses them."""
     options = total_order()
     options.set_iterate_upper_bound(end)
     return options
 
 
 def synced() -> WriteOptions:
-    """A write returns when the disk has it."""
+    """Return options for a write that is on disk when it returns."""
     options = WriteOptions()
     options.sync = True
     return options

@@ -1,9 +1,10 @@
-"""Views of a RocksDB database: the live one or a checkpoint, and one that stands still. Errors in our own words.
+"""Views of a RocksDB database: of the live database, of a checkpoint, and of one moment (pinned). RocksDB's errors
+become StoreError.
 
-Two things that rocksdict does not do, each held by a contract test: an iterator does not keep its upper bound alive
-(when that is freed, rows are left out silently), and the iterators of its Snapshot do not look at the snapshot.
-So a cursor holds on to its bounds, and a view that stands still scans with iterators of its own. Gets of a Snapshot do
-look at it, and with filters: an iterator would seek in every file.
+Two limitations of rocksdict, each shown by a contract test: an iterator does not keep its upper bound alive (once that
+is freed, rows are left out silently), and the iterators of a Snapshot read the live database. So a cursor keeps its
+bounds, and a pinned view scans with iterators of its own. Gets of a Snapshot do read the snapshot. They use filters,
+where an iterator would seek in every file.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from services.storage.store import BEYOND, GapFound, StoreError
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512
 SLOW_GAP_SECONDS = 0.001
-"""Some thousand removed rows: RocksDB steps over a million in 0.2 to 0.6 seconds."""
+"""The time for some thousand removed rows: RocksDB steps over a million in 0.2 to 0.6 seconds."""
 _NOT_FOUND = "key not found"
-"""What rocksdict's Snapshot says of a key that is not there: it has no error of its own for that, and no get."""
+"""Error text of rocksdict's Snapshot for a missing key: it has no error class for that, and no ``get``."""
 
 _KNOWN_ERRORS = (
     (("No space left on device", "Disk quota exceeded"), "its disk is full: free some space there and start again"),
@@ -38,7 +39,7 @@ _KNOWN_ERRORS = (
 
 
 def store_error(path: Path, doing: str, error: Exception) -> StoreError:
-    """One sentence about what went wrong and what to do."""
+    """Return an error whose text names the cause and the remedy."""
     text = str(error)
     if isinstance(error, DbClosedError):
         return _closed(path)
@@ -49,7 +50,7 @@ def store_error(path: Path, doing: str, error: Exception) -> StoreError:
 
 
 def check_format(view: RocksView) -> None:
-    """Check that this program can read a database, and learn the schemas of its rows.
+    """Check that this program can read a database, and load the schemas of its rows.
 
     Raises:
         StoreError: a newer program has written it, or one before release 0.2.0.
@@ -65,7 +66,7 @@ def _closed(path: Path) -> StoreError:
 
 
 class Cursor:
-    """An iterator over a range that its view can take away, since an open one keeps the database open."""
+    """An iterator over a range. Its view can close it, since an open iterator keeps the database open."""
 
     __slots__ = ("__weakref__", "_bounds", "_iterator", "_path")
 
@@ -81,7 +82,7 @@ class Cursor:
         self._iterator: RdictIter | None = iterator
 
     def next_rows(self, limit: int) -> list[Row]:
-        """The next rows, at most so many; fewer mean that the range ends here."""
+        """Return the next rows, at most ``limit``; fewer mean the end of the range."""
         iterator = self._iterator
         if iterator is None:
             raise _closed(self._path)
@@ -94,19 +95,19 @@ class Cursor:
         rows: list[Row] = []
         while len(rows) < limit:
             if not iterator.valid():
-                iterator.status()  # a broken block also ends an iterator: it must not look like the end
+                iterator.status()  # raises for a broken block, which also ends an iterator
                 break
             rows.append((iterator.key(), iterator.value()))
             iterator.next()
         return rows
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the iterator."""
         self._iterator = None
 
 
 class ReportingCursor(Cursor):
-    """A cursor that reports each stretch of keys without rows that took long to get past."""
+    """A cursor that reports each key range without rows that was slow to step over."""
 
     __slots__ = ("_after", "_found", "_gaps", "_seconds")
 
@@ -114,14 +115,14 @@ class ReportingCursor(Cursor):
         began = perf_counter()
         super().__init__(path, family, start, end)
         self._seconds = perf_counter() - began
-        """How long the iterator took to get where it is."""
+        """The time that the iterator's last move took."""
         self._after = start
         """No row is between this key and the one where the iterator is."""
         self._found = found
         self._gaps: list[tuple[bytes, bytes]] = []
 
     def next_rows(self, limit: int) -> list[Row]:
-        """As of every cursor."""
+        """As ``Cursor.next_rows``; report the slow gaps in front of these rows."""
         rows = super().next_rows(limit)
         for gap in self._gaps:
             self._found(*gap)
@@ -148,7 +149,7 @@ class ReportingCursor(Cursor):
 
 
 class RocksView:
-    """Committed rows as a database or a checkpoint has them: gets see the newest, a scan those of its beginning."""
+    """Committed rows of a database or a checkpoint: gets see the newest rows, a scan those of the time it began."""
 
     def __init__(self, path: Path, families: Mapping[str, Rdict]) -> None:
         self.path = path
@@ -156,9 +157,9 @@ class RocksView:
         self._cursors: WeakSet[Cursor] = WeakSet()
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         families = self._families
-        if families is None:  # never "not found": that would be an answer
+        if families is None:  # never None, which would mean that the key has no row
             raise _closed(self.path)
         rows = families.get(family)
         if rows is None:
@@ -170,7 +171,7 @@ class RocksView:
         return value
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         rows = self._rows_of(family)
         if rows is None or start >= end:
             return iter(())
@@ -181,7 +182,7 @@ class RocksView:
         return self._all_rows(cursor)
 
     def _all_rows(self, cursor: Cursor) -> Iterator[Row]:
-        """Few rows at first, since many readers want one; then more at a time."""
+        """Read few rows at first, since many readers need one; then more at a time."""
         limit = FIRST_ROWS
         try:
             while rows := cursor.next_rows(limit):
@@ -194,20 +195,20 @@ class RocksView:
 
     def _rows_of(self, family: str) -> Rdict | None:
         families = self._families
-        if families is None:  # never "not found": that would be an answer
+        if families is None:  # never None, which would mean that the key has no row
             raise _closed(self.path)
         return families.get(family)
 
     def close(self) -> None:
-        """Let go of the view; scans that are not at their end fail from now on."""
+        """Close the view; unfinished scans fail from now on."""
         self._families = None
         for cursor in list(self._cursors):
             cursor.close()
 
 
 class PinnedView:
-    """Committed rows of one moment, whatever is written meanwhile: an iterator and a snapshot of each family, made at
-    once, while nothing is written.
+    """Committed rows of one moment, unaffected by later writes. It has an iterator and a RocksDB snapshot of each
+    family, all made while nothing is written.
 
     Its iterators have no upper bound of their own, since each serves many scans: a scan seeks to where it was
     before each chunk, and stops by comparing keys.
@@ -226,7 +227,7 @@ class PinnedView:
             raise store_error(path, "read", error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         with self._lock:
             if self._iterators is None:
                 raise _closed(self.path)
@@ -242,7 +243,7 @@ class PinnedView:
             return value
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         limit = FIRST_ROWS
         while rows := self._read(family, start, end, limit):
             yield from rows
@@ -275,7 +276,7 @@ class PinnedView:
             return rows
 
     def close(self) -> None:
-        """Let go of the view."""
+        """Close the view."""
         with self._lock:
             self._iterators = None
             self._snapshots.clear()

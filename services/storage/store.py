@@ -1,4 +1,4 @@
-"""What a service needs of a database: sorted families of bytes, atomic synced batches, checkpoints.
+"""The database interface of the services: sorted families of bytes, atomic synced batches, checkpoints.
 
 Two implementations meet this contract and one test suite: ``rocks`` on disk and ``memory`` for the simulator and
 for runs within one process.
@@ -12,11 +12,11 @@ from typing import Protocol
 from services.domain.errors import InvariantError
 
 BEYOND = b"\xff" * 9
-"""Behind every key: those that begin with a number have eight bytes of it."""
+"""Greater than every key: keys that begin with a number have eight bytes of it."""
 GapFound = Callable[[bytes, bytes], None]
-"""Told of keys without a row: the first one, and the one behind the last."""
+"""Receives a key range without rows: its first key and its end (exclusive)."""
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
-"""Per family what each key becomes; None removes it."""
+"""Per family the new value of each key; None removes the row."""
 
 
 class StoreError(InvariantError):
@@ -27,63 +27,63 @@ class Reader(Protocol):
     """A view of committed rows."""
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         ...
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         ...
 
     def close(self) -> None:
-        """Let go of the view."""
+        """Close the view."""
         ...
 
 
 class Store(Reader, Protocol):
-    """One database: one writer, any number of readers beside it."""
+    """One database: one writer and any number of readers."""
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
-        """The values of some keys, in their order: cheaper than one by one."""
+        """Return the values of some keys, in their order: cheaper than single gets."""
         ...
 
     def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
-        """As ``get_many``, a part of the values after the other: later ones may be read while the first are used.
+        """As ``get_many``, but yield the values in parts: later parts may be read while the caller uses the first.
 
-        They are as they were when the first part was asked for, if nobody writes to these keys until the last is there.
+        The values are those of the time of the call if the writer does not change these keys before the last part.
         """
         ...
 
     def scan_reporting_gaps(
         self, family: str, start: bytes, end: bytes, found: GapFound
     ) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``; ``found`` hears of each stretch without a row that it took long to step over."""
+        """As ``scan``; call ``found`` with each range without rows that was slow to step over."""
         ...
 
     def write(self, batch: Batch) -> None:
-        """Write all of a batch or nothing of it, durable when this returns."""
+        """Write a batch atomically; it is durable when this returns."""
         ...
 
     def reading(self) -> Reader:
-        """A view that does not move while the writer goes on."""
+        """Return a view that later writes do not change."""
         ...
 
     def checkpoint(self, name: str) -> None:
-        """Keep all committed rows under a name; one that is there complete is left as it is."""
+        """Make a checkpoint of all committed rows; a complete one of that name is left as it is."""
         ...
 
     def open_checkpoint(self, name: str) -> Reader:
-        """A view of a checkpoint. Raises KeyError when there is none of that name."""
+        """Return a view of a checkpoint. Raise KeyError when none has that name."""
         ...
 
     def remove_checkpoint(self, name: str) -> None:
-        """Remove a checkpoint; nothing happens when there is none."""
+        """Remove a checkpoint; do nothing when none has that name."""
         ...
 
     def checkpoints(self) -> list[str]:
-        """Names of the complete checkpoints."""
+        """Return the names of the complete checkpoints."""
         ...
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The first key behind all keys that begin with a prefix (which ends in a byte below 0xff)."""
+    """Return the first key behind all keys with a prefix. The prefix must end in a byte below 0xff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,10 +1,10 @@
 """Tables of records over a store, and the unit of work that changes them together.
 
-*Encoded* is a row's Avro body by the newest schema. The version that a stored row begins with
-(``schemas.stored_rows``) is neither seen nor given by those who use a table.
+An *encoded* row is its Avro body in the newest schema. A stored row begins with a version (``schemas.stored_rows``),
+which callers of a table neither see nor pass.
 
-A unit of work reads through what it has not written yet. Its changes reach the store as one batch; a message that
-fails half way is undone alone.
+A unit of work reads its own pending changes. It writes them to the store as one batch; the changes of a message that
+fails are undone alone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition(Generic[V]):
-    """One column family: its persistent name, the record that it holds, how it is tuned."""
+    """One column family: its persistent name, its record type and its tuning."""
 
     name: str
     record: type[V]
     is_cached: bool = False
-    """Keep decoded rows in memory: for tables of which the same rows are read again and again."""
+    """Whether decoded rows are kept in memory: for tables whose rows are read repeatedly."""
     is_absence_cached: bool = True
-    """Whether a key without a row is kept in memory too: not where most keys that are asked for are new."""
+    """Whether the absence of a row is kept in memory, too: not for tables where most keys looked up are new."""
     remembers_empty_stretches: bool = False
-    """Whether scans of units of work jump over stretches of removed rows: for tables whose ranges are scanned until
+    """Whether scans of units of work skip stretches of removed rows: for tables whose ranges are scanned until
     they are empty."""
     prefix_separators: int = 0
     """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
@@ -53,23 +53,23 @@ class TableReader(Generic[V]):
         self._reader = reader
 
     def get(self, key: bytes) -> V | None:
-        """The row of a key, or None."""
+        """Return the row of a key, or None."""
         raw = self._reader.get(self._name, key)
         return None if raw is None else self._rows.decode(raw)
 
     def get_encoded(self, key: bytes) -> bytes | None:
-        """The encoded row of a key, or None."""
+        """Return the encoded row of a key, or None."""
         raw = self._reader.get(self._name, key)
         return None if raw is None else self._rows.body(raw)
 
     def scan_encoded(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``, with encoded rows."""
+        """As ``scan``, but yield encoded rows."""
         body = self._rows.body
         for key, raw in self._reader.scan(self._name, start, end):
             yield key, body(raw)
 
     def scan(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, V]]:
-        """Every row with start <= key < end, in the order of the keys."""
+        """Yield every row with start <= key < end, in the order of the keys."""
         decode = self._rows.decode
         for key, raw in self._reader.scan(self._name, start, end):
             yield key, decode(raw)
@@ -82,34 +82,34 @@ class TablesReader:
         self.reader = reader
 
     def table(self, definition: TableDefinition[V]) -> TableReader[V]:
-        """One table."""
+        """Return a reader of one table."""
         return TableReader(definition, self.reader)
 
     def looking_up_once(self) -> TablesReader:
-        """The same rows, each looked up once: for a question that comes back to the same few rows of a view."""
+        """Return a reader that looks up each row once: for requests that read the same few rows repeatedly."""
         return TablesReader(_LookedUpOnce(self.reader))
 
 
 class _LookedUpOnce:
-    """Keeps every row that was looked up, or that there is none: only for few look-ups in a view that stands still."""
+    """A reader that keeps the result of every look-up: only for few look-ups in a view that does not change."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._rows: dict[tuple[str, bytes], bytes | None] = {}
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         place = family, key
         if place not in self._rows:
             self._rows[place] = self._reader.get(family, key)
         return self._rows[place]
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every row with start <= key < end, in the order of the keys' bytes."""
+        """Yield every row with start <= key < end, in the order of the keys' bytes."""
         return self._reader.scan(family, start, end)
 
     def close(self) -> None:
-        """Let go of the view."""
+        """Close the view."""
         self._reader.close()
 
 
@@ -117,15 +117,15 @@ _ABSENT: Any = object()
 
 
 _Change = tuple[dict[bytes, Any], bytes, Any]
-"""Pending rows, a key, and what it was in the unit of work before a message changed it."""
+"""Pending rows, a key, and its value in the unit of work before a message changed it."""
 
 
 class CachedRows:
-    """Decoded committed rows of one table, or that a key has none: at most one and a half times ``max_rows``.
+    """Decoded committed rows of one table, and keys known to have none: at most one and a half times ``max_rows``.
 
-    They are in two halves. When the younger one is full, the older one is let go of as a whole, and what was asked for
-    since has moved over: so what is used stays, and what is let go of at once is bounded. A unit of work may ask for
-    more; what is too much goes when it is written.
+    The rows are in two halves. A row that is read moves to the younger half. When that is full, the older half is
+    dropped as a whole: rows in use stay, and the number dropped at once is bounded. Rows are dropped only when a unit
+    of work is written; until then the cache may exceed its limit.
     """
 
     __slots__ = ("_max_rows", "_old", "_young")
@@ -139,7 +139,7 @@ class CachedRows:
         return len(self._young.keys() | self._old.keys())
 
     def get(self, key: bytes, default: Any) -> Any:
-        """The row of a key, None when it has none; ``default`` when that is not known here."""
+        """Return the row of a key, None when it has none, ``default`` when the cache does not know the key."""
         found = self._young.get(key, _ABSENT)
         if found is not _ABSENT:
             return found
@@ -150,11 +150,11 @@ class CachedRows:
         return found
 
     def keep(self, key: bytes, row: Any) -> None:
-        """A key was looked up."""
+        """Record the row of a key, None if it has none."""
         self._young[key] = row
 
     def written(self, rows: Mapping[bytes, Any]) -> None:
-        """Rows were written. Only here are others let go of."""
+        """Record written rows. Only this method drops others."""
         self._young.update(rows)
         if 2 * len(self._young) >= self._max_rows:
             self._old, self._young = self._young, {}
@@ -164,36 +164,36 @@ class CachedRows:
 
 @dataclass(slots=True)
 class RowsRead:
-    """How many rows the scans of a unit of work have looked at so far."""
+    """Number of rows that the scans of a unit of work have read so far."""
 
     count: int = 0
 
 
 @dataclass(slots=True)
 class RowCache:
-    """Decoded committed rows of the cached tables, and where others are empty. Lives as long as the store is open."""
+    """Decoded rows of the cached tables, and empty stretches of others. It lives as long as the store is open."""
 
     max_rows: int = 50_000
     _of_tables: dict[str, CachedRows] = field(default_factory=dict)
     _empty: dict[str, EmptyStretches] = field(default_factory=dict)
 
     def of(self, table: str) -> CachedRows:
-        """The rows of one table."""
+        """Return the cached rows of one table."""
         rows = self._of_tables.get(table)
         if rows is None:
             rows = self._of_tables[table] = CachedRows(self.max_rows)
         return rows
 
     def empty_stretches_of(self, table: str) -> EmptyStretches:
-        """Where one table is empty."""
+        """Return the empty stretches of one table."""
         return self._empty.setdefault(table, EmptyStretches())
 
 
 class _KeysInOrder:
-    """The keys of some pending rows in order, so that a scan looks at those of its range alone.
+    """The keys of pending rows in order, so that a scan reads only those in its range.
 
-    A large unit of work scans after every few rows that it changes. New keys make a sorted run of their own; runs are
-    merged when they are as long as each other, so there are few, and a key is moved a few times only.
+    A large unit of work scans after every few rows that it changes. New keys form a sorted run of their own; runs of
+    similar length are merged, so there are few runs, and a key is moved only a few times.
     """
 
     def __init__(self, pending: dict[bytes, Any]) -> None:
@@ -202,7 +202,7 @@ class _KeysInOrder:
         self._count = 0
 
     def between(self, start: bytes, end: bytes) -> list[bytes]:
-        """Every key with start <= key < end, in order."""
+        """Return every key with start <= key < end, in order."""
         self._add_new()
         found: list[bytes] = []
         for run in self._runs:
@@ -212,7 +212,7 @@ class _KeysInOrder:
         return found
 
     def _add_new(self) -> None:
-        """A dict keeps its keys in the order in which they came: the new ones are its last."""
+        """Add the new keys. A dict keeps its keys in insertion order, so the new keys are its last."""
         new = len(self._pending) - self._count
         if not new:
             return
@@ -224,21 +224,21 @@ class _KeysInOrder:
         self._count = len(self._pending)
 
     def start_over(self) -> None:
-        """Some keys are gone again."""
+        """Forget all runs, since keys were removed from the pending rows."""
         self._runs.clear()
         self._count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """Rows that are read ahead, of which some may be on their way."""
+    """Rows that are read ahead; the read of some may be in progress."""
 
     keys: Iterator[bytes]
-    """Of those that were not taken yet."""
+    """Keys of the parts that were not added yet."""
     parts: Iterator[list[bytes | None]]
 
     def add_part(self, rows: dict[bytes, bytes | None]) -> bool:
-        """Put the next part to others, when it is there; whether there was one."""
+        """Add the next part to ``rows``; return False when there is none left."""
         part = next(self.parts, None)
         if part is None:
             return False
@@ -274,7 +274,7 @@ class Table(Generic[V]):
         self._ahead: list[_Ahead] = []
 
     def get(self, key: bytes) -> V | None:
-        """The row of a key as this unit of work has left it, or None."""
+        """Return the row of a key with the changes of this unit of work, or None."""
         pending: Any = self._pending.get(key, _ABSENT)
         if pending is not _ABSENT:
             changed: V | None = self._codec.decode(pending) if isinstance(pending, bytes) else pending
@@ -290,7 +290,7 @@ class Table(Generic[V]):
         return value
 
     def get_encoded(self, key: bytes) -> bytes | None:
-        """The encoded row of a key, or None: for a row that is passed on as it is, or asked for once. Keeps nothing."""
+        """Return the encoded row of a key, or None. It is not cached: for rows that are passed on, or read once."""
         value = self._pending.get(key, _ABSENT)
         if value is _ABSENT:
             stored = self._read_ahead.get(key, _ABSENT)
@@ -300,17 +300,17 @@ class Table(Generic[V]):
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
 
     def read_ahead(self, keys: list[bytes]) -> None:
-        """Read committed rows together that ``get_encoded`` is about to ask for, in the order in which it will.
+        """Read committed rows together, in the order of the ``get_encoded`` calls that follow.
 
-        Nobody else writes them while a unit of work is under way, and what it has changed itself is looked at first.
-        The last ones may be on their way yet when the first are asked for.
+        The rows stay valid: only this unit of work can change them, and ``get_encoded`` prefers its pending changes.
+        The read of the last rows may still be in progress when the first are used.
         """
         ahead = _Ahead(iter(keys), self._reader.get_in_parts(self._name, keys))
         ahead.add_part(self._read_ahead)
         self._ahead.append(ahead)
 
     def _read(self, key: bytes) -> bytes | None:
-        """A row that is not among those that were read ahead and are there by now."""
+        """Return the stored row of a key, from the parts still being read ahead or from the store."""
         while self._ahead:
             if not self._ahead[0].add_part(self._read_ahead):
                 del self._ahead[0]
@@ -319,7 +319,7 @@ class Table(Generic[V]):
         return self._reader.get(self._name, key)
 
     def decode(self, encoded: bytes) -> V:
-        """The record of an encoded row."""
+        """Return the record of an encoded row."""
         return self._codec.decode(encoded)
 
     def put(self, key: bytes, value: V) -> None:
@@ -328,28 +328,28 @@ class Table(Generic[V]):
         self._pending[key] = value
 
     def put_encoded(self, key: bytes, value: bytes) -> None:
-        """Set the row of a key that is encoded already. Not for cached tables."""
+        """Set the encoded row of a key. Raise TypeError for a cached table."""
         if self._cache is not None:
             raise TypeError(f"{self._name} keeps decoded rows in memory: put the row itself")
         self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = value
 
     def put_at_the_end(self, rows: Mapping[bytes, bytes]) -> None:
-        """Set many encoded rows after the last message: none of them can be taken back. Not for cached tables."""
+        """Set many encoded rows after the last message: they cannot be undone. Not for cached tables."""
         self._pending.update(rows)
 
     def delete(self, key: bytes) -> None:
-        """Remove the row of a key; nothing happens when there is none."""
+        """Remove the row of a key; do nothing when there is none."""
         self._journal.append((self._pending, key, self._pending.get(key, _ABSENT)))
         self._pending[key] = None
 
     def scan(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, V]]:
-        """Every row with start <= key < end as this unit of work has left it when the scan began."""
+        """Yield every row with start <= key < end, with the unit's changes from before the scan began."""
         for key, value in self._scan(start, end):
             yield key, self._codec.decode(value) if isinstance(value, bytes) else value
 
     def scan_encoded(self, start: bytes = b"", end: bytes = BEYOND) -> Iterator[tuple[bytes, bytes]]:
-        """As ``scan``, with encoded rows."""
+        """As ``scan``, but yield encoded rows."""
         for key, value in self._scan(start, end):
             yield key, value if isinstance(value, bytes) else self._codec.encode(value)
 
@@ -375,15 +375,15 @@ class Table(Generic[V]):
                 yield added, value
 
     def changes_undone(self) -> None:
-        """What a message has changed was taken back."""
+        """Record that the changes of a message were undone."""
         self._keys.start_over()
 
     def changed_keys(self) -> Collection[bytes]:
-        """Keys of the rows that this unit of work has set or removed so far."""
+        """Return the keys of the rows that this unit of work has set or removed so far."""
         return self._pending.keys()
 
     def has_any(self, start: bytes, end: bytes) -> bool:
-        """Whether there is a row with start <= key < end."""
+        """Return whether there is a row with start <= key < end."""
         return next(self.scan(start, end), None) is not None
 
 
@@ -401,7 +401,7 @@ class UnitOfWork:
         self._rows_read = RowsRead()
 
     def table(self, definition: TableDefinition[V]) -> Table[V]:
-        """One table, as this unit of work has left it."""
+        """Return one table, with the changes of this unit of work."""
         table = self._tables.get(definition.name)
         if table is None:
             pending = self._pending[definition.name] = {}
@@ -413,12 +413,12 @@ class UnitOfWork:
         return table
 
     def begin_message(self) -> None:
-        """Whatever follows belongs to the next message."""
+        """Begin the next message: ``undo_message`` undoes the changes from here on."""
         self._changes += len(self._journal)
         self._journal.clear()
 
     def undo_message(self) -> None:
-        """Take back what the present message has changed."""
+        """Undo the changes of the present message."""
         for rows, key, before in reversed(self._journal):
             if before is _ABSENT:
                 del rows[key]
@@ -429,24 +429,24 @@ class UnitOfWork:
             table.changes_undone()
 
     def set_by_message(self, definition: TableDefinition[Any]) -> list[bytes]:
-        """Keys of one table whose rows the present message has set and not removed, in the order of the keys."""
+        """Return the sorted keys of one table whose rows the present message has set and not removed."""
         pending = self._pending.get(definition.name)
         return sorted({key for rows, key, _ in self._journal if rows is pending and rows[key] is not None})
 
     def changes(self) -> int:
-        """How many changes its messages have made, each time that they have changed a row."""
+        """Return the number of changes; a row that is changed twice counts twice."""
         return self._changes + len(self._journal)
 
     def rows(self) -> int:
-        """How many rows its messages have changed or scanned, each time: what bounds how long it takes."""
+        """Return the number of changes and scanned rows, which bounds the time that the unit takes."""
         return self.changes() + self._rows_read.count
 
     def is_changed(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return any(self._pending.values())
 
     def encoded(self) -> dict[str, dict[bytes, bytes | None]]:
-        """All changes as they would be written: per table what each key becomes."""
+        """Return all changes as ``write`` writes them: per table the stored row of each key, None for a removed row."""
         batch: dict[str, dict[bytes, bytes | None]] = {}
         for name, rows in self._pending.items():
             if rows:
@@ -458,7 +458,7 @@ class UnitOfWork:
         return batch
 
     def write(self) -> None:
-        """Write all changes as one batch, durable when this returns."""
+        """Write all changes as one batch; it is durable when this returns."""
         self._store.write(self.encoded())
         for name, rows in self._pending.items():
             if self._definitions[name].is_cached:

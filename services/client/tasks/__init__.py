@@ -1,1 +1,1 @@
-"""What takes a client several calls: bulk deletes, restores, diffs, lookups."""
+"""Client operations that take several calls: bulk deletes, restores, diffs, lookups."""

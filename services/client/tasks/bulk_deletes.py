@@ -1,4 +1,4 @@
-"""Deleting many keys: up to a thousand to a command, each bucket's apart, several commands on their way at once."""
+"""Deletes many keys: at most a thousand of one bucket per command, several commands in progress at once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Bucket = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BulkDeleted:
-    """What came of one command."""
+    """The result of one command."""
 
     bucket: Bucket
     txn: int
     """0 where the command was refused as a whole."""
     deleted: int
     left: tuple[tuple[str, str], ...]
-    """Keys that were not deleted, each with the code that says why."""
+    """Keys that were not deleted, each with its error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class _Sent:
 
 
 def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket, str]]) -> Iterator[BulkDeleted]:
-    """Delete keys in order; says of each command what came of it, as soon as it is answered.
+    """Delete keys in order; yield the result of each command as soon as it is answered.
 
-    What one command cannot delete, for whatever reason, keeps no other from being deleted. Neighbours of the same
+    A key that cannot be deleted does not stop the others. Neighbours of the same
     bucket share a command: what comes grouped by bucket goes fastest.
 
     Raises:

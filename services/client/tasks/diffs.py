@@ -1,4 +1,4 @@
-"""Waits for a diff and fetches it whole."""
+"""Waits for a diff and fetches all of its entries."""
 
 from __future__ import annotations
 

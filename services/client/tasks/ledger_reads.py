@@ -1,4 +1,4 @@
-"""Reading the ledger of a shard: its rows in order, each once, from a place on."""
+"""Reads the ledger of a shard: its rows in order, each once, from a place on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.log.reads import all_records
 
 
 class Place(NamedTuple):
-    """Where a row is in its shard's ledger: the txn that finished it, and its number within that, from 0."""
+    """The place of a row in its shard's ledger: the txn that finished it, and its number within that, from 0."""
 
     finish_txn: int
     number: int
@@ -38,7 +38,7 @@ def place_of(text: str) -> Place:
 
 
 class LedgerFilter(NamedTuple):
-    """Which rows are asked for; 0 and None leave all in. Times are log times of the finish."""
+    """A filter of rows; 0 and None accept all. Times are log times of the finish."""
 
     bucket_id: int = 0
     object_id: int = 0
@@ -47,7 +47,7 @@ class LedgerFilter(NamedTuple):
     before_ms: int | None = None
 
     def lets_pass(self, row: LedgerRow) -> bool:
-        """Whether a row is one of them."""
+        """Return whether the filter accepts a row."""
         return (
             (not self.bucket_id or row.bucket_id == self.bucket_id)
             and (not self.object_id or row.object_id == self.object_id)
@@ -62,7 +62,7 @@ def read_ledger(
 ) -> Iterator[tuple[Place, LedgerRow]]:
     """Rows of a shard's ledger from a place on, in the order in which they were finished.
 
-    A message that came twice counts once; one that cannot be read is left out here, and found by ``deepclean verify``.
+    A duplicate message counts once; one that cannot be decoded is left out here, and ``deepclean verify`` finds it.
 
     Raises:
         UnreachableError: the broker does not answer.

@@ -1,4 +1,4 @@
-"""Gives orphaned blocks that an audit has found to metadata, which has them judged and deleted as all others."""
+"""Requeues the orphaned blocks of an audit report at metadata, which has them judged and deleted like others."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_ATTEMPTS = 3
 
 @dataclass(slots=True)
 class Repair:
-    """What became of a shard's orphans."""
+    """The result of requeuing a shard's orphans."""
 
     requeued: Amount = NOTHING
     kept: Amount = NOTHING
     reasons: list[str] = field(default_factory=list)
-    """Why some were kept."""
+    """Reasons why some were kept."""
 
 
 def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_ROWS) -> Repair:
@@ -51,7 +51,7 @@ def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_RO
 
 
 def _send(plane: Plane, report: AuditReport, bucket_id: int, page: list[Finding], max_rows: int) -> str:
-    """Why a page is kept; empty when it is not."""
+    """Return why a page is kept; empty when it is not."""
     runs = tuple(
         BlockRun(one.container_id, one.first_local_id, one.block_count, one.block_size_bytes, one.size_bytes)
         for one in page

@@ -1,4 +1,4 @@
-"""Bringing a key or a tree back from a snapshot: a copy with blocks of its own, put over what is there now.
+"""Restores a key or a tree from a snapshot: a copy with blocks of its own replaces the present versions.
 
 Blocks are never shared by two versions whose lifetimes differ, so what comes back is a new version of the same size and
 tag. Keys that are there and not in the snapshot stay.
@@ -19,7 +19,7 @@ MAX_OUTSTANDING = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was brought back."""
+    """The result of a restore."""
 
     keys: int
     directories: int

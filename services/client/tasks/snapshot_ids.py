@@ -1,4 +1,4 @@
-"""Which state of a bucket a person means: the name of a snapshot, or ``active``."""
+"""Resolves a state of a bucket that a user names: a snapshot, or ``active``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from services.client.errors import PlaneError
 from services.client.plane import Plane
 
 ACTIVE = "active"
-"""What users see now; a snapshot of this name cannot be compared by its name."""
+"""The present state; a snapshot of this name cannot be compared by its name."""
 
 EXPIRED = "SNAPSHOT_EXPIRED"
 """The code for a snapshot that there was."""

@@ -1,4 +1,4 @@
-"""Reads the cells of a bucket's space to their end, page by page."""
+"""Reads all cells of a bucket's space, page by page."""
 
 from __future__ import annotations
 

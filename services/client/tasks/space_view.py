@@ -1,4 +1,4 @@
-"""What a user is told about space: figures from metadata, names of snapshots from snapshots.
+"""Space as a user sees it: figures from metadata, names of snapshots from the snapshots service.
 
 metadata knows snapshots by id and txn, snapshots knows them by name. Between a user's delete and metadata's drop there
 is a moment in which a snapshot has no name any more and still counts: its id goes with every question, as leaving.
@@ -43,7 +43,7 @@ class NamedSnapshots:
     leaving_ids: tuple[str, ...]
 
     def ids_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The ids of named snapshots; raises PlaneError with FILE_NOT_FOUND for a name that nothing has."""
+        """Return the ids of named snapshots; raise PlaneError FILE_NOT_FOUND for an unknown name."""
         by_name = {info.name: info.snapshot_id for info in self.active}
         wanted = tuple(names)
         for name in wanted:
@@ -52,11 +52,11 @@ class NamedSnapshots:
         return tuple(by_name[name] for name in wanted)
 
     def names_of(self, snapshot_ids: Collection[str]) -> list[str]:
-        """The names of these snapshots, in the order of the chain."""
+        """Return the names of these snapshots, in the order of the chain."""
         return [info.name for info in self.active if info.snapshot_id in snapshot_ids]
 
     def between(self, first_txn: int, last_txn: int) -> list[SnapshotInfo]:
-        """Those taken from one txn to another."""
+        """Return the snapshots created from ``first_txn`` to ``last_txn``, both included."""
         return [info for info in self.active if first_txn <= info.create_txn <= last_txn]
 
 
@@ -71,20 +71,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class KeepReasons:
-    """Why each snapshot of a bucket stays."""
+    """The reasons why each snapshot of a bucket is kept."""
 
     preview: RetentionPreview
     has_policy: bool
 
     def of(self, kept: RetainedSnapshot) -> tuple[RetentionReason, ...]:
-        """What forbids to drop a snapshot. That a run would leave it for the next run does not."""
+        """Return the reasons that forbid deleting a snapshot. A run's deferral to the next run is none."""
         forbidding = _BY_POLICY if self.has_policy else _BY_NAME
         return tuple(reason for reason in kept.reasons if reason.reason in forbidding)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    """The questions about space that one bucket is asked."""
+    """The requests about the space of one bucket."""
 
     plane: Plane
     shard: int
@@ -92,7 +92,7 @@ class BucketView:
     bucket: str
 
     def snapshots(self) -> NamedSnapshots:
-        """The bucket's snapshots; raises PlaneError when there is no such bucket."""
+        """Return the bucket's snapshots; raise PlaneError when there is no such bucket."""
         self.plane.metadata(self.shard).bucket(self.volume, self.bucket)
         infos = self.plane.snapshots(self.shard).snapshots(self.volume, self.bucket, with_deleted=True)
         active = tuple(info for info in infos if info.status is SnapshotStatus.SNAPSHOT_ACTIVE)
@@ -100,7 +100,7 @@ class BucketView:
         return NamedSnapshots(self.volume, self.bucket, active, leaving)
 
     def keep_reasons(self) -> KeepReasons:
-        """Why snapshots stay: by the bucket's policy, or by tags and consumers alone where it has none."""
+        """Return why snapshots are kept: by the bucket's policy, or by tags and consumers alone where it has none."""
         reads = self.plane.snapshots(self.shard)
         try:
             return KeepReasons(reads.retention_preview(self.volume, self.bucket), has_policy=True)
@@ -110,31 +110,31 @@ class BucketView:
         return KeepReasons(reads.retention_preview(self.volume, self.bucket, policy=_ANY_POLICY), has_policy=False)
 
     def protected_ids(self) -> tuple[str, ...]:
-        """Snapshots that a plan has to leave alone: what a tag, a consumer or the bucket's policy keeps."""
+        """Return the snapshots that a plan must not delete: those that a tag, a consumer or the policy protects."""
         reasons = self.keep_reasons()
         return tuple(kept.snapshot_id for kept in reasons.preview.kept if reasons.of(kept))
 
     def spaces(self) -> SnapshotSpaces:
-        """What every live snapshot refers to and shares, all of one txn."""
+        """Return the referenced and shared bytes of every live snapshot, all as of one txn."""
         return self.plane.space(self.shard).snapshot_spaces(self.volume, self.bucket)
 
     def what_if(self, snapshots: NamedSnapshots, names: Iterable[str]) -> FreedSpace:
-        """What deleting these snapshots together would free."""
+        """Return the space that deleting these snapshots together would free."""
         question = WhatIf(snapshots.ids_of(names), snapshots.leaving_ids)
         return self.plane.space(self.shard).what_if(self.volume, self.bucket, question)
 
     def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
-        """The fewest snapshots, then the oldest, whose deletion frees so many bytes; none of those to be kept."""
+        """Return the fewest snapshots, then the oldest, whose deletion frees the bytes, without those to be kept."""
         protected = (*self.protected_ids(), *snapshots.ids_of(kept))
         question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
 
     def block(self, local_id: int) -> BlockExplanation:
-        """The version of this bucket that owns a block."""
+        """Return the version of this bucket that owns a block."""
         return find_block(self.plane, self.shard, local_id, self.volume, self.bucket)
 
     def path(self, path: str) -> PathExplanation:
-        """Every version of a path."""
+        """Return every version of a path."""
         return self.plane.space(self.shard).explain_path(self.volume, self.bucket, path)
 
 
@@ -168,7 +168,7 @@ def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot
 
 
 def is_held_by(info: SnapshotInfo, held: ExplainedVersion | ExplainedDirectory) -> bool:
-    """Whether a snapshot holds a version or a directory: it is in the run of its holders."""
+    """Return whether a snapshot holds a version or a directory: it lies in the run of its holders."""
     return held.first_holder <= info.create_txn <= held.last_holder
 
 

@@ -18,7 +18,7 @@ Bucket = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Something that came back."""
+    """An object that was undeleted."""
 
     path: str
     object_id: int
@@ -29,7 +29,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class NotReturned:
-    """Something that did not come back, and why."""
+    """An object that was not undeleted, and the reason."""
 
     path: str
     code: str
@@ -38,7 +38,7 @@ class NotReturned:
 
 @dataclass(frozen=True, slots=True)
 class Undeleted:
-    """What became of a request to bring something back."""
+    """The result of an undelete request."""
 
     returned: tuple[Returned, ...]
     refused: tuple[NotReturned, ...]
@@ -75,7 +75,7 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
     """Bring back, one by one, the deleted files whose paths lie below a directory, of the newest death of each path.
 
-    What is refused is told and keeps nobody else back. Directories on the way are made anew.
+    A refused file is reported and does not stop the others. Missing parent directories are created.
     """
     newest: dict[str, ListedDeletion] = {}
     reads = plane.metadata(shard)

@@ -9,14 +9,14 @@ from services.client.plane import Plane
 
 
 class VolumeShards:
-    """Shards of the volumes of one plane."""
+    """The shards of the volumes of one plane."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._shards: dict[str, int] = {}
 
     def shard_of(self, volume: str) -> int:
-        """The shard of a volume; raises PlaneError VOLUME_NOT_FOUND when no shard has it."""
+        """Return the shard of a volume; raise PlaneError VOLUME_NOT_FOUND when no shard has it."""
         shard = self._shards.get(volume)
         if shard is None:
             shard = 0 if self._plane.shards == 1 else self._find(volume)
@@ -26,7 +26,7 @@ class VolumeShards:
         return shard
 
     def shard_for_new(self, volume: str, wanted: int | None) -> int:
-        """The shard to create a volume in: the wanted one, else one that follows from the name.
+        """Return the shard to create a volume in: the wanted one, else one that follows from the name.
 
         A volume of this name in another shard is one and the same to a client, so it is refused.
         """

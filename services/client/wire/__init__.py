@@ -1,1 +1,1 @@
-"""How the library reaches a plane: commands and answers over Kafka, reads over HTTP."""
+"""The connection of the library to a plane: commands and answers over Kafka, reads over HTTP."""

@@ -1,4 +1,4 @@
-"""What one shard of one service owes a client, and what it has answered: bounded, and each answer is fetched once."""
+"""The unanswered requests of a client to one shard of a service, and their answers: bounded, each fetched once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.client.errors import AnswerExpiredError
 from services.domain.errors import DeepcleanError
 
 MAX_KEPT_ANSWERS = 50_000
-"""Of one shard. A client that fetches none of its answers would otherwise keep all of them for ever."""
+"""Most answers kept per shard. A client that fetches no answers would otherwise keep all of them for ever."""
 
 R = TypeVar("R")
 
@@ -25,13 +25,13 @@ class Answers(Generic[R]):
     """By number, in the order in which they came: an answer, or why there is none."""
 
     def sent(self) -> int:
-        """A request goes out; says its number."""
+        """Record that a request is sent; return its number."""
         self.last_number += 1
         self.unanswered.add(self.last_number)
         return self.last_number
 
     def withdraw(self) -> None:
-        """The newest request did not go out after all: its number is free again."""
+        """Record that the newest request was not sent: its number is free again."""
         self.unanswered.discard(self.last_number)
         self.last_number -= 1
 
@@ -51,11 +51,11 @@ class Answers(Generic[R]):
             self.answered(number, why())
 
     def pop_answer(self, number: int) -> R | None:
-        """Fetch an answer; None while it is awaited.
+        """Remove and return an answer; None while it is awaited.
 
         Raises:
             ValueError: nothing was sent under that number yet.
-            AnswerExpiredError: it was fetched before, or it was left lying while many others came.
+            AnswerExpiredError: it was fetched before, or was dropped because many others came.
             DeepcleanError: there is none; it says whether the request may have been carried out.
         """
         if not 0 < number <= self.last_number:

@@ -1,4 +1,4 @@
-"""Reads of a running plane over HTTP: the JSON that its services answer, back in the records that it was made of."""
+"""Reads of a running plane over HTTP: the services' JSON answers, decoded into their records."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HttpShard:
         self._answered_txn = answered_txn
 
     def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
-        """Ask, including everything that was answered so far; raises PlaneError when the service refuses."""
+        """Send a GET that includes all commands answered so far; raise PlaneError when the service refuses."""
         return self.ask_for("GET", path, answer_type, parameters)
 
     def ask_for(self, method: str, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
@@ -79,7 +79,7 @@ class HttpShard:
         return self._ask(method, path, answer_type, params=self._with_after(parameters))
 
     def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
-        """Ask something that is too long for an address."""
+        """Send a request whose parameters are too long for a URL."""
         headers = {"content-type": "application/json"}
         return self._ask("POST", path, answer_type, params=self._with_after(parameters), content=body, headers=headers)
 
@@ -140,7 +140,7 @@ class HttpMetadataReads:
         self._shard = shard
 
     def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Volumes by name."""
+        """Return the volumes by name."""
 
         def page(after: str, rows: int) -> list[VolumeRow]:
             volumes: list[VolumeRow] = self._shard.get("/volumes", list[VolumeRow], _page(after, rows))
@@ -149,7 +149,7 @@ class HttpMetadataReads:
         return page_or_all(page, lambda row: row.volume, start_after=start_after, limit=limit)
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
-        """Buckets of a volume by name."""
+        """Return the buckets of a volume by name."""
 
         def page(after: str, rows: int) -> list[BucketRow]:
             parameters = {"volume": volume, **_page(after, rows)}
@@ -159,7 +159,7 @@ class HttpMetadataReads:
         return page_or_all(page, lambda row: row.bucket, start_after=start_after, limit=limit)
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
-        """One bucket."""
+        """Return one bucket."""
         row: BucketRow = self._shard.get("/bucket", BucketRow, {"volume": volume, "bucket": bucket})
         return row
 
@@ -173,7 +173,7 @@ class HttpMetadataReads:
         start_after: str = "",
         limit: int | None = None,
     ) -> list[ListedEntry]:
-        """Keys and directories behind a path, in the order of the walk."""
+        """Return the keys and directories behind a path, in walk order."""
 
         def page(after: str, rows: int) -> list[ListedEntry]:
             parameters = {**_place(volume, bucket, snapshot_id), "prefix": prefix, **_page(after, rows)}
@@ -185,7 +185,7 @@ class HttpMetadataReads:
     def deleted(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedDeletion]:
-        """What was deleted and is not claimed, oldest death first."""
+        """Return the deletions that are not claimed yet, oldest death first."""
 
         def page(after: str, rows: int) -> list[ListedDeletion]:
             parameters = {"volume": volume, "bucket": bucket, **_page(after, rows)}
@@ -195,7 +195,7 @@ class HttpMetadataReads:
         return page_or_all(page, deleted_position, start_after=start_after, limit=limit)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """One key or directory."""
+        """Return one key or directory."""
         parameters = {**_place(volume, bucket, snapshot_id), "path": path}
         found: StatAnswer = self._shard.get("/stat", StatAnswer, parameters)
         row = found.key or found.directory
@@ -203,13 +203,13 @@ class HttpMetadataReads:
         return row
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
-        """Where the bytes of a bucket are, with a page of its cells."""
+        """Return the space of a bucket with a page of its cells."""
         parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
         space: BucketSpace = self._shard.get("/space", BucketSpace, parameters)
         return space
 
     def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
-        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        """Return the collection state of the shard, then that of one bucket or of all suspended buckets."""
         parameters: Parameters = {"volume": volume, "bucket": bucket} if bucket else {}
         found: list[CollectionStatus] = []
         while True:
@@ -223,19 +223,19 @@ class HttpMetadataReads:
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
-        """Have the differences of two states of a bucket found."""
+        """Start a diff of two states of a bucket."""
         parameters = {"volume": volume, "bucket": bucket}
         parameters |= {"from_snapshot_id": from_snapshot_id, "to_snapshot_id": to_snapshot_id}
         job: DiffJob = self._shard.ask_for("POST", "/diffs", DiffJob, parameters)
         return job
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
-        """How far a diff has come, now or a while later."""
+        """Return the progress of a diff, at once or after a wait."""
         job: DiffJob = self._shard.get("/diff", DiffJob, {"job_id": job_id, "wait_seconds": wait_seconds})
         return job
 
     def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
-        """The diffs of a bucket that are kept, oldest first."""
+        """Return the stored diffs of a bucket, oldest first."""
         jobs: list[DiffJob] = self._shard.get("/diffs", list[DiffJob], {"volume": volume, "bucket": bucket})
         return jobs
 
@@ -245,7 +245,7 @@ class HttpMetadataReads:
         return job
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
-        """Some entries of a diff that is done."""
+        """Return a page of a finished diff."""
         parameters: dict[str, str | int] = {"job_id": job_id, "start_after": start_after, "limit": limit}
         entries: list[DiffEntry] = self._shard.get("/diff/entries", list[DiffEntry], parameters)
         return entries
@@ -258,7 +258,7 @@ class HttpSnapshotReads:
         self._shard = shard
 
     def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
-        """Snapshots of a bucket in the order of its chain."""
+        """Return the snapshots of a bucket in chain order."""
         parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket, "limit": MAX_PAGE_ROWS}
         parameters["with_deleted"] = "true" if with_deleted else "false"
         snapshots: list[SnapshotInfo] = []
@@ -270,7 +270,7 @@ class HttpSnapshotReads:
                 return snapshots
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        """One snapshot."""
+        """Return one snapshot."""
         parameters = {"volume": volume, "bucket": bucket, "name": name}
         snapshot: SnapshotInfo = self._shard.get("/snapshot", SnapshotInfo, parameters)
         return snapshot
@@ -283,7 +283,7 @@ class HttpSnapshotReads:
     def retention_preview(
         self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
     ) -> RetentionPreview:
-        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        """Return the effect of a retention run by the bucket's policy or another one, now or at another time."""
         parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket}
         if policy is not None:
             parameters |= {name: getattr(policy, name) for name in _PREVIEWED}
@@ -293,7 +293,7 @@ class HttpSnapshotReads:
         return preview
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
-        """Tags of a bucket, by name."""
+        """Return the tags of a bucket, by name."""
         tags: list[SnapshotTag] = []
         while True:
             start_after = tags[-1].tag if tags else ""
@@ -303,7 +303,7 @@ class HttpSnapshotReads:
                 return tags
 
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
-        """Consumers of a bucket, by name."""
+        """Return the consumers of a bucket, by name."""
         consumers: list[SnapshotConsumer] = []
         while True:
             start_after = consumers[-1].consumer if consumers else ""
@@ -323,7 +323,7 @@ class HttpSnapshotReads:
         start_after: int | None = None,
         limit: int | None = None,
     ) -> list[DeadLetterRow]:
-        """The shard's dead letters, newest first."""
+        """Return the shard's dead letters, newest first."""
         parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
         rows = MAX_PAGE_ROWS if limit is None else limit
         letters: list[DeadLetterRow] = []
@@ -339,13 +339,13 @@ class HttpSnapshotReads:
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
     ) -> list[DeadLetterCount]:
-        """How many dead letters there are of each kind."""
+        """Return the number of dead letters of each kind."""
         parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
         counts: list[DeadLetterCount] = self._shard.get("/dead-letters/counts", list[DeadLetterCount], parameters)
         return counts
 
     def dead_letter(self, number: int) -> DeadLetterBytes:
-        """One dead letter with its message."""
+        """Return one dead letter with its message."""
         letter: DeadLetterBytes = self._shard.get("/dead-letter", DeadLetterBytes, {"number": number})
         return letter
 
@@ -357,14 +357,14 @@ class HttpScmReads:
         self._shard = shard
 
     def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
-        """For each run of blocks whether it is in the store."""
+        """Return for each run of blocks whether it is in the store."""
         existing: list[bool] = []
         for page in _pages(runs):
             existing += self._shard.post("/exist", list[bool], _adapter(list[BlockRun]).dump_json(list(page)))
         return existing
 
     def totals(self) -> ScmTotals:
-        """Sums over the inventory."""
+        """Return the totals of the inventory."""
         totals: ScmTotals = self._shard.get("/totals", ScmTotals)
         return totals
 

@@ -64,12 +64,12 @@ class HttpSpaceReads:
         return page
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
-        """What dropping a set of snapshots would free."""
+        """Return the space that dropping a set of snapshots would free."""
         freed: FreedSpace = self._post("/space/what-if", FreedSpace, volume, bucket, question)
         return freed
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
-        """The least set of snapshots whose drop frees so many bytes."""
+        """Return the smallest set of snapshots whose drop frees the requested bytes."""
         found: SpacePlan = self._post("/space/plan", SpacePlan, volume, bucket, question)
         return found
 
@@ -78,13 +78,13 @@ class HttpSpaceReads:
         return self._shard.post(path, answer_type, _ANYTHING.dump_json(question), parameters)
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
-        """Every version that a path has."""
+        """Return every version of a path."""
         parameters = {"volume": volume, "bucket": bucket, "path": path}
         found: PathExplanation = self._shard.get("/explain/path", PathExplanation, parameters)
         return found
 
     def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
-        """The version that owns a block, or where to go on looking."""
+        """Return the version that owns a block, or the place where the search continues."""
         parameters: Parameters = {"local_id": local_id, "volume": volume, "bucket": bucket, "start": start}
         found: BlockExplanation = self._shard.get("/explain/block", BlockExplanation, parameters)
         return found

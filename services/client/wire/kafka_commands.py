@@ -58,7 +58,7 @@ _REJECTED = frozenset(
         KafkaError._QUEUE_FULL,
     }
 )
-"""With these a message is surely not in the log; with any other, such as a broker that has not answered, it may be."""
+"""Errors after which the message is certainly not in the log; after any other, as a timeout, it may be."""
 
 
 class _Owed(Answers[Any]):
@@ -123,7 +123,7 @@ class KafkaCommands:
         return Producer(settings, logger=_quiet)
 
     def _assigned_consumer(self) -> Consumer:
-        """Read from the present ends on: nothing that is still awaited lies before them."""
+        """Read from the present end offsets on: no awaited answer lies before them."""
         consumer = Consumer(
             consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
         )
@@ -141,7 +141,7 @@ class KafkaCommands:
         return consumer
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
-        """Send a command without waiting, unless too many are unanswered; says its number."""
+        """Send a command; wait only if too many are unanswered. Return its number."""
         answers = self._answers[METADATA_REPLIES.name, shard]
         with self._sending:
             self._await_room(answers)
@@ -152,12 +152,12 @@ class KafkaCommands:
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:
-        """Wait for the answer to a command that was submitted."""
+        """Wait for the answer to a submitted command and return it."""
         reply: MetadataReply = self._await_reply(METADATA_REPLIES, shard, number, self._answer_seconds)
         return reply
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Send a request to the snapshots service, behind all commands before it, and wait for its answer."""
+        """Send a request to the snapshots service, after all earlier commands; wait for its answer and return it."""
         answers = self._answers[SNAPSHOTS_REPLIES.name, shard]
         with self._sending:
             # It travels on another topic, and must not overtake what lies in the producer.

@@ -1,6 +1,6 @@
-"""Copies of a shard's database that others ask for while it runs: made by the writer between two of its batches.
+"""Copies of a running shard's database, made on request by the writer between two batches.
 
-So a copy is of one moment, and needs no lock. Whoever asks waits; whoever has gone meanwhile leaves nothing behind.
+So a copy is of one moment, and needs no lock. The caller waits for the copy; if it has timed out, the copy is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from services.storage.store import StoreError
 
 
 class CopyRefusedError(DeepcleanError):
-    """A copy of the database that is not made; ``code`` says to a program why."""
+    """A copy of the database is refused; ``code`` is the reason for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class _AskedCopy:
 
 
 class AskedCopies:
-    """The copies of one shard: so many at a time, each under a name that somebody has chosen."""
+    """The copies of one shard: at most ``max_copies`` at a time, each under a name that its caller chose."""
 
     def __init__(self, kept: KeptCopies, max_copies: int) -> None:
         self.kept = kept
@@ -41,19 +41,19 @@ class AskedCopies:
         self._asked: SimpleQueue[_AskedCopy] = SimpleQueue()
 
     def ask(self, name: str, timeout_seconds: float) -> Path:
-        """Have a copy made under a name, and say where it is. Not in the writer's thread, which makes it.
+        """Request a copy, wait for it and return its path. Not for the writer's thread, which makes the copy.
 
         Raises:
-            TimeoutError: the writer did not come to it in time; then there will be none.
-            CopyRefusedError: there are too many, or there is one of that name.
-            StoreError: the disk refuses it.
+            TimeoutError: the writer did not make it in time; no copy remains.
+            CopyRefusedError: there are too many copies, or one of that name.
+            StoreError: the disk cannot be used.
         """
         asked = _AskedCopy(name, Future())
         self._asked.put(asked)
         try:
             return asked.made.result(timeout_seconds)
         except FutureTimeoutError:
-            if not asked.made.cancel():  # it is being made just now, and nobody will take it
+            if not asked.made.cancel():  # it is being made, and its caller has timed out
                 asked.made.add_done_callback(self._remove_unwanted)
             raise
 
@@ -62,14 +62,14 @@ class AskedCopies:
             self.kept.remove(made.result().name)
 
     def make_next(self, store: RocksStore) -> None:
-        """Make the copy that was asked for first, if any. For the writer, so that nobody counts beside it."""
+        """Make the oldest requested copy, if any. For the writer's thread alone, so that the count is exact."""
         with contextlib.suppress(Empty):
             asked = self._asked.get_nowait()
             if not asked.made.set_running_or_notify_cancel():
                 return
             try:
                 made = self._make(store, asked.name)
-            except Exception as error:  # whoever asked hears of it; the writer finds out by itself whether it can go on
+            except Exception as error:  # for the caller: a writer that cannot continue fails by itself
                 asked.made.set_exception(error)
             else:
                 asked.made.set_result(made)

@@ -1,6 +1,6 @@
-"""Copies of a shard's database for audits: made over HTTP, kept until they are given back, or too old.
+"""Copies of a shard's database for audits: requested over HTTP, kept until the audit removes them or they are too old.
 
-``services.runtime.copies.kept_copies`` says where they lie and when they go.
+``services.runtime.copies.kept_copies`` describes their place and their removal.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from services.storage.rocks import RocksStore
 from services.storage.store import StoreError
 
 MAX_AUDITS = 4
-"""Audits of one shard that may have copies at a time: each holds on to what is compacted away meanwhile."""
+"""Most audits of one shard that have copies at a time: each copy keeps files that compaction has replaced."""
 MAX_COPIES = 4
-"""Copies of one audit in one service: it needs two of the inventory."""
+"""Most copies of one audit in one service: an audit needs two of the inventory."""
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 MakeCopy = Callable[[RocksStore, Path], AuditCopy]
-"""Makes a copy below a directory and says what it is."""
+"""Makes a copy below a directory and returns its description."""
 
 
 def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
-    """Making the copy ``name`` of an audit, and giving all of its copies back."""
+    """Return the routes that make the copy ``name`` of an audit and that remove all copies of an audit."""
 
     def made(question: Question) -> AuditCopy:
         store = _rocks(question)
@@ -77,7 +77,7 @@ def _kept(directory: Path) -> KeptCopies:
 
 
 def _require_room(wanted: Path) -> None:
-    """Remove copies that nobody can still be reading; refuse when there are too many others."""
+    """Remove copies that are too old. Raise ReadError when too many others remain, StoreError for the disk."""
     audit = wanted.parent
     try:
         audits = _kept(audit.parent).others(audit.name)

@@ -1,14 +1,13 @@
-"""Copies of a shard's database that somebody has asked for: kept beside it until they are given back, or too old.
+"""Requested copies of a shard's database: kept beside it until their users remove them, or until they are too old.
 
 ::
 
     <shard's directory>/copies/<name>                for backups and digests
     <shard's directory>/audits/<audit id>/<name>     for audits
-    <…>/.removing-<name>-<number>                    on its way out
+    <…>/.removing-<name>-<number>                    being removed
 
-A copy needs nobody to keep it: whatever is written or dropped meanwhile, its files stay, and so does the room that they
-take. It goes by one rename and its files after that: who still reads it finds nothing any more, and never takes half of
-it for the whole.
+The files of a copy stay, and take space, whatever the service writes or drops. A copy is removed by one rename, and its
+files are deleted after that: a reader then finds no copy, and never half a copy.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ DAY_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class KeptCopies:
-    """The copies in one directory; it may be looked at from several threads."""
+    """The copies in one directory. Several threads may use it."""
 
     directory: Path
     kept_seconds: float
-    """A copy that is older belongs to nobody any more: whoever asked for it has died, or has forgotten it."""
+    """Older copies are removed: their users have crashed or have forgotten them."""
 
     def others(self, name: str) -> int:
-        """How many there are beside the one of a name, once the old ones are gone.
+        """Remove the copies that are too old; return the number of those left, without the one named ``name``.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the directory cannot be used.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self.remove_old(but=name)
         return sum(found.name != name for found in self._found())
 
     def remove(self, name: str) -> bool:
-        """Remove one; says whether it was there."""
+        """Remove a copy; return whether it existed."""
         leaving = self.directory / f"{REMOVING}{name}-{time.time_ns()}"
         try:
             (self.directory / name).rename(leaving)
@@ -54,21 +53,21 @@ class KeptCopies:
         return True
 
     def remove_old(self, but: str = "") -> None:
-        """Remove those that are too old."""
+        """Remove the copies that are too old, except the one named ``but``."""
         for found in self._found():
-            # One that goes meanwhile was given back.
+            # A copy that is missing by now was removed by its user.
             with contextlib.suppress(FileNotFoundError):
                 if found.name != but and time.time() - found.stat().st_mtime > self.kept_seconds:
                     self.remove(found.name)
 
     def remove_all(self) -> None:
-        """Remove everything, half made ones too: at the start of a service, which nobody has asked for a copy yet."""
+        """Remove all copies, incomplete ones, too. Call it at the start of a service, before it accepts requests."""
         for found in self._found():
             self.remove(found.name)
-        shutil.rmtree(self.directory, ignore_errors=True)  # with what was being made or removed when a process died
+        shutil.rmtree(self.directory, ignore_errors=True)  # with the incomplete copies of a crashed process
 
     def _found(self) -> list[Path]:
-        """The copies; not what is being made or removed, whose name begins with a dot."""
+        """Return the copies, without those being made or removed, whose names begin with a dot."""
         with contextlib.suppress(FileNotFoundError):
             return [found for found in self.directory.iterdir() if not found.name.startswith(".")]
         return []

@@ -1,1 +1,1 @@
-"""The HTTP server of a process, and what its reads have in common."""
+"""The HTTP server of a process, and the common parts of its reads."""

@@ -1,7 +1,7 @@
-"""Reads of a service over HTTP: one route for each question, answered from committed rows beside the writer.
+"""Reads of a service over HTTP: one route per kind of request, answered from committed rows in threads of their own.
 
 A process serves several shards, so every path names one: ``/v1/shards/{shard}/…``. A refusal is a JSON object with
-``code`` (Ozone's) and ``message``; that of a snapshot that has gone names ``next_snapshot``, too.
+``code`` (Ozone's) and ``message``; that for a dropped snapshot has ``next_snapshot``, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LIMIT = 10_000
 AFTER_SECONDS = 10.0
 AFTER_POLL_SECONDS = 0.005
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Body of an HTTP request. Ten thousand block runs or snapshot names are some megabytes."""
+"""Largest body of an HTTP request. Ten thousand block runs or snapshot names are some megabytes."""
 MAX_NUMBER = 2**63 - 1
 MAX_DIGITS = 19
 QUOTED_CHARACTERS = 100
@@ -39,7 +39,7 @@ T = TypeVar("T")
 Stores = Mapping[int, Store]
 """The databases of the shards that this process serves, by shard."""
 AppliedTxn = Callable[[TablesReader], int]
-"""Says up to which txn of its shard a service's tables are complete."""
+"""Returns the txn of its shard up to which a service's tables are complete."""
 
 
 class ReadError(DeepcleanError):
@@ -52,7 +52,7 @@ class ReadError(DeepcleanError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one request asks of one shard."""
+    """One request to one shard."""
 
     shard: int
     store: Store
@@ -60,33 +60,33 @@ class Question:
     body: bytes = b""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A parameter; required when it has no default."""
+        """Return a parameter; it is required when there is no default."""
         value = self.parameters.get(name, default)
         if value is None:
             raise ReadError("INVALID_REQUEST", f"parameter {name} is missing")
         return value
 
     def whole_number(self, name: str, default: int) -> int:
-        """A parameter that counts something."""
+        """Return a parameter that is a whole number."""
         value = self.parameters.get(name)
         return default if value is None else _number(name, value)
 
     def limit(self) -> int:
-        """How many rows one page has at most."""
+        """Return the most rows of one page."""
         limit = self.whole_number("limit", DEFAULT_LIMIT)
         if not 1 <= limit <= MAX_LIMIT:
             raise ReadError("INVALID_REQUEST", f"limit is {limit}; 1 to {MAX_LIMIT} are allowed")
         return limit
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false, false when it is missing."""
+        """Return a parameter that is true or false; False when it is missing."""
         value = self.parameters.get(name, "false")
         if value not in ("true", "false"):
             raise ReadError("INVALID_REQUEST", f"{name} is {value!r}; true and false are allowed")
         return value == "true"
 
     def after_txn(self) -> int:
-        """The txn of this shard that must have been applied, from ``after=<shard>:<txn>``; 0 for none."""
+        """Return the txn of this shard that must be applied, from ``after=<shard>:<txn>``; 0 for none."""
         text = self.parameters.get("after", "")
         if not text:
             return 0
@@ -99,7 +99,7 @@ class Question:
 
 
 def _number(name: str, text: str) -> int:
-    """A figure as a request writes it: digits, of no more than a long has."""
+    """Return the whole number in a parameter: ASCII digits, at most 2^63-1."""
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) <= MAX_NUMBER):
         raise ReadError(
             "INVALID_REQUEST", f"{name} is {_beginning(text)!r}, which is not a whole number from 0 to 2^63-1"
@@ -112,7 +112,7 @@ def _beginning(text: str) -> str:
 
 
 class ServedStores(dict[int, Store]):
-    """Databases of the shards that a process serves, each from the moment at which its shard is ready."""
+    """Databases of the shards that a process serves; each is added when its shard is ready."""
 
     def __init__(self, shards: Iterable[int]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class ServedStores(dict[int, Store]):
 
 @contextmanager
 def closing_reader(reader: Reader) -> Iterator[TablesReader]:
-    """Committed rows of a view, which is let go of afterwards."""
+    """Yield the committed rows of a view, and close the view afterwards."""
     try:
         yield TablesReader(reader)
     finally:
@@ -137,7 +137,7 @@ def read_route(
     applied_txn: AppliedTxn | None = None,
     method: str = "GET",
 ) -> Route:
-    """A route below ``/v1/shards/{shard}`` that answers with the JSON of ``answer_type``."""
+    """Return a route below ``/v1/shards/{shard}`` that answers with the JSON of ``answer_type``."""
     adapter: TypeAdapter[T] = TypeAdapter(answer_type)
 
     def ask(shard_name: str, parameters: Mapping[str, str], body: bytes) -> Response:
@@ -155,7 +155,7 @@ def read_route(
             )
 
     if method == "GET":
-        # Not a coroutine: a read of the disk runs in a thread of its own, and holds up no other request.
+        # Not a coroutine: so a read of the disk runs in a thread of its own, and delays no other request.
         def endpoint(request: Request) -> Response:
             return ask(request.path_params["shard"], request.query_params, b"")
 
@@ -171,7 +171,7 @@ def read_route(
 
 
 async def _body(request: Request) -> bytes | None:
-    """What a request carries; None when it is too much, of which no more is read."""
+    """Return the body of a request; None when it is too large, without reading the rest."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -181,7 +181,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def status_of(code: str) -> int:
-    """The HTTP status for a code."""
+    """Return the HTTP status for a code."""
     if code.endswith("_NOT_FOUND") or code == "WRONG_SHARD":
         return 404
     if code.startswith("INVALID_"):
@@ -200,7 +200,7 @@ def _store_of(shard: int, stores: Stores) -> Store:
 
 
 def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
-    """Wait until a txn is applied: answers are sent after the write, so this hardly ever waits."""
+    """Wait until a txn is applied. Commands are answered after the write, so this hardly ever waits."""
     wanted = question.after_txn()
     if not wanted:
         return
@@ -217,7 +217,7 @@ def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
 
 
 def refusal(code: str, message: str, next_snapshot: str | None = None) -> Response:
-    """The answer to a request that is refused; ``next_snapshot`` is where the reader of one that has gone goes on."""
+    """Return the answer to a refused request. The reader of a dropped snapshot continues at ``next_snapshot``."""
     facts = {"code": code, "message": message}
     if next_snapshot is not None:
         facts["next_snapshot"] = next_snapshot

@@ -1,4 +1,4 @@
-"""What every service process serves over HTTP: its metrics, its health, and the reads that it adds."""
+"""The HTTP server of a service process: metrics, health, and the reads of the service."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ START_SECONDS = 10.0
 STOP_SECONDS = 5.0
 
 Reasons = Callable[[], Sequence[str]]
-"""Why something is not so; none when it is."""
+"""Returns the reasons why a check fails; none when it succeeds."""
 
 
 class ServerError(DeepcleanError):
-    """The address cannot be served on; the message says why and what to do."""
+    """The server cannot use its address; the message names the reason and the remedy."""
 
 
 def http_app(
@@ -40,10 +40,10 @@ def http_app(
     *,
     token: str,
 ) -> Starlette:
-    """The application of one process, for those who send the token, whatever they ask; with "" for everybody.
+    """Return the application of one process. Every request must carry the token; "" requires none.
 
-    ``/healthz`` fails when a loop has stopped going round: restart the process. ``/readyz`` fails while the process
-    is behind or misses something: wait, or look at the reasons.
+    ``/healthz`` fails when a loop is stuck: restart the process. ``/readyz`` fails while the process is behind or lacks
+    something: wait, or read the reasons.
     """
 
     def metrics(_: Request) -> Response:
@@ -61,7 +61,7 @@ def http_app(
 
 
 class _TokenGate:
-    """Answers 401 before anything is looked at, unless the request carries the token."""
+    """Answers 401, before the request is routed, unless it carries the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -84,7 +84,7 @@ def _answer(reasons: Reasons) -> Callable[[Request], Response]:
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves, and leaves the process's signals alone."""
+    """A server that sets an event once it serves, and installs no signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
         self.is_serving.set()
 
     def install_signal_handlers(self) -> None:
-        """They belong to the process."""
+        """Do nothing: the process handles signals."""
 
 
 class HttpServer:
@@ -113,7 +113,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
+        """Return the URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
@@ -124,7 +124,7 @@ class HttpServer:
             logging.getLogger(__name__).exception("the HTTP server ended")
 
     def start(self) -> None:
-        """Serve; returns when requests are answered."""
+        """Start to serve; return once requests are answered. Raise ServerError after ``START_SECONDS``."""
         self._thread.start()
         if not self._server.is_serving.wait(START_SECONDS):
             raise ServerError(f"the server does not answer on {self.url} after {START_SECONDS:g} seconds: start again")
@@ -140,7 +140,7 @@ class HttpServer:
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small answers at once only on a socket that names its protocol: on others every answer but the first
-    # of a connection waits 40 ms for an acknowledgement that the reader holds back.
+    # of a connection waits 40 ms for the reader's delayed acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,17 +1,17 @@
-"""What a service's units of work have changed, kept in a topic of its own: by it an older database catches up.
+"""A service's changelog: the changes of its units of work, in a topic of its own; an older database catches up by it.
 
-Some services decide by more than one input, so that their answers depend on what came first. Taken in again in another
-order, the same inputs may give other answers than clients have had. So nobody decides again: before anything else that
-a unit of work says goes out, the log has acknowledged what it has changed; a start applies the changes that its
-database does not have, and takes in its inputs from there on. What the topic does not hold was never told to anybody.
+Some services read more than one input, and their answers depend on the order of the inputs. A replay in another order
+could give other answers than clients have received. Therefore no decision is made again: the log acknowledges the
+changes of a unit of work before any other message of that unit is sent. A start applies the changes that its database
+lacks and reads its inputs from there on. Changes that the topic does not hold were never published.
 
-Each start first puts its beginning into the topic, and reads up to it. So it knows all that an earlier one has told;
-whatever of that one arrives still later is left out by every reader, its beginning as well: a beginning says how far
-its start had seen the topic, and counts only if no other was behind that. And each unit names the one before it by its
-digest: a database of another past, from before a loss that was accepted, is refused rather than mixed with this one.
+Each start first writes a beginning into the topic, and reads up to it; so it knows all that earlier starts have
+published. Readers ignore messages of an earlier start that arrive after that, its beginning included: a beginning holds
+the end of the topic that its start had seen, and is valid only if no valid beginning lies behind that end. Each unit
+holds the digest of the unit before it: a database with a different history, as before an accepted loss, is refused.
 
-Kafka Streams calls such a topic a changelog. This one keeps a unit's rows together, positions among them, and is not
-compacted: it reaches back as far as the oldest backup that needs it (``deepclean trim-log``).
+Kafka Streams calls such a topic a changelog. This one keeps the rows of a unit together, positions included, and is not
+compacted: it reaches back to the oldest backup that needs it (``deepclean trim-log``).
 """
 
 from __future__ import annotations
@@ -57,24 +57,25 @@ from services.storage.store import Store
 from services.storage.tables import TablesReader
 
 UNITS_BETWEEN_BASES = 256
-"""A start reads from the base on: so many units and few more."""
+"""Units after which the base moves: a start reads from the base on, which is this number of units and few more."""
 _UNPUBLISHED = 1
-"""Number of a state that no change has led to: so that nobody takes the changes behind it for all there are."""
+"""Unit number of a database that has state but no changelog row. It is not 0: the units that follow are not the whole
+state, and an empty database must not be built from them."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Changes that a database has written to the topic, and that it does not hold."""
+    """Changes that a database has written to the topic and the topic does not hold."""
 
     end: int
-    """Where the topic ends now."""
+    """Present end offset of the topic."""
     units: int
 
 
 class LostChangesError(PositionError):
-    """The topic does not hold what a database has written to it behind the unit ``number``."""
+    """The topic lacks the units after ``number`` that a database has written to it."""
 
     def __init__(self, who: str, topic: str, number: int) -> None:
         super().__init__(
@@ -86,7 +87,7 @@ class LostChangesError(PositionError):
 
 
 class Changelog:
-    """One shard's part of a service's changelog, from one start on."""
+    """The changelog of one shard of a service, for one start."""
 
     def __init__(self, service: str, topic: Topic, shard: int, log: Log) -> None:
         self.topic = topic
@@ -100,9 +101,9 @@ class Changelog:
     # ---- writing
 
     def messages_of(self, work: Work) -> list[OutgoingMessage]:
-        """What is to be sent before all else that a unit of work sends; the last thing that is added to it.
+        """Return the changelog messages of a unit of work, which are sent before its other messages.
 
-        All earlier units are acknowledged by then.
+        Call it last, after all other changes to the unit. All earlier units are acknowledged by then.
         """
         table = work.table(CHANGELOG)
         before = table.get(CHANGELOG_KEY)
@@ -127,14 +128,14 @@ class Changelog:
     # ---- reading
 
     def catch_up(self, store: Store, sink: Sink) -> int:
-        """Begin a start: apply what a database does not have; says how many units that was.
+        """Begin a start: apply the units that a database lacks; return their number.
 
-        Nobody else has the database open, and nothing is kept in memory of it. What the last unit said is in the
-        outbox then: all before it was acknowledged, and it perhaps was not.
+        The caller alone has the database open, and keeps nothing of it in memory. Afterwards the outbox holds the
+        messages of the last unit, since they may not be acknowledged; those of earlier units are.
 
         Raises:
-            PositionError: the topic lacks changes, or is another one; nothing is written that does not belong together.
-            RetryableError: the log did not answer; do it again.
+            PositionError: the topic lacks changes, or was recreated; only whole units are written.
+            RetryableError: the log did not answer; call it again.
         """
         row = self._row(store)
         if row is not None and row.topic_id != self._topic_id:
@@ -155,7 +156,7 @@ class Changelog:
             writer.finish(self._base)
             logger.info("brought up to date by the changelog", who=self._who, units=writer.count, number=writer.number)
         elif row is not None:
-            # However often it is started before it changes anything. Not behind its beginning: to lose that is no loss.
+            # Else starts without changes lengthen the next read. Not behind the beginning: losing that is no loss.
             moved = replace(row, base_offset=begun_at, base_number=number, base_start=self._start)
             store.write({CHANGELOG.name: {CHANGELOG_KEY: encoded_row(moved)}})
         return writer.count
@@ -164,14 +165,14 @@ class Changelog:
         return TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
 
     def _number_without_row(self, store: Store) -> int:
-        """0 for a database that has never taken anything in; else what stands for all that was never told."""
+        """Return 0 for a database that has applied no input, else ``_UNPUBLISHED``."""
         positions = TablesReader(store).table(POSITIONS).scan()
         return _UNPUBLISHED if any(row.next_offset for _, row in positions) else 0
 
     def _begin(self, store: Store, sink: Sink) -> int:
-        """Have the beginning of this start in the topic; says where it is at the earliest.
+        """Write the beginning of this start to the topic; return the lowest offset that it can have.
 
-        The changes that still wait in the outbox are acknowledged before it is sent: behind it they would not count.
+        The log acknowledges the changes in the outbox first: readers would ignore them behind the beginning.
         """
         for value, fingerprint in self._waiting(store):
             sink.send(self.topic.name, self._shard, value, fingerprint)
@@ -183,21 +184,21 @@ class Changelog:
         return end
 
     def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
-        """Changes that wait in the outbox, and the fingerprints of their schema."""
+        """Yield the changes that wait in the outbox, with the fingerprints of their schemas."""
         for _, row in TablesReader(store).table(OUTBOX).scan():
             for run in row.runs:
                 if run.topic == self.topic.name:
                     yield from ((value, run.fingerprint) for value in run.values)
 
     def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[SentChange]) -> Iterator[Unit]:
-        """Units behind the base, each once and in order; ``number`` is the newest that the database has."""
+        """Yield the units behind the base, each once and in order; ``number`` is the newest that the database has."""
         base, digest = base_of(row), row.digest if row else b""
         seen = base.number
         for unit in whole_units(changes):
             if unit.number == number and row is not None and unit.digest != digest:
                 raise self._of_another_past(number)
             if unit.number <= seen:
-                continue  # sent again
+                continue  # a duplicate
             if unit.number > seen + 1:
                 raise self._lost(seen) if row and seen < number else self._incomplete(seen + 1, unit.number - 1)
             if unit.number > number:
@@ -223,16 +224,16 @@ class Changelog:
         )
 
     def _sent_changes(self, row: ChangelogRow | None, waiting: Iterable[SentChange] = ()) -> Iterator[SentChange]:
-        """What counts of all that the topic holds from the base to its present end, and of what would come behind."""
+        """Yield the valid changes from the base to the present end of the topic, then the valid ones of ``waiting``."""
         base, end = base_of(row), self._log.end_offset(self.topic.name, self._shard)
         records = records_between(self._log, self.topic.name, self._shard, base.offset, end)
         return in_force(base, chain(decoded(records), waiting))
 
     def _require_base(self, row: ChangelogRow | None) -> None:
-        """The topic reaches from the base on; asked before anything is added to it, which would hide that it does not.
+        """Check that the topic holds the base. Call it before anything is sent, which would hide a lost tail.
 
         Raises:
-            PositionError: it does not.
+            PositionError: the topic ends before the base or begins behind it.
         """
         base = base_of(row)
         if base.offset > self._log.end_offset(self.topic.name, self._shard):
@@ -247,9 +248,9 @@ class Changelog:
     # ---- after a loss
 
     def find_loss(self, store: Store) -> Loss | None:
-        """What the topic does not hold any more of what a database has written to it; None when it holds all.
+        """Return the units that a database has written to the topic and the topic has lost; None when it holds all.
 
-        The newest unit may still wait in the outbox: it is looked for there, too, where a start would send it.
+        Units that wait in the outbox count as present, since a start would send them.
         """
         row = self._row(store)
         if row is None:
@@ -267,13 +268,13 @@ class Changelog:
         except LostChangesError as error:
             return Loss(end, row.number - error.number)
         except PositionError:
-            return None  # what is missing behind this database is for a start to say
+            return None  # units that this database never had are missing: the next start reports that
         return None
 
     def accept_loss(self, store: Store) -> None:
-        """Go on behind what was lost, under numbers that nobody has used.
+        """Continue after a loss, under unit numbers that no start has used.
 
-        So databases from before lack some, and are refused: they can no longer be brought up to date. Take a backup.
+        Older databases and backups lack the skipped numbers and are refused. Take a backup afterwards.
         """
         row = self._row(store)
         if row is None:
@@ -287,6 +288,6 @@ class Changelog:
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:
-    """The changelog of a service's shard; None when it has none."""
+    """Return the changelog of a service's shard; None when the service has none."""
     topic = CHANGELOGS.get(service)
     return None if topic is None else Changelog(service, topic, shard, log)

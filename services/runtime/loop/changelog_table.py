@@ -1,4 +1,4 @@
-"""The row in which a database keeps how far it has come in its changelog, and how units bring it further."""
+"""The row that holds a database's position in its changelog, and the writer that applies units to the database."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ WRITTEN_AT_ONCE_BYTES = 8 * 1024 * 1024
 
 
 def base_of(row: ChangelogRow | None) -> Base:
-    """From where on a database has to read; from the beginning for one that was never written to."""
+    """Return the place from which a database has to read; the topic's beginning for a database without a row."""
     return Base(row.base_offset, row.base_number, row.base_start) if row else Base()
 
 
 class ChangelogWriter:
-    """Brings a database further by units, several at once and each whole."""
+    """Applies units to a database: several in one write, each of them whole."""
 
     def __init__(self, store: Store, topic_id: str) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class ChangelogWriter:
         return self._last.number if self._last else 0
 
     def add(self, unit: Unit) -> None:
-        """One unit, behind those before it."""
+        """Add the next unit; write those before it if they are large enough."""
         if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
             self._write(base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
         for change in unit.rows:
@@ -46,12 +46,12 @@ class ChangelogWriter:
         self.count += 1
 
     def finish(self, base: Base) -> None:
-        """Write what was added last; the next start may read from ``base`` on."""
+        """Write the units that are not written yet; the next start reads from ``base`` on."""
         if self._last is not None:
             self._write(base)
 
     def _write(self, base: Base) -> None:
-        """With what the last unit said in place of all that waited to be sent."""
+        """Write the added units; the messages of the last one replace the rows of the outbox."""
         if self._last is None:
             return
         outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", BEYOND)}
@@ -65,5 +65,5 @@ class ChangelogWriter:
 
 
 def encoded_row(row: ChangelogRow) -> bytes:
-    """The one row of the table, as it is stored."""
+    """Return the table's only row as it is stored."""
     return row_codec(ChangelogRow).encode(row)

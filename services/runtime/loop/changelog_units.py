@@ -1,6 +1,6 @@
-"""How a unit of work travels through a changelog: in parts, each a message, that are whole again when they are read.
+"""Units of work in a changelog: a unit is split into parts, one message each, and is put together again when read.
 
-What an earlier start has sent late, what was sent twice and what was cut off is left out here.
+The reading functions leave out late messages of an earlier start, duplicates and units that were cut off.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from services.runtime.loop.service import OutgoingMessage, Work
 
 PART_BYTES = 1024 * 1024
 BEGINNING = -1
-"""Part of the beginning of a start."""
+"""Part number of a message that is the beginning of a start."""
 _DIGEST_BYTES = 16
 _ITEM_BYTES = 32
-"""What a row or a message takes in a part beside its bytes and names, at most."""
+"""Most bytes that a row or a message takes in a part beside its bytes and names."""
 
 SentChange = tuple[StateChange, bytes, int]
-"""A change, the bytes that told it, which are what a digest is over, and its offset."""
+"""A change, its encoded bytes, over which the digest is computed, and its offset."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Unit:
-    """What one unit of work has changed and said."""
+    """The rows that one unit of work has changed, and its messages."""
 
     number: int
     previous: bytes = b""
@@ -44,7 +44,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A place in the topic from which on it can be read: units up to a number are before it."""
+    """An offset at which reading may begin: the units up to ``number`` are before it."""
 
     offset: int = 0
     number: int = 0
@@ -52,7 +52,7 @@ class Base:
 
 
 def digest_of(values: Iterable[bytes]) -> bytes:
-    """What the next unit names this one by, of the bytes of its parts."""
+    """Return the digest of a unit, given the bytes of its parts; the next unit holds it."""
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for value in values:
         digest.update(value)
@@ -60,14 +60,14 @@ def digest_of(values: Iterable[bytes]) -> bytes:
 
 
 def row_changes(work: Work) -> Iterator[RowChange]:
-    """What a unit of work writes and removes."""
+    """Yield the rows that a unit of work writes or removes."""
     for table, rows in work.encoded().items():
         for key, value in rows.items():
             yield RowChange(table, key, value is None, value or b"")
 
 
 def runs_of(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
-    """What a unit of work says, one by one."""
+    """Yield the messages of a unit of work, one per run."""
     for topic, fingerprint, value in messages:
         yield OutboxRun(topic, fingerprint, (value,))
 
@@ -79,7 +79,7 @@ def _size_bytes(one: RowChange | OutboxRun) -> int:
 
 
 def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:
-    """A unit in messages of ``PART_BYTES`` at most; what is larger by itself is alone."""
+    """Yield the parts of a unit, at most ``PART_BYTES`` each; a larger row or message has a part of its own."""
     taken: tuple[list[RowChange], list[OutboxRun]] = [], []
     index = size_bytes = 0
     everything: Iterator[RowChange | OutboxRun] = chain(rows, messages)
@@ -96,7 +96,7 @@ def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterab
 
 
 def decoded(records: Iterable[LogRecord]) -> Iterator[SentChange]:
-    """What the topic holds that can be read."""
+    """Yield the changes of the records; log a warning for a record that cannot be decoded."""
     decode = codec(StateChange).decode_message
     for record in records:
         try:
@@ -109,7 +109,7 @@ def up_to(start: str, changes: Iterable[SentChange]) -> Iterator[SentChange]:
     """Yield the changes that were sent before the beginning of a start.
 
     Raises:
-        RetryableError: it does not count, since that of another start has come before it; or it is not there.
+        RetryableError: the beginning is missing, or is not valid because that of another start precedes it.
     """
     for sent in changes:
         if sent[0].part == BEGINNING and sent[0].start == start:
@@ -119,28 +119,28 @@ def up_to(start: str, changes: Iterable[SentChange]) -> Iterator[SentChange]:
 
 
 def in_force(base: Base, changes: Iterable[SentChange]) -> Iterator[SentChange]:
-    """Beginnings that count, and what was told by the start that is under way; by any as long as none is known."""
+    """Yield the valid beginnings and the changes of the start that they begin; of every start before the first one."""
     start, begun_at = base.start, base.offset
     for sent in changes:
         change, _, offset = sent
         if change.part == BEGINNING:
             if change.number < begun_at:
-                continue  # of an earlier one, which has not seen the one that is under way
+                continue  # its start had not seen the present beginning
             start, begun_at = change.start, offset + 1
         elif start not in ("", change.start):
-            continue  # of an earlier one, which was still on its way
+            continue  # a late message of an earlier start
         yield sent
 
 
 def whole_units(changes: Iterable[SentChange]) -> Iterator[Unit]:
-    """Units that are there with all parts. One that was cut off begins again, or never existed."""
+    """Yield the units whose parts are all present. A unit that was cut off is sent again from part 0, or is dropped."""
     unit, values = Unit(0), list[bytes]()
     for change, value, _ in changes:
         if change.number == unit.number and change.part in range(len(values)) and value == values[change.part]:
-            continue  # sent again amid its own unit: what follows is of the first time
+            continue  # a duplicate within its own unit: the first copy goes on after it
         if change.part == 0:
             if change.number < unit.number:
-                continue  # sent again amid a later one
+                continue  # a duplicate within a later unit
             unit, values = Unit(change.number, change.previous), []
         if change.number != unit.number or change.part != len(values):
             continue

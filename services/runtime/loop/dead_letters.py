@@ -1,4 +1,4 @@
-"""Makes a dead letter of a message that could not be read or applied."""
+"""Build a dead letter from a message that could not be decoded or applied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from services.log.port import LogRecord
 
 
 def dead_letter(service: str, record: LogRecord, error: Exception) -> DeadLetter:
-    """The letter: all of the message as it came, or as much as a letter carries and a sentence about the rest."""
+    """Return the dead letter. A message that is too large is shortened, and the letter's text says so."""
     carried = contents(record.value, record.key, _headers(record))
     reason = shortened(_readable(str(error)))
     return DeadLetter(
@@ -31,5 +31,5 @@ def _headers(record: LogRecord) -> list[MessageHeader]:
 
 
 def _readable(text: str) -> str:
-    """Text that can be written as UTF-8: an error may quote what cannot."""
+    """Return text that UTF-8 can encode: an error may quote characters that it cannot."""
     return text.encode(errors="backslashreplace").decode()

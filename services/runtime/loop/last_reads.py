@@ -1,8 +1,8 @@
-"""Notices that the log holds something else where a service has read: it has lost its tail and has grown again.
+"""Detects that the log has lost its tail and has grown again beyond a service's position.
 
-A position alone does not tell, once there are as many records again as were lost. So the last record that was read of
-each input is remembered with the position, and a source is opened one record earlier: what comes first must be that
-record, and is not handed out again. It costs neither another request nor another reader.
+The position alone cannot show this once the log is as long as before. So the last record read of each input is stored
+with the position, and a source is opened one record earlier: its first record must equal the stored one, and is not
+returned again. The check needs no further request and no further reader.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from services.log.port import LogRecord, Source
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """What was read at an offset."""
+    """The record that was read at an offset."""
 
     offset: int
     read: LastRead
 
 
 def last_read(record: LogRecord) -> LastRead:
-    """What is remembered of a record."""
+    """Return the log append time and the checksum of a record."""
     return LastRead(record.timestamp_ms, crc32(record.value))
 
 
 class CheckedSource:
-    """A source that was opened one record before each position of ``read``; it hands out what comes behind."""
+    """A source that was opened at the offsets of ``read``; it checks those records and returns the ones behind them."""
 
     def __init__(self, source: Source, read: Mapping[str, ReadRecord], who: str) -> None:
         self._source = source
@@ -38,10 +38,10 @@ class CheckedSource:
         self._who = who
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Next messages, in the order of each partition; empty when there are none within the time.
+        """Return the next messages, in the order of each partition; none if none arrive within the time.
 
         Raises:
-            PositionError: the log does not hold what was read of it, or a position is outside its partition.
+            PositionError: the log holds another record at a checked offset, or a position is outside its partition.
         """
         records = self._source.poll(max_records, timeout_seconds)
         while self._read and records:
@@ -63,7 +63,7 @@ class CheckedSource:
         return True
 
     def lag(self) -> dict[str, int]:
-        """Per topic how many messages lie ahead, as far as the source knows."""
+        """Return per topic the number of unread messages, as far as the source knows."""
         return {topic: max(0, ahead - (topic in self._read)) for topic, ahead in self._source.lag().items()}
 
     def close(self) -> None:

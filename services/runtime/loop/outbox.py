@@ -1,10 +1,10 @@
 """Outgoing messages: written with the state that caused them, removed when the log has acknowledged them.
 
-One row holds the messages of one unit of work, under a rising number. A row is sent whole, again after a crash or when
-the log did not acknowledge it; it is removed by a later write, never before the acknowledgement. Under load the next
-unit of work is applied while the log takes in the messages of this one. A marker of the snapshot chain is
-acknowledged before anything behind it is sent: who reads an entry can then read every marker before it. The same holds
-for what a unit of work has changed, where that is told: what others see of a unit can then be made again.
+One row holds the messages of one unit of work, under a rising number. A row is sent whole, and sent again after a crash
+or when the log did not acknowledge it. A later write removes it, never before the acknowledgement. Under load the next
+unit of work is applied while the log takes in the messages of this one. A marker of the snapshot chain is acknowledged
+before the messages behind it are sent: a service that reads an entry can then read every marker before it. Changelog
+messages are also acknowledged before the unit's other messages: a published result can then be restored.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 OUTBOX = TableDefinition("outbox", OutboxRow)
 DEFERRED_ROWS_AT_ONCE = 1
-"""Each is acknowledged before the next one goes: of what a run has sent that was cut off, only its last unit of work
-may be incomplete."""
+"""Deferred rows per send. Each row is acknowledged before the next is sent: after a crash at most one unit of work, the
+last one sent, is incomplete in the log."""
 _topic_and_fingerprint = itemgetter(0, 1)
 _CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 
 
 def row_key(number: int) -> bytes:
-    """Key of a row by its number."""
+    """Return the key of the row with a number."""
     return number.to_bytes(8, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a unit of work does to the outbox: the row that it adds, if any, and the keys of those that it removes."""
+    """The changes of a unit of work to the outbox: the row that it adds, if any, and the keys that it removes."""
 
     row: OutboxRow | None
     removed: list[bytes]
@@ -47,7 +47,7 @@ class Outbox:
     """The outbox of one runner."""
 
     def __init__(self, shard: int, sink: Sink, probe: Probe, *, is_deferring: bool = False) -> None:
-        """``is_deferring``: what is written stays in the database until ``read_deferred`` asks for it."""
+        """With ``is_deferring``, rows stay in the database until ``read_deferred`` queues them."""
         self.is_deferring = is_deferring
         self._shard = shard
         self._sink = sink
@@ -66,7 +66,7 @@ class Outbox:
         self._deferred_messages = 0
         for key, row in tables.table(OUTBOX).scan():
             self._next_number = int.from_bytes(key, "big") + 1
-            if self.is_deferring:  # they may be of a shard's whole past: too many to keep in memory
+            if self.is_deferring:  # they may cover the shard's whole history: too many for memory
                 self._deferred_messages += _count(row)
             else:
                 self._waiting.append((key, row))
@@ -79,7 +79,7 @@ class Outbox:
         return bool(self._waiting)
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
-        """Make the messages part of a unit of work, which also removes what was acknowledged."""
+        """Add the messages to a unit of work, and remove the acknowledged rows in it."""
         table = work.table(OUTBOX)
         removed = list(self._acknowledged)
         for key in removed:
@@ -95,7 +95,7 @@ class Outbox:
         return Added(row, removed)
 
     def written(self, added: Added) -> None:
-        """Queue the messages of a unit of work that is durable now."""
+        """Queue the messages of a unit of work. Call it once the unit is durable."""
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
             if self.is_deferring:
@@ -112,7 +112,7 @@ class Outbox:
         """Hand all waiting messages to the log, which may not have acknowledged them when this returns.
 
         Raises:
-            RetryableError: nothing is removed; all of it is sent again at the next call.
+            RetryableError: no row is removed; the next call sends all of them again.
         """
         while self._waiting:
             key, row = self._waiting[0]

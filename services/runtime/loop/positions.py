@@ -1,4 +1,4 @@
-"""Where a service is in each of its inputs: kept in its own database, written with what it has taken in."""
+"""A service's position in each of its inputs: stored in its own database, in the write that applies the messages."""
 
 from __future__ import annotations
 

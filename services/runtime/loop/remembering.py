@@ -1,4 +1,4 @@
-"""A service that keeps in memory what follows from its tables, and reads it again when a message has failed."""
+"""A service that keeps state derived from its tables in memory, and reads it again after a message has failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from services.storage.tables import TablesReader
 class RememberingService(ABC):
     """The part of a service that keeps its memory equal to its tables.
 
-    When a message fails the loop undoes its changes to the tables. Memory may be ahead of them then, so it is read
-    again before it is used again.
+    When a message fails, the loop undoes its changes to the tables, but not those in memory. So memory is read again
+    before the next message or tick.
     """
 
     _is_memory_ahead = False
@@ -22,7 +22,7 @@ class RememberingService(ABC):
         self._read_again(tables)
 
     def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 no message needs it
-        """No message needs a batch of its own."""
+        """Return False: no message needs a batch of its own."""
         return False
 
     def apply(self, message: Message, work: Work) -> None:
@@ -34,7 +34,7 @@ class RememberingService(ABC):
         self._is_memory_ahead = False
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         if self._is_memory_ahead:
             self._read_again(work)
         self.do_due(now_ms, work)
@@ -45,16 +45,16 @@ class RememberingService(ABC):
 
     @abstractmethod
     def read_memory(self, tables: Work | TablesReader) -> None:
-        """Read from the tables everything that is kept in memory."""
+        """Replace the state in memory with the state of the tables."""
 
     @abstractmethod
     def carry_out(self, message: Message, work: Work) -> None:
         """Carry out one message.
 
         Raises:
-            InvalidMessageError: it can never be carried out; it goes to the dead letters.
+            InvalidMessageError: the message can never be applied; the loop dead-letters it.
         """
 
     @abstractmethod
     def do_due(self, now_ms: int, work: Work) -> None:
-        """Do what is due: called often, must be cheap when nothing is."""
+        """Do the work that is due. It is called often, and must be cheap when nothing is due."""

@@ -1,8 +1,9 @@
 """The loop of every service: read, apply, write once, publish.
 
 One synced batch holds the state changes, the messages that they cause and the positions behind the inputs: a
-crash keeps all of it or nothing. Publishing comes after and may repeat; every message names what it is about, so
-that a repeat does nothing. Positions are kept in the service's own database; Kafka's are for lag metrics only.
+crash keeps all of it or nothing. Publishing comes after the write and may repeat; every message names its object and
+event, so that a duplicate changes nothing. The positions in the service's own database count; Kafka's serve lag metrics
+only.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class LoopMetrics(Protocol):
         ...
 
     def batch_started(self) -> None:
-        """A unit of work begins."""
+        """Record that a unit of work begins."""
         ...
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
@@ -88,22 +89,22 @@ class LoopMetrics(Protocol):
 
 
 class NoMetrics:
-    """Reports nothing: for the simulator."""
+    """Metrics that are dropped: for the simulator."""
 
     def polled(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def returned(self, messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def batch_started(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def published(self, messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def _never() -> bool:
@@ -111,7 +112,8 @@ def _never() -> bool:
 
 
 _TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
-"""What says nothing about the message: another machine, or this one later, would apply it, and so will a rebuild."""
+"""Errors that the message does not cause: the same message may be applied later or on another machine, so it is never
+dead-lettered."""
 
 _Input = tuple[LogRecord, Message | DecodeError]
 
@@ -127,8 +129,8 @@ def _summary(records: Sequence[LogRecord]) -> BatchSummary:
 
 
 def _make_codecs(service: Service) -> None:
-    """Have the codecs of all that the service keeps and anybody sends: each takes a millisecond to make, and the first
-    message of its kind would wait for it.
+    """Build the codecs of the service's tables and of all topics: each takes a millisecond, for which the first message
+    of its kind would wait otherwise.
     """
     for table in (*service.tables, *RUNTIME_TABLES):
         row_codec(table.record)
@@ -156,7 +158,7 @@ class Runner:
         after_write: Callable[[], None] | None = None,
         must_defer: Callable[[], bool] | None = None,
     ) -> None:
-        """``must_defer`` is asked, until it says no, whether messages still wait in the database."""
+        """``must_defer``: while it returns True, output stays in the database. It is not called again after a False."""
         self.service = service
         self.shard = shard
         self.store = store
@@ -181,14 +183,14 @@ class Runner:
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
         self._polled: deque[LogRecord] = deque()
-        """What was read of the log and is not decoded yet."""
+        """Records that are read and not decoded yet."""
         self._ahead: list[_Input] = []
-        """What is decoded and not taken in yet."""
+        """Inputs that are decoded and not applied yet."""
         self._source = self._open_source()
         self._is_source_stale = False
 
     def _caught_up_changelog(self) -> Changelog | None:
-        """The changelog of a service that has one, after what this database lacks of it was applied."""
+        """Return the service's changelog, once this database has applied all of it; None when there is none."""
         changelog = changelog_of(self.service.name, self.shard, self._log)
         if changelog is not None:
             changelog.catch_up(self.store, self._sink)
@@ -206,7 +208,7 @@ class Runner:
         return CheckedSource(source, read, f"{self.service.name}, shard {self.shard}") if read else source
 
     def _still_there(self, rows: Mapping[str, PositionRow]) -> dict[str, ReadRecord]:
-        """The last record that was read of each input, unless it was trimmed since."""
+        """Return the last record read of each input, without records that were trimmed since."""
         return {
             topic: ReadRecord(row.next_offset - 1, row.last_read)
             for topic, row in rows.items()
@@ -214,7 +216,7 @@ class Runner:
         }
 
     def _checked_positions(self, ends: Mapping[str, int]) -> dict[str, PositionRow]:
-        """Stored positions, refused when the log under them is another one or has lost its tail."""
+        """Return the stored positions; raise PositionError if a topic was recreated or has lost its tail."""
         table = TablesReader(self.store).table(POSITIONS)
         positions = {}
         for topic, topic_id in self._topic_ids.items():
@@ -236,16 +238,16 @@ class Runner:
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:
-        """Take a unit's worth of what there is (waiting up to the given time), apply, write, publish; says how many.
+        """Run one unit of work: poll (at most ``timeout_seconds``), apply, write, publish. Return the messages applied.
 
-        What is left of a batch is taken by the next step, which looks into the log first. What was sent is acknowledged
-        while the next unit is applied, as long as there is more to do than to wait.
+        The next step applies the rest of a batch, after it has polled the log. While more input is at hand, the next
+        unit is applied before the log has acknowledged the messages of this one.
 
         Raises:
             RetryableError: the same step may succeed soon; nothing was lost.
-            InvariantError: stop.
+            InvariantError: the service must stop.
         """
-        if self._is_source_stale:  # not where it failed: the broker may be away too
+        if self._is_source_stale:  # not in the error path: the broker may be unreachable, too
             self._source = self._open_source()
             self._is_source_stale = False
         self._outbox.send()
@@ -257,7 +259,7 @@ class Runner:
                 self._outbox.is_deferring = False
             applied = self._run_unit(self._next_inputs())
         except BaseException:
-            # What was polled may not be taken in, and what the service keeps in memory be ahead of its tables.
+            # Polled messages may not be applied, and the service's memory may be ahead of its tables.
             self._source.close()
             self._is_source_stale = True
             self._polled.clear()
@@ -271,17 +273,17 @@ class Runner:
         return applied
 
     def _poll(self, timeout_seconds: float) -> bool:
-        """Ask the log for more, without a wait if some is there; says whether there is as much as may be."""
+        """Poll the log, without waiting if messages are at hand. Return whether the batch is full."""
         waiting = len(self._ahead) + len(self._polled)
         if not waiting:
             self._polled.extend(self._source.poll(self._max_batch_messages, timeout_seconds))
         elif waiting < self._max_batch_messages and not self._outbox.is_deferring:
-            # While messages are held, whoever checks the log takes what it has handed out as applied.
+            # While output is deferred, the replay's checks take every message that the log has returned as applied.
             self._polled.extend(self._source.poll(self._max_batch_messages - waiting, 0.0))
         return len(self._ahead) + len(self._polled) >= self._max_batch_messages
 
     def _next_inputs(self) -> Sequence[_Input]:
-        """The next messages that one unit of work may take in; they stay ahead until it has."""
+        """Return the next messages for one unit of work. They stay in ``_ahead`` until the unit is written."""
         size_bytes = 0
         for count in itertools.count():
             if count == len(self._ahead):
@@ -308,11 +310,11 @@ class Runner:
         return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
 
     def _run_unit(self, inputs: Sequence[_Input]) -> int:
-        """One unit of work; says how many messages it has taken in. Messages that cannot be written together are taken
-        one by one, and the guilty put aside.
+        """Run one unit of work; return the number of messages applied. If the unit as a whole fails, apply its messages
+        one by one and dead-letter those that fail.
 
-        Nothing should come to that, since what cannot be applied is found out when it is applied. If it does, one
-        message must not keep the service from all that come behind it, now and after each start.
+        This should not happen, since ``apply`` refuses messages that cannot be applied. If it does, one message must
+        not block all messages behind it, now and after each start.
         """
         work = Work(self.shard, self.store, self._cache)
         self._metrics.batch_started()
@@ -335,7 +337,7 @@ class Runner:
         return applied
 
     def _carry_out(self, inputs: Sequence[_Input], work: Work) -> tuple[int, BatchSummary]:
-        """Apply as many messages as one unit of work may, and do what is due; says how many, and what they were."""
+        """Apply as many messages as the limits allow, and do the work that is due. Return their number and summary."""
         work.is_caught_up = not self._awaited_ends
         work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
         applied, dead_letters = 0, Counter[str]()
@@ -355,11 +357,11 @@ class Runner:
         return applied, batch
 
     def _awaited_behind(self, batch: BatchSummary) -> dict[str, int]:
-        """Ends of the log at the start that are still to be reached once a batch is written."""
+        """Return, per topic, the end of the log at the start where a batch does not reach it."""
         return {topic: end for topic, end in self._awaited_ends.items() if batch.next_offsets.get(topic, 0) < end}
 
     def _run_apart(self, inputs: Sequence[_Input], error: Exception) -> None:
-        """Each message in a unit of work of its own; one that was alone already is put aside, and nothing else done."""
+        """Run each message in a unit of work of its own; dead-letter a message that was alone already."""
         if len(inputs) > 1:
             for one in inputs:
                 self._run_unit([one])
@@ -372,7 +374,7 @@ class Runner:
         self._written(self._write(work, batch), batch)
 
     def _is_applied(self, record: LogRecord, decoded: Message | DecodeError, work: Work) -> bool:
-        """Apply a message; says whether it was, rather than put aside."""
+        """Apply a message. Return True if it was applied, False if it was dead-lettered."""
         work.begin_message()
         try:
             if isinstance(decoded, DecodeError):
@@ -380,7 +382,7 @@ class Runner:
             self.service.apply(decoded, work)
         except _TROUBLE_OF_THE_MACHINE:
             raise
-        except Exception as error:  # whatever cannot be read or applied is put aside, and its blocks are kept
+        except Exception as error:  # cannot be decoded or applied: dead-lettered, its blocks are kept
             work.undo_message()
             self._dead_letter(record, error, work)
             return False
@@ -399,7 +401,7 @@ class Runner:
         work.send(DEAD_LETTERS, dead_letter(self.service.name, record, error))
 
     def _write(self, work: Work, batch: BatchSummary) -> Added:
-        """Write once; says what that did to the outbox."""
+        """Write the unit of work; return its changes to the outbox."""
         positions = work.table(POSITIONS)
         for topic, next_offset in batch.next_offsets.items():
             row = PositionRow(topic, self._topic_ids[topic], next_offset, batch.last_reads[topic])
@@ -411,7 +413,7 @@ class Runner:
         return added
 
     def _written(self, added: Added, batch: BatchSummary) -> None:
-        """What comes after a write: it is durable, and its messages may go."""
+        """Queue and send the messages of a unit of work that is durable."""
         self._awaited_ends = self._awaited_behind(batch)
         self._outbox.written(added)
         self._metrics.batch_written(batch, self._outbox.waiting())
@@ -428,10 +430,10 @@ class Runner:
             self._metrics.published(published)
 
     def send_deferred(self) -> int:
-        """Publish what was held back, oldest first, each removed once it is acknowledged; says how many messages.
+        """Publish the deferred messages, oldest first; remove each row once it is acknowledged. Return their number.
 
         Raises:
-            RetryableError: call it again; some may be sent twice.
+            RetryableError: call it again; some messages may be sent twice.
         """
         sent = 0
         while self._outbox.read_deferred(TablesReader(self.store)):
@@ -446,28 +448,28 @@ class Runner:
         return sent
 
     def positions(self) -> dict[str, int]:
-        """Per input topic the position that is stored."""
+        """Return the stored position per input topic."""
         table = TablesReader(self.store).table(POSITIONS)
         rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
         return {topic: row.next_offset if row else 0 for topic, row in rows.items()}
 
     def changelog_offset(self) -> int | None:
-        """From where on the next start would read the changelog; None for a service that has none."""
+        """Return the offset from which the next start reads the changelog; None for a service without one."""
         if self._changelog is None:
             return None
         row = TablesReader(self.store).table(CHANGELOG).get(CHANGELOG_KEY)
         return row.base_offset if row else 0
 
     def waiting(self) -> int:
-        """How many messages are written and not yet acknowledged."""
+        """Return the number of messages that are written and not yet acknowledged."""
         return self._outbox.waiting()
 
     def lag(self) -> dict[str, int]:
-        """Per input topic how many messages lie ahead."""
+        """Return the number of messages not yet applied, per input topic."""
         polled = Counter([record.topic for record, _ in self._ahead] + [record.topic for record in self._polled])
         return {topic: ahead + polled[topic] for topic, ahead in self._source.lag().items()}
 
     def close(self) -> None:
-        """Let go of the log; the store belongs to the caller."""
+        """Close the connections to the log. The caller closes the store."""
         self._source.close()
         self._sink.close()

@@ -1,4 +1,4 @@
-"""What the loop asks of a service, and what it hands to it."""
+"""The interface between the loop and a service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 _FRAME_BYTES = 1_024
-"""What a broker counts to a message beside its bytes, at most: a batch's head, the header of the schema."""
+"""Most bytes that a broker counts to a message beside its own: the head of a batch, the header of the schema."""
 _LARGEST_BYTES = MAX_MESSAGE_BYTES - _FRAME_BYTES
 _LARGEST_OF: dict[str, int] = {
     DEAD_LETTERS.name: MAX_LETTER_MESSAGE_BYTES - _FRAME_BYTES,
@@ -28,12 +28,12 @@ class Message(NamedTuple):
     topic: Topic
     offset: int
     timestamp_ms: int
-    """Log append time, as the log gave it."""
+    """Log append time."""
     record: Any
     value: bytes = b""
-    """The record as it came: what a signature is over."""
+    """The encoded record, which a signature covers."""
     fingerprint: bytes | None = None
-    """The header that says which schema wrote it."""
+    """Fingerprint of the schema that wrote the record, from the message's header."""
 
 
 class OutgoingMessage(NamedTuple):
@@ -45,10 +45,10 @@ class OutgoingMessage(NamedTuple):
 
 
 def fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
-    """An output that its topic will take: one that it will not would stand before all others for ever.
+    """Return an output that its topic accepts. The broker always refuses a larger one, which would block the outbox.
 
     Raises:
-        InvalidMessageError: it is too large. Whatever has caused it is put aside.
+        InvalidMessageError: it is too large. The loop dead-letters the message that caused it.
     """
     if len(value) > _LARGEST_BYTES:
         largest = _LARGEST_OF.get(topic.name, _LARGEST_BYTES)
@@ -67,10 +67,10 @@ class Work(UnitOfWork):
         self.shard = shard
         self.store = store
         self.inputs: Sequence[Message] = ()
-        """What is about to be applied, or the first of it will be: to read together what all of it will look at."""
+        """Messages that this unit applies unless it reaches a limit: a service can read their rows together."""
         self.messages: list[OutgoingMessage] = []
         self.is_caught_up = True
-        """Whether all that the log held when the service started is taken in: until then what it knows is old."""
+        """Whether the service has applied all that the log held when it started; until then its state is old."""
         self._messages_before = 0
 
     def send(self, topic: Topic, record: Any) -> None:
@@ -79,25 +79,25 @@ class Work(UnitOfWork):
         self.messages.append(fitting(topic, encoder.fingerprint, encoder.encode(record)))
 
     def send_encoded(self, topic: Topic, value: bytes) -> None:
-        """Send a record of the topic that is encoded already."""
+        """Send an already encoded record of the topic, as ``send`` does."""
         self.messages.append(fitting(topic, codec(topic.record).fingerprint, value))
 
     def begin_message(self) -> None:
-        """Whatever follows belongs to the next message."""
+        """Begin the next message: ``undo_message`` undoes the changes from here on."""
         super().begin_message()
         self._messages_before = len(self.messages)
 
     def undo_message(self) -> None:
-        """Take back what the present message has changed and sent."""
+        """Undo the changes and the outputs of the present message."""
         super().undo_message()
         del self.messages[self._messages_before :]
 
 
 class Service(Protocol):
-    """One shard of one service: pure of IO but for its unit of work.
+    """One shard of one service. Its only IO is its unit of work.
 
-    What it keeps in memory must be derivable from its tables: ``restore`` is called at the start and again
-    whenever a unit of work was thrown away.
+    Its state in memory must be derivable from its tables: the loop calls ``restore`` at the start and whenever it
+    discards a unit of work.
     """
 
     @property
@@ -107,34 +107,34 @@ class Service(Protocol):
 
     @property
     def inputs(self) -> Sequence[Topic]:
-        """Topics that it reads."""
+        """Topics that the service reads."""
         ...
 
     @property
     def tables(self) -> Sequence[TableDefinition[Any]]:
-        """Its own tables."""
+        """The service's own tables."""
         ...
 
     def restore(self, tables: TablesReader) -> None:
-        """Make what is kept in memory anew from the committed tables."""
+        """Rebuild the state in memory from the committed tables."""
         ...
 
     def stands_alone(self, message: Message) -> bool:
-        """Whether a message must be alone in its batch."""
+        """Return whether a message must be alone in its batch."""
         ...
 
     def apply(self, message: Message, work: Work) -> None:
         """Carry out one message.
 
         Raises:
-            InvalidMessageError: it can never be carried out; it goes to the dead letters.
+            InvalidMessageError: the message can never be applied; the loop dead-letters it.
         """
         ...
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Do what is due: called often, must be cheap when nothing is."""
+        """Do the work that is due. It is called often, and must be cheap when nothing is due."""
         ...
 
     def end_batch(self, work: Work) -> None:
-        """Last chance to change or send something before the batch is written."""
+        """Make the last changes and outputs before the batch is written."""
         ...

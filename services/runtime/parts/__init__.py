@@ -1,1 +1,1 @@
-"""Parts that several services are built of: followers of the chain and the collector, timers, signatures."""
+"""Parts that several services share: followers of the chain and of the collection state, timers, signatures."""

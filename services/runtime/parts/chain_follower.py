@@ -1,4 +1,4 @@
-"""Follows the snapshot chain for a judge, for whom a marker that is missing is the end."""
+"""Follows the snapshot chain for a judge, which must stop at a missing marker."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class ChainFollower:
 
     @property
     def view(self) -> ChainView:
-        """The view; another one after a ``restore``."""
+        """Return the view; ``restore`` replaces it by another object."""
         return self._chain.view
 
     def restore(self, tables: Work | TablesReader) -> None:
-        """Make the view anew."""
+        """Rebuild the view."""
         self._chain.restore(tables)
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> bool:
-        """Take in a marker; says whether the view is another one now.
+        """Apply a marker; return whether the view has changed.
 
         Raises:
-            ChainBrokenError: one before it is missing, or it contradicts them: nothing may be judged.
+            ChainBrokenError: an earlier marker is missing, or this one contradicts them; nothing may be judged.
         """
         try:
             return self._chain.follow(record, work)

@@ -1,8 +1,9 @@
-"""Follows what the collector may do, for services that claim, purge or wait: metadata tells it in the order of its log.
+"""Follows a shard's collection states, which metadata publishes in the order of its log, for services that claim,
+purge or wait.
 
-Only what is not simply running is kept. A change that is read once more is older than the newest one, and ignored.
-Each change names the one before it, so that one that went missing is noticed; what was said then is believed, and
-held to be incomplete until metadata tells all of it again.
+Only states other than RUNNING are kept. A duplicate of a change is older than the newest change, and is ignored. Each
+change names the one before it, so a missing change is noticed: the later change is applied, and the states count as
+incomplete until metadata publishes all of them again.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ _NOTHING_HEARD = KnownCollectionsRow((), 0, 0)
 
 
 class ReadableTables(Protocol):
-    """Where rows are read: committed, or as a unit of work has left them."""
+    """Tables to read: committed rows, or those of a unit of work."""
 
     def table(self, definition: TableDefinition[Any]) -> Any:
-        """One column family."""
+        """Return one table."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What has come of something that metadata told."""
+    """The result of applying a change."""
 
     is_changed: bool = False
-    """Whether anything is known now that was not."""
+    """Whether a state has changed, or a change before this one was missed."""
     looser: tuple[int, ...] = ()
-    """Buckets of which rows that were held back may have to be looked at again; 0 for all of the shard."""
+    """Buckets whose suspended rows may be claimed now and have to be checked again; 0 for the whole shard."""
     different: tuple[int, ...] = ()
-    """Buckets of which something else is known now, stricter or looser; 0 for all of the shard."""
+    """Buckets whose state is stricter or looser than before; 0 for the whole shard."""
 
 
 class CollectionFollower:
-    """What one service knows of a shard's collector."""
+    """The collection states of a shard, as one service knows them."""
 
     def __init__(self) -> None:
         self._states: dict[int, CollectionState] = {}
@@ -49,30 +50,30 @@ class CollectionFollower:
         self._complete_txn = 0
 
     def restore(self, tables: ReadableTables) -> None:
-        """Make what is kept in memory anew."""
+        """Read the states from the tables."""
         known: KnownCollectionsRow = tables.table(COLLECTION_TABLE).get(_KNOWN) or _NOTHING_HEARD
         self._states = {one.bucket_id: one.state for one in known.states}
         self._heard_txn, self._complete_txn = known.heard_txn, known.complete_txn
 
     @property
     def is_running(self) -> bool:
-        """Whether nothing at all is held back."""
+        """Return whether nothing is suspended."""
         return not self._states
 
     @property
     def complete_txn(self) -> int:
-        """Up to which txn no change was missed."""
+        """Return the txn up to which no change was missed."""
         return self._complete_txn
 
     def of(self, bucket_id: int) -> CollectionState:
-        """What may be done for a bucket."""
+        """Return the stricter of the states of the shard and of a bucket."""
         return stricter(self._own(WHOLE_SHARD), self._own(bucket_id))
 
     def _own(self, bucket_id: int) -> CollectionState:
         return self._states.get(bucket_id, CollectionState.RUNNING)
 
     def follow(self, change: CollectionChanged, work: Work) -> Followed:
-        """Take in a change, or all that the collector does."""
+        """Apply a change, or all states of the shard; return the result. An old change is ignored."""
         if change.txn < self._heard_txn:
             return Followed()
         has_missed = self._complete_txn < change.previous_txn
@@ -82,7 +83,7 @@ class CollectionFollower:
         different = {bucket_id: state for bucket_id, state in sent.items() if state is not self._own(bucket_id)}
         looser = [bucket_id for bucket_id, state in different.items() if is_looser(state, self._own(bucket_id))]
         if change.is_whole and has_missed:
-            looser = [WHOLE_SHARD]  # what was held back, and let go, between two things that were heard
+            looser = [WHOLE_SHARD]  # rows may have been suspended and resumed between the two changes
         self._states = {
             bucket_id: state
             for bucket_id, state in (self._states | different).items()
@@ -99,5 +100,5 @@ class CollectionFollower:
         work.table(COLLECTION_TABLE).put(_KNOWN, KnownCollectionsRow(states, self._heard_txn, self._complete_txn))
 
     def is_behind(self, barrier: Barrier) -> bool:
-        """Whether a change that lay before a barrier has not come yet: what it asks for is still to be done."""
+        """Return whether a change from before a barrier has not arrived yet, so that its work is not done."""
         return self._complete_txn < barrier.collection_txn

@@ -1,4 +1,4 @@
-"""What a service does with progress of a shard whose feature level it does not know."""
+"""The check of the feature level in a shard's progress messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from services.domain.errors import InvalidMessageError
 
 
 def require_known_level(progress: MetadataProgress) -> None:
-    """Refuse progress that may mean what this program does not know.
+    """Refuse a progress message with a feature level that this program does not know.
 
     Raises:
-        InvalidMessageError: it is dead-lettered, and can be sent again once the newer program runs. The service goes
-            on: the level of one message can be forged, that of the state of metadata cannot.
+        InvalidMessageError: the level is unknown. The message is dead-lettered, and can be sent again once the newer
+            program runs. The service continues, since the level of one message can be forged.
     """
     if progress.feature_level > FEATURE_LEVEL:
         raise InvalidMessageError(unknown_level(progress.feature_level))

@@ -1,11 +1,11 @@
-"""Who has a secret, and whether a command was signed by who it says: asked by every service that takes commands.
+"""The owners of secrets, and the check of a command's signature, for every service that accepts commands.
 
-The secrets are rows of the service's own s3SecretTable, changed by commands of its own log. So whether a command is
-allowed follows from the state and the log alone, today and when the log is read again in ten years.
+The secrets are rows of the service's own s3SecretTable, changed by commands of its own log. So the state and the log
+alone decide whether a command is allowed, and a replay of the log years later decides the same.
 
-Nothing is demanded until an administrator is known: that is what ``restore`` finds in a table. Before a table was read
-nobody is known, and everybody is refused. Services are made known before an administrator is, so that none of their
-commands is refused in between.
+Signatures are required once the table has an administrator. Before ``restore`` has read the table, all commands are
+refused. Add the services' secrets before the first administrator's, so that none of their commands is refused in
+between.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Command = MetadataCommand | SnapshotCommand
 
 
 class DeniedError(DeepcleanError):
-    """Who sent a command is not known, or may not do it. What was denied leaves no trace in the state."""
+    """The sender of a command is unknown or unauthorized. A denied command changes no state."""
 
 
 class Signers:
-    """Everyone who has a secret at one shard of one service."""
+    """The owners of secrets at one shard of one service."""
 
     def __init__(self) -> None:
         self._rows: dict[str, SecretRow] = {}
         self.is_on = True
-        """Whether commands must be signed: they must, unless a table was read that knows no administrator."""
+        """Whether commands must be signed: False only once a table without an administrator was read."""
 
     def restore(self, rows: Iterable[SecretRow]) -> None:
-        """Start from the table."""
+        """Replace the owners by the rows of the table."""
         self._rows = {row.name: row for row in rows}
         self._look()
 
@@ -48,7 +48,7 @@ class Signers:
         """Add, change or remove a secret, here and in the service's table.
 
         Raises:
-            CommandError: INVALID_REQUEST; why, and what to do.
+            CommandError: INVALID_REQUEST; the message names the reason and the remedy.
         """
         row = self._changed(change)
         if row is None:
@@ -60,7 +60,7 @@ class Signers:
         self._look()
 
     def _changed(self, change: SetSecret) -> SecretRow | None:
-        """The row after a change; None when the name goes."""
+        """Return the row after a change; None when the secret is removed."""
         if reason := why_not_named(change.name, change.role):
             raise CommandError(ErrorCode.INVALID_REQUEST, reason)
         before = self._rows.get(change.name)
@@ -88,27 +88,27 @@ class Signers:
         """Refuse a command that its sender, a service, has not signed.
 
         Raises:
-            DeniedError: it is somebody else's, or nobody's.
+            DeniedError: the signature is missing or of another sender, or the sender is no service.
         """
         row = self._rows.get(command.sender)
         if command.user or row is None or row.role is not SecretRole.SERVICE or not _is_signed_by(row, message):
             raise DeniedError(f"{type(command.body).__name__} is not signed by {command.sender}: {_ADVICE}")
 
     def require_person(self, message: Message, command: Command) -> SecretRole:
-        """Refuse a command that its user has not signed, just now; says what the user is.
+        """Refuse a command that its user has not signed recently; return the user's role.
 
-        Its age is measured by the record's own time: a log's time that a clock once pushed ahead would lock everybody
-        out until the clocks have caught up.
+        The age is measured by the record's own time. The log's highest time is not used: one clock that ran ahead would
+        lock out all users until the other clocks have caught up.
 
         Raises:
-            DeniedError: it is somebody else's, or nobody's, or may be an old one that is sent again.
+            DeniedError: the signature is missing or of another user, or the command may be an old one sent again.
         """
         row = self._rows.get(command.user)
         if row is None or row.role is SecretRole.SERVICE or not _is_signed_by(row, message):
             who = command.user or "a user"
             raise DeniedError(f"{type(command.body).__name__} is not signed by {who}: {_ADVICE}")
         if not command.client_id.startswith(f"{command.user}/") or command.number <= 0:
-            # Nobody can use up another's numbers, and what is sent again counts once.
+            # So no user can use up another's numbers, and a duplicate counts once.
             raise DeniedError(
                 f"a signed command needs a number above 0 and a client id that begins with {command.user}/"
             )
@@ -120,7 +120,7 @@ class Signers:
         return row.role
 
     def role_of(self, name: str) -> SecretRole | None:
-        """What somebody is; None for a stranger."""
+        """Return the role of a name; None when it has no secret."""
         row = self._rows.get(name)
         return None if row is None else row.role
 

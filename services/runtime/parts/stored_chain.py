@@ -1,15 +1,15 @@
-"""chainTable: a shard's chain as a reader of the markers keeps it, one row for each thing that lives.
+"""chainTable: a shard's chain as a reader of the markers stores it, with a row for each bucket and live snapshot.
 
 ================ ===================================================================================
 key              row
 ================ ===================================================================================
-#PART/number     a part of a full chain, as it came, until all are there
+#PART/number     a part of a full chain, as received, until all parts are there
 #VERSION         the chain version, as a full chain without buckets
-/bucketId        how far the bucket's list goes, as a full chain with this bucket and no snapshots
-/bucketId/txn    a snapshot that lives, as a take at the chain version at which it was written here
+/bucketId        the end of the bucket's list, as a full chain with this bucket and no snapshots
+/bucketId/txn    a live snapshot, as a capture at the chain version at which it was written here
 ================ ===================================================================================
 
-A drop removes the row of its snapshot, so that the table does not grow with what was ever taken.
+A drop removes the row of its snapshot, so that the table does not grow with the number of snapshots ever captured.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _snapshot_key(bucket_id: int, txn: int) -> bytes:
 
 
 class StoredChain:
-    """A view of the chain, and its rows: what is written with each marker is what a restart reads."""
+    """A view of the chain, and its rows, which are written with each marker and read at a restart."""
 
     def __init__(self) -> None:
         self.view = ChainView()
 
     def restore(self, tables: _Tables) -> None:
-        """Make the view anew.
+        """Rebuild the view from the rows.
 
         Raises:
             InvariantError: an older build has written the rows.
@@ -94,15 +94,15 @@ class StoredChain:
             view.follow(part)
 
     def clear(self, work: Work) -> None:
-        """Forget the chain: it cannot be followed on."""
+        """Forget the chain, when a marker is missing and it cannot be followed further."""
         self.view = ChainView()
         _delete(work, _FIRST, _BEYOND)
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> bool:
-        """Take in a marker; says whether the view is another one now.
+        """Apply a marker; return whether the view has changed.
 
         Raises:
-            ChainViewError: one before it is missing, or it contradicts them.
+            ChainViewError: an earlier marker is missing, or this one contradicts them.
         """
         before, had_parts = self.view.version, self.view.pending_parts
         is_new = self.view.follow(record) is not None

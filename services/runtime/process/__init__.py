@@ -1,1 +1,1 @@
-"""The process round a service: settings, metrics, memory, shards, start and stop."""
+"""The process that runs a service: settings, metrics, memory, shards, start and stop."""

@@ -1,8 +1,8 @@
-"""Copies of a running service's databases, for backups: asked for over HTTP, made by the writer between two batches.
+"""Copies of a running service's databases for backups: requested over HTTP, made by the writer between two batches.
 
-``POST /v1/shards/{shard}/copies/{name}`` answers when the copy is on the disk, with where it is. It lies beside the
-database and shares its files; whoever asked takes it elsewhere and gives it back by ``DELETE``, or it goes when it is
-too old. No request can name a path.
+``POST /v1/shards/{shard}/copies/{name}`` returns the path of the copy once it is on disk. The copy is beside the
+database and shares its files. The client copies it to another place and removes it with ``DELETE``; else it is removed
+when it is too old. No request can name a path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def copy_route(shards: Sequence[HostedShard]) -> Route:
-    """The route that has the writer of a shard copy its database, and removes the copy."""
+    """Return the route that makes the writer of a shard copy its database, and removes the copy."""
     by_number = {shard.shard: shard for shard in shards}
 
     def answer(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Runs a job in a process of its own, such as Spark's, and hears from it meanwhile.
+"""Runs a job, such as Spark's, in a process of its own, and receives its reports.
 
 A job that watches its standard input ends with this process: the pipe is closed when either of them dies.
 """
@@ -21,7 +21,7 @@ LAST_CHARACTERS = 1_000
 
 
 class ChildJobError(DeepcleanError):
-    """A job has failed, or was ended: with which status, and what it said last; to be put behind the job's name."""
+    """A job has failed or was ended. The text has its status and its last output, and is to follow the job's name."""
 
 
 def run_child_job(
@@ -33,11 +33,11 @@ def run_child_job(
     started: Callable[[Callable[[], None]], None] = lambda _: None,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Run a job to its end.
+    """Run a job and wait for its end.
 
-    ``on_line`` is given each JSON object that the job prints on a line of its own; other lines are a library's.
-    ``started`` is given what ends the job early. What the job writes on its standard error is in ``log_file``
-    afterwards.
+    ``on_line`` receives each JSON object that the job prints on a line of its own; other lines, which libraries print,
+    are ignored. ``started`` receives a function that ends the job early. ``log_file`` receives the job's standard
+    error.
 
     Raises:
         ChildJobError: its status was not 0, or it took longer than ``timeout_seconds``.
@@ -83,6 +83,6 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a job with its JVM, which is in its group."""
+    """Kill a job and its JVM, which is in the same process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One shard of a service within a process: opens its database, then steps its runner until it is told to stop."""
+"""One shard of a service within a process: opens its database, then runs its loop until the process stops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _nothing_to_prepare(store: Store) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a shard starts: the log as its service reads it, and whether what comes of it still has to wait."""
+    """How a shard starts: the log as its service reads it, and whether its output is deferred."""
 
     log: Log
     must_defer: Callable[[], bool] | None = None
@@ -59,26 +59,26 @@ def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same f
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """What a service brings into its process."""
+    """The parts that a service adds to its process."""
 
     make_service: Callable[[int], Service]
-    """The service of a shard."""
+    """Returns the service of a shard."""
     routes: Callable[[Stores], Sequence[BaseRoute]] = _no_routes
-    """Its reads over HTTP."""
+    """The service's HTTP routes."""
     checkpointed: frozenset[str] = frozenset()
     """The families that its checkpoints keep."""
     prepare: Callable[[Store], object] = _nothing_to_prepare
-    """Done once a database is open, before anything is applied."""
+    """Called once a database is open, before a message is applied."""
     start: Callable[[Log, int, Store], Start] = _at_once
-    """What is between the log and this service, of a shard with this database."""
+    """Returns how a shard with this database starts."""
     after_write: Callable[[Service, Store], None] | None = None
-    """Done after each unit of work, outside of it."""
+    """Called after each unit of work is written."""
     why_unready: Callable[[Service], Sequence[str]] = _always_ready
-    """Why the service should not be asked now, if so."""
+    """Returns the reasons why the service is not ready; none if it is."""
 
 
 class HostedShard:
-    """A thread that runs one shard, and what others may know of it."""
+    """A thread that runs one shard, and the shard's state for other threads."""
 
     def __init__(
         self,
@@ -117,19 +117,19 @@ class HostedShard:
 
     @property
     def directory(self) -> Path:
-        """Where the database is; its checkpoints are beside it."""
+        """Return the path of the database; its checkpoints are beside it."""
         return self._settings.directory / self.service.name / str(self.shard) / "db"
 
     def start(self) -> None:
-        """Run it in a thread of its own."""
+        """Run the shard in a thread of its own."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until the batch under way is finished."""
+        """Wait until the batch in progress is finished and the thread has ended."""
         self._thread.join()
 
     def close(self) -> None:
-        """Close the database; when nobody reads it any more."""
+        """Close the database. Call it once no thread reads it."""
         if self.store is not None:
             self.store.close()
 
@@ -159,7 +159,7 @@ class HostedShard:
             self._parts.checkpointed,
             inside_checkpoint=lambda: self._probe(Point.INSIDE_CHECKPOINT),
         )
-        for kept in self._all_copies:  # nobody else has the database open, so nobody has asked for a copy
+        for kept in self._all_copies:  # the shard does not serve requests yet, so all copies are of an earlier start
             kept.remove_all()
         self._parts.prepare(self.store)
 
@@ -189,7 +189,7 @@ class HostedShard:
         return self.store
 
     def _try(self, attempt: Callable[[], None]) -> None:
-        """Do it; when it may succeed later, wait a little, each time longer."""
+        """Call ``attempt``; after a RetryableError wait, up to ``LONGEST_RETRY_SECONDS``, twice as long each time."""
         try:
             attempt()
         except RetryableError as error:
@@ -214,12 +214,12 @@ class HostedShard:
             self._metrics.lag_known(lag)
             self._metrics.changelog_known(runner.changelog_offset())
             self._behind = sum(lag.values())
-            # Nothing polled yet looks like nothing to poll: so a step without any must confirm it.
+            # A lag of 0 before the first fetch is no proof: a step without messages must confirm it.
             self._is_caught_up = self._is_caught_up or (not applied and not self._behind) or 0 < self._behind < applied
             self._lag_asked = time.monotonic()
 
     def clean_up(self) -> None:
-        """Look at the disk, and free what new checkpoints need not hold. Not in the runner's thread."""
+        """Trim new checkpoints and measure the disk space. Do not call it in the runner's thread."""
         store = self.store
         if store is None or self._runner is None:
             return
@@ -229,14 +229,14 @@ class HostedShard:
         self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
 
     def why_unhealthy(self) -> list[str]:
-        """Why the process should be started anew."""
+        """Return the reasons why the process should be restarted; none if it is healthy."""
         silent_seconds = time.monotonic() - self._stepped
         if silent_seconds > STUCK_SECONDS:
             return [f"shard {self.shard} has not gone round its loop for {silent_seconds:.0f} seconds"]
         return []
 
     def why_unready(self) -> list[str]:
-        """Why this shard should not be asked yet."""
+        """Return the reasons why this shard is not ready; none if it is."""
         reasons = [f"shard {self.shard}: {reason}" for reason in self._parts.why_unready(self.service)]
         if self._trouble:
             reasons.append(f"shard {self.shard}: {self._trouble}")

@@ -1,6 +1,6 @@
-"""What every service reports of its loop. Labels are closed sets: the service, its shards, its topics.
+"""Metrics of the loop, for every service. Labels are closed sets: the service, its shards, its topics.
 
-The collectors are made once a process; each shard's runner writes through its own ``RunnerMetrics``.
+The collectors are made once per process; each shard's runner writes through its own ``RunnerMetrics``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAY_SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225),
     *(0.25, 0.3, 0.35, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0),
 )
-"""Close together around the quarter of a second that is the bound of the longest one in a thousand."""
+"""Close together around a quarter of a second, the limit for the 99.9th percentile."""
 _MESSAGES = (1, 10, 50, 100, 250, 500, 1_000, 2_000, 5_000)
 
 
@@ -107,7 +107,7 @@ class RuntimeMetrics:
 
 
 class RunnerMetrics:
-    """What one shard's runner reports; implements ``loop.LoopMetrics``."""
+    """The metrics of one shard's runner; implements ``loop.LoopMetrics``."""
 
     def __init__(self, metrics: RuntimeMetrics, shard: int, topics: Sequence[str], clock: Clock) -> None:
         labels = (metrics.service, str(shard))
@@ -133,24 +133,24 @@ class RunnerMetrics:
         self._checkpoint_bytes = metrics.checkpoint_bytes.labels(*labels)
         self._started_seconds = self._polled_seconds = time.perf_counter()
         self._positions: dict[str, int] = {}
-        # Until a topic's first message is there, its lag counts from here.
+        # The lag of a topic in seconds counts from here until its first message is applied.
         self._log_times_ms = dict.fromkeys(topics, clock.now_ms())
 
     def polled(self) -> None:
-        """The log was looked into."""
+        """Record that a poll has ended."""
         self._polled_seconds = time.perf_counter()
 
     def returned(self, messages: int) -> None:
-        """What so many messages did is written and sent."""
+        """Record that the output of ``messages`` messages is written and sent."""
         if messages:
             self._away_seconds.observe(time.perf_counter() - self._polled_seconds)
 
     def batch_started(self) -> None:
-        """A unit of work begins."""
+        """Record that a unit of work begins."""
         self._started_seconds = time.perf_counter()
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
-        """A unit of work is durable."""
+        """Record that a unit of work is durable."""
         self._batch_seconds.observe(time.perf_counter() - self._started_seconds)
         self._batch_messages.observe(sum(batch.messages.values()))
         for topic, messages in batch.messages.items():
@@ -162,29 +162,29 @@ class RunnerMetrics:
         self._outbox.set(waiting_messages)
 
     def published(self, messages: int) -> None:
-        """Messages were acknowledged; none wait until the next batch is written."""
+        """Record that messages were acknowledged; none wait until the next batch is written."""
         self._published.inc(messages)
         self._outbox.set(0)
 
     def retried(self) -> None:
-        """A step failed and is tried again."""
+        """Record that a step failed and is retried."""
         self._retries.inc()
 
     def stepped(self) -> None:
-        """The loop went round."""
+        """Record that a step of the loop has ended."""
         self._last_step.set(self._clock.now_ms() / 1000)
 
     def positions_known(self, positions: dict[str, int]) -> None:
-        """Where the runner starts."""
+        """Record the positions at which the runner starts."""
         self._positions = dict(positions)
 
     def changelog_known(self, offset: int | None) -> None:
-        """From where on the next start would read the changelog; None where there is none."""
+        """Record the offset from which the next start reads the changelog; None for a service without one."""
         if self._changelog_offset is not None and offset is not None:
             self._changelog_offset.set(offset)
 
     def lag_known(self, lag: dict[str, int]) -> None:
-        """How many messages lie ahead."""
+        """Record the number of messages not applied yet, per topic."""
         now_ms = self._clock.now_ms()
         for topic in self._topics:
             ahead, position = lag.get(topic, 0), self._positions.get(topic, 0)
@@ -194,7 +194,7 @@ class RunnerMetrics:
             self._lag_seconds[topic].set(max(0, now_ms - self._log_times_ms[topic]) / 1000 if ahead else 0)
 
     def disk_known(self, database_bytes: int, checkpoints: int, checkpoint_bytes: int) -> None:
-        """What the shard takes on its disk."""
+        """Record the disk space of the shard."""
         self._database_bytes.set(database_bytes)
         self._checkpoints.set(checkpoints)
         self._checkpoint_bytes.set(checkpoint_bytes)

@@ -46,7 +46,7 @@ logger = structlog.get_logger(__name__)
 
 
 class ServiceProcess:
-    """All that one process runs. ``run`` returns its exit code."""
+    """The shards and the server of one process. ``run`` returns its exit code."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        """Where it is reached over HTTP."""
+        """Return the URL of the HTTP server."""
         return self._server.url
 
     def stop(self) -> None:
-        """Have it finish its batches and end."""
+        """Make the process finish its batches and end."""
         self._stop.set()
 
     def run(self, signals: SimpleQueue[int] | None = None) -> int:
-        """Run until it is stopped, or a signal comes (0), or it has to stop (1)."""
+        """Run until ``stop`` is called or a signal arrives (return 0), or a shard has to stop (return 1)."""
         self._server.start()
         for shard in self._shards:
             shard.start()
@@ -111,7 +111,7 @@ class ServiceProcess:
                 return
 
     def _end(self) -> None:
-        """Writers first, then readers, then what both stand on."""
+        """Stop the writers, then the server, then close the databases that both use."""
         self._stop.set()
         for shard in self._shards:
             shard.join()
@@ -134,7 +134,7 @@ class ServiceProcess:
             for shard in self._shards:
                 try:
                     shard.clean_up()
-                except (DeepcleanError, OSError) as error:  # the writer finds out by itself whether it can go on
+                except (DeepcleanError, OSError) as error:  # a writer that cannot continue fails by itself
                     logger.warning("the disk usage could not be read", shard=shard.shard, reason=str(error))
 
     def _why_unhealthy(self) -> Sequence[str]:
@@ -145,8 +145,8 @@ class ServiceProcess:
 
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
-    """Run a service as its command line and environment say; returns the exit code."""
-    faulthandler.enable()  # should RocksDB or Kafka's client break, the log says where each thread of Python was
+    """Run a service with the settings of its command line and environment; return the exit code."""
+    faulthandler.enable()  # if RocksDB or Kafka's client crashes, the log has the stack of each Python thread
     keep_files_private()
     share_arenas()
     try:
@@ -166,7 +166,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         print(f"{name}: {error}", file=sys.stderr)
         return 1
 
-    # A handler may come at any point of the main thread, also while that holds a lock: it only hands the signal on.
+    # A handler may run at any point of the main thread, also while that holds a lock: it only queues the signal.
     signals: SimpleQueue[int] = SimpleQueue()
     for expected in (signal.SIGTERM, signal.SIGINT):
         signal.signal(expected, lambda number, _: signals.put(number))
@@ -182,7 +182,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
 
 
 def configure_logging(service: str, level: str) -> None:
-    """One JSON object a line on standard error (readable text on a terminal), of libraries too."""
+    """Log one JSON object per line to standard error (readable text on a terminal), for libraries, too."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -10,7 +10,7 @@ from services.runtime.process.settings import ServiceSettings
 
 
 def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:
-    """Who this service is at the broker; None when the broker asks nobody.
+    """Return the service's credentials for the broker; None when no file is set.
 
     Raises:
         CredentialsError: the file cannot be used.
@@ -20,7 +20,7 @@ def kafka_credentials(settings: ServiceSettings) -> KafkaCredentials | None:
 
 
 def signing(log: Log, settings: ServiceSettings) -> Log:
-    """The log as this service writes to it: its commands signed, when it has a secret to sign with.
+    """Return the log for this service, which signs its commands if a signing secret is set.
 
     Raises:
         CredentialsError: the file cannot be used.
@@ -30,10 +30,10 @@ def signing(log: Log, settings: ServiceSettings) -> Log:
 
 
 def http_token(settings: ServiceSettings) -> str:
-    """What every request must carry; empty when nothing is asked, which is so on loopback alone.
+    """Return the token that every HTTP request must carry; "" for none, which is allowed on loopback only.
 
     Raises:
-        CredentialsError: the file cannot be used, or is missing where it is wanted.
+        CredentialsError: the file cannot be used, or is not set though the address requires it.
     """
     token = "" if settings.http_token_file is None else read_secret(settings.http_token_file)
     check_address(settings.http_host, token)

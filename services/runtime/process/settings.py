@@ -1,6 +1,6 @@
-"""What may be set for a service process: by option on its command line, else by environment variable.
+"""Settings of a service process: by option on its command line, else by environment variable.
 
-``--http-port 8080`` and ``DEEPCLEAN_HTTP_PORT=8080`` say the same. A service's own limits are a frozen dataclass of
+``--http-port 8080`` and ``DEEPCLEAN_HTTP_PORT=8080`` are equivalent. A service's own limits are a frozen dataclass of
 its own; each field is set by ``DEEPCLEAN_<SERVICE>_<FIELD>``, as in ``DEEPCLEAN_KEY_DELETION_MAX_TASK_ROWS=500``.
 """
 
@@ -21,14 +21,14 @@ from services.runtime.loop.probe import parse_crash_point
 
 PREFIX = "DEEPCLEAN_"
 MOST_BATCH_MESSAGES = 100_000
-"""Of one unit of work, whatever is set: a rebuild relies on it."""
+"""Most messages of one unit of work, for any setting: a rebuild relies on it."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Limits = TypeVar("Limits")
 
 
 class InvalidSettingsError(DeepcleanError):
-    """A setting that is missing, unknown or out of range; the message says which and what is allowed."""
+    """A setting is missing, unknown or out of range; the message names it and the allowed values."""
 
 
 class ServiceSettings(BaseSettings):
@@ -110,7 +110,7 @@ class ServiceSettings(BaseSettings):
 
 
 def read_settings(name: str, arguments: Sequence[str] | None = None) -> ServiceSettings:
-    """The settings of this process.
+    """Return the settings of this process.
 
     Raises:
         InvalidSettingsError: one is missing or out of range.
@@ -130,7 +130,7 @@ def read_settings(name: str, arguments: Sequence[str] | None = None) -> ServiceS
 
 
 def read_limits(limits_class: type[Limits], service: str, environment: Mapping[str, str] | None = None) -> Limits:
-    """A service's own dataclass, with each field that is set in the environment.
+    """Return a service's own dataclass, with each field that is set in the environment.
 
     Raises:
         InvalidSettingsError: a field is unknown or its value does not fit.
