@@ -72,7 +72,7 @@ class RocksStore(RocksView):
         """Check the format, and store the schemas of the rows before the first row is written."""
         rows = dict(self.scan(FORMAT_FAMILY, b"", BEYOND))
         if rows or any(next(self.scan(name, b"", BEYOND), None) for name in self._handles):
-            check_format(self)
+            check_format(rows.items(), self.path)
         self.write({FORMAT_FAMILY: {key: value for key, value in rows_of(records).items() if key not in rows}})
 
     def scan_reporting_gaps(

@@ -34,7 +34,7 @@ from rocksdict import AccessType, Cache, Checkpoint, Rdict
 from schemas.formats import FAMILY as FORMAT_FAMILY
 from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import RocksView, check_format, store_error
-from services.storage.store import StoreError
+from services.storage.store import BEYOND, StoreError
 from services.storage.tables import TableDefinition
 
 MAKING, REMOVING, TRIMMED, REMOVED = ".making-", ".removing-", "TRIMMED", "REMOVED"
@@ -235,7 +235,7 @@ class Checkpoints:
             families = {name: self.options.read_only_family(table, self.cache) for name, table in kept.items()}
             database = Rdict(str(path), options, families, AccessType.read_only(False))
             handle = _Handle(path, database, {name: database.get_column_family(name) for name in kept})
-            check_format(RocksView(path, handle.families))
+            check_format(RocksView(path, handle.families).scan(FORMAT_FAMILY, b"", BEYOND), path)
             self._trim(handle)
         except StoreError:
             raise

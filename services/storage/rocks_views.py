@@ -10,7 +10,7 @@ where an iterator would seek in every file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 from weakref import WeakSet
@@ -19,7 +19,7 @@ from rocksdict import DbClosedError, Rdict, RdictIter
 
 from schemas import formats
 from services.storage.rocks_options import scan_options, total_order
-from services.storage.store import BEYOND, GapFound, StoreError
+from services.storage.store import GapFound, StoreError
 
 Row = tuple[bytes, bytes]
 FIRST_ROWS, MOST_ROWS = 8, 512
@@ -49,14 +49,14 @@ def store_error(path: Path, doing: str, error: Exception) -> StoreError:
     return StoreError(f"{path} cannot be {doing}: see what its disk or RocksDB's LOG file says, start again ({text})")
 
 
-def check_format(view: RocksView) -> None:
-    """Check that this program can read a database, and load the schemas of its rows.
+def check_format(rows: Iterable[tuple[bytes, bytes]], path: Path) -> None:
+    """Check by its ``formatTable`` that this program can read a database, and load the schemas of its rows.
 
     Raises:
         StoreError: a newer program has written it, or one before release 0.2.0.
     """
     try:
-        formats.check_rows(view.scan(formats.FAMILY, b"", BEYOND), str(view.path))
+        formats.check_rows(rows, str(path))
     except formats.FormatError as error:
         raise StoreError(str(error)) from error
 

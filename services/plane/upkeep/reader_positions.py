@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.topics import CHANGELOGS
 from services.domain.errors import InvariantError
@@ -14,6 +13,7 @@ from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import token_header
 from services.plane.stack.settings import SERVICES, STREAMING
+from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.trimming import Place
 from streaming.reclaiming.waiting import saved
 
@@ -33,15 +33,14 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
         for service in SERVICES:
             url = plane.processes[service].url
             try:
-                text = http.get(f"{url}/metrics").raise_for_status().text
+                reported = samples(http, url)
             except httpx.HTTPError as error:
                 raise StackError(f"{service} did not report its positions on {url}: see deepclean status.") from error
-            for family in text_string_to_metric_families(text):
-                for sample in family.samples:
-                    if sample.name in (POSITION, CHANGELOG_OFFSET):
-                        labels = sample.labels
-                        topic = labels["topic"] if sample.name == POSITION else CHANGELOGS[service].name
-                        positions[service, topic, int(labels["shard"])] = int(sample.value)
+            for sample in reported:
+                if sample.name in (POSITION, CHANGELOG_OFFSET):
+                    labels = sample.labels
+                    topic = labels["topic"] if sample.name == POSITION else CHANGELOGS[service].name
+                    positions[service, topic, int(labels["shard"])] = int(sample.value)
     return positions | spark_positions(Path(plane.home) / "data" / STREAMING)
 
 

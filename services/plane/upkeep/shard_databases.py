@@ -39,11 +39,6 @@ def input_topics(service: str) -> list[str]:
     return [topic.name for topic in _SERVICES[service].inputs]
 
 
-def all_tables() -> list[TableDefinition[Any]]:
-    """Return every table of every service; tables of the loop occur once."""
-    return [*(table for service in _SERVICES.values() for table in service.tables), *RUNTIME_TABLES]
-
-
 def _families(service: str) -> tuple[TableDefinition[Any], ...]:
     return (*_SERVICES[service].tables, *RUNTIME_TABLES)
 

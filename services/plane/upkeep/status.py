@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from schemas.answers import CollectionStatus, ShardBacklog
@@ -19,6 +18,7 @@ from schemas.http_token import bearer
 from schemas.records import CollectionState
 from services.client.errors import UnreachableError
 from services.client.wire.http_reads import HttpShard
+from services.plane.upkeep.metrics_page import samples
 
 SCRAPE_SECONDS = 5.0
 LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_behind")
@@ -192,12 +192,10 @@ def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") 
 
 def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     try:
-        response = http.get(f"{url}/metrics")
-        response.raise_for_status()
+        reported = samples(http, url)
     except httpx.HTTPError:
         return None
-    families = text_string_to_metric_families(response.text)
-    return Scrape(time.monotonic(), tuple(sample for family in families for sample in family.samples))
+    return Scrape(time.monotonic(), tuple(reported))
 
 
 def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.build_info import BUILD_INFO
 from schemas.feature_level import confirmation
@@ -18,6 +17,7 @@ from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import token_header
 from services.plane.stack.settings import METADATA
+from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.operator_commands import send_to_metadata
 
 ASK_SECONDS = 10.0
@@ -89,13 +89,12 @@ def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
 
 def _part(http: httpx.Client, name: str, url: str) -> Part:
     try:
-        text = http.get(f"{url}/metrics").raise_for_status().text
+        reported = samples(http, url)
     except httpx.HTTPError as error:
         raise StackError(f"{name} did not answer on {url}: see deepclean status, and ask again.") from error
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == BUILD_INFO:
-                return Part(name, sample.labels["version"], int(sample.labels["feature_level"]))
+    for sample in reported:
+        if sample.name == BUILD_INFO:
+            return Part(name, sample.labels["version"], int(sample.labels["feature_level"]))
     raise StackError(f"{name} on {url} does not report {BUILD_INFO}: it is not a deepclean of 0.2.0 or later.")
 
 
